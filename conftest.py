@@ -1,0 +1,103 @@
+"""What holds for every test, documents included: their Python blocks run, and no test leaves this machine.
+
+Rule: a connect to anything but loopback fails the test that made it, even if the code under test swallowed the
+error. A network namespace that the test made itself is a network of its own, and free.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
+
+
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]).pytest()
+
+_MAY_SKIP = os.environ.get("RESILIENT_BRIDGE_REQUIRE_SERVERS", "") in {"", "0"}
+_strays: list[str] = []
+
+
+def _network() -> str:
+    """The network namespace of this thread; one constant where the system has no such thing."""
+    try:
+        return str(Path("/proc/thread-self/ns/net").readlink())
+    except OSError:
+        return "the only one"
+
+
+_HOME_NETWORK = _network()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the one name allowed, stays on this machine without asking a resolver."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _check(sock: socket.socket, address: Any) -> None:
+    if sock.family not in {socket.AF_INET, socket.AF_INET6} or is_loopback(str(address[0])):
+        return
+    if _network() != _HOME_NETWORK:
+        return
+    stray = f"loopback expected, got a connect to {address[0]!r}"
+    _strays.append(stray)
+    raise PermissionError(stray)
+
+
+def _guarded(name: str) -> Any:
+    plain = getattr(socket.socket, name)
+
+    def guarded(sock: socket.socket, *args: Any) -> Any:
+        if args and isinstance(args[-1], tuple):  # the address is the last argument of each of the three
+            _check(sock, args[-1])
+        return plain(sock, *args)
+
+    return guarded
+
+
+def pytest_configure() -> None:
+    """Guard the class that every stream, TLS included, and every event loop connects through."""
+    for name in ("connect", "connect_ex", "sendto"):
+        setattr(socket.socket, name, _guarded(name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Fail a test whose stray connect was caught by the code under test."""
+    _strays.clear()
+    yield
+    if _strays:
+        pytest.fail("; ".join(sorted(set(_strays))), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip into a failure where every server is there (RESILIENT_BRIDGE_REQUIRE_SERVERS=1)."""
+    report = yield
+    if report.skipped and not _MAY_SKIP and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"nothing may be skipped here, got {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is imported."""
+    report = yield
+    if report.skipped and not _MAY_SKIP:
+        report.outcome = "failed"
+        report.longrepr = f"nothing may be skipped here, got {report.longrepr}"
+    return report

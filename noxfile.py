@@ -1,0 +1,50 @@
+"""Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["style", "types", "layers", "tests"]
+
+
+@nox.session
+def style(session: nox.Session) -> None:
+    """Formatting and lint, by the pinned ruff."""
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy and pyright, both strict, on the package and on the file that uses it as a user would."""
+    uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
+    session.run("mypy", "resilient_bridge", *uses)
+    session.run("pyright", "resilient_bridge", *uses)
+
+
+@nox.session
+def layers(session: nox.Session) -> None:
+    """The floors, the purity rule, no cycles, and a witness that shares no code with the accused."""
+    session.run("lint-imports")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All that runs in virtual time or none: the loop to work in."""
+    session.run("python", "-m", "pytest", "-q", "-m", "not real and not simulation", *session.posargs)
+
+
+@nox.session
+def real(session: nox.Session) -> None:
+    """What needs real sockets, processes or seconds."""
+    session.run("python", "-m", "pytest", "-q", "-m", "real", *session.posargs)
+
+
+@nox.session
+def simulation(session: nox.Session) -> None:
+    """The campaign of seeded fault schedules; a failing seed prints the command that replays it."""
+    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *session.posargs)

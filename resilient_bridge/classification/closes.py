@@ -1,0 +1,103 @@
+"""What a WebSocket close code means, received or sent.
+
+Rule: a code nobody listed, or a loss without one, can be reconnected. The codes here say what *this failure* is; which
+of them a link survives is the reconnect policy's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+
+from ..errors import Category, Failure
+from .finding import Finding, short_of
+from .statuses import is_passing
+
+
+By: TypeAlias = Literal["peer", "us"]
+
+_CLOSED = Finding(code="CONN_WEBSOCKET_CLOSED")
+_UPSTREAM = attrs.evolve(_CLOSED, category=Category.UPSTREAM)
+_VIOLATION = Finding(code="PROTO_VIOLATION", message="peer reported a protocol violation")
+_LOGIN = Finding(code="AUTH_INVALID_TOKEN")
+_FORBIDDEN = Finding(code="AUTH_FORBIDDEN")
+
+_RECEIVED: Mapping[int, Finding] = {
+    1000: attrs.evolve(
+        _CLOSED, retryable=False
+    ),  # the peer has finished; a link that stays connected overrides it
+    1002: _VIOLATION,
+    1003: _VIOLATION,
+    1007: _VIOLATION,
+    1008: _LOGIN,
+    1009: Finding(code="PROTO_MESSAGE_TOO_BIG"),
+    1010: _VIOLATION,
+    1011: _UPSTREAM,
+    1013: _UPSTREAM,
+    3000: _LOGIN,
+    3003: _FORBIDDEN,
+    3008: attrs.evolve(_CLOSED, category=Category.TIMEOUT),
+    4001: _LOGIN,
+    4003: _FORBIDDEN,
+    4004: Finding(code="SESS_NOT_FOUND"),
+    4401: _LOGIN,
+    4403: _FORBIDDEN,
+    4404: Finding(code="SESS_NOT_FOUND"),
+    4408: attrs.evolve(_CLOSED, category=Category.TIMEOUT),
+    4409: Finding(code="SESS_SUPERSEDED"),
+    4429: Finding(code="SYS_RATE_LIMITED"),
+}
+_GARBLED = Finding(code="PROTO_INVALID_FRAME", message="peer sent an invalid frame")
+_SENT: Mapping[
+    int, Finding
+] = {  # what we blame the peer for, where it differs from what the peer may blame us for
+    1002: _GARBLED,
+    1003: _GARBLED,
+    1007: _GARBLED,
+    1009: Finding(code="PROTO_MESSAGE_TOO_BIG", message="peer sent a message over the limit"),
+    1011: _CLOSED,
+}
+_SILENCE = ("keepalive", "heartbeat", "ping timeout")
+
+
+def close_finding(code: int | None, text: str, by: By | None) -> Finding:
+    """Return the verdict on one close; see `classify_close`."""
+    text = text[:500]
+    who = {"peer": "connection closed by the peer", "us": "connection closed by us", None: "connection lost"}[
+        by
+    ]
+    details = {"close_code": code, "close_text": text, "close_by": by}
+    finding = _look_up(code, text, by)
+    if finding.code == "CONN_WEBSOCKET_CLOSED":
+        finding = attrs.evolve(finding, message=who + short_of(text))
+    elif text:
+        finding = attrs.evolve(finding, message=(finding.message or _summary(finding)) + short_of(text))
+    return attrs.evolve(
+        finding,
+        details={key: value for key, value in details.items() if value is not None or key == "close_by"},
+    )
+
+
+def _look_up(code: int | None, text: str, by: By | None) -> Finding:
+    if code is None:
+        return _CLOSED
+    if by == "us":
+        if code == 1011 and (not text or any(word in text.lower() for word in _SILENCE)):
+            return Finding(code="CONN_HEARTBEAT_TIMEOUT")
+        if code in _SENT:
+            return _SENT[code]
+    return _RECEIVED.get(code) or _unlisted(code)
+
+
+def _unlisted(code: int) -> Finding:
+    if code < 3000:
+        return _CLOSED
+    if 4400 <= code <= 4599:
+        return attrs.evolve(_UPSTREAM, retryable=is_passing(code - 4000))
+    return _UPSTREAM
+
+
+def _summary(finding: Finding) -> str:
+    return Failure.of(finding.code).message

@@ -1,0 +1,64 @@
+"""What a rule says about an exception: the vocabulary of this room.
+
+Rule: a rule is data or one small function; the record is built only for an error that somebody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..errors import Category, Executed, Failure, Kind, text_of
+
+
+def _no_details() -> Mapping[str, Any]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One verdict: a code, and only what differs from that code's row in the table; None means as the table says."""
+
+    code: str
+    message: str = ""
+    category: Category | None = None
+    kind: Kind | None = None
+    retryable: bool | None = None
+    executed: Executed | None = None
+    retry_after: float | None = None
+    suggestions: tuple[str, ...] = ()
+    details: Mapping[str, Any] = attrs.field(factory=_no_details)
+
+    def failure(self, cause: BaseException | None = None, seen: BaseException | None = None) -> Failure:
+        """Return the record; `cause` is what was classified, `seen` the error below it whose text tells more."""
+        details = dict(self.details)
+        told_by = cause if seen is None else seen
+        if told_by is not None:
+            details["error"] = f"{type(told_by).__name__}: {text_of(told_by)}".removesuffix(": ")
+        return Failure.of(
+            self.code,
+            self.message,
+            category=self.category,
+            kind=self.kind,
+            retryable=self.retryable,
+            executed=self.executed,
+            retry_after=self.retry_after,
+            suggestions=self.suggestions,
+            details=details,
+            cause=cause,
+        )
+
+
+Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
+"""A rule for one class that has to look at the exception; None passes it on to the rule of a base class."""
+
+Rules: TypeAlias = Mapping[tuple[str, str], Finding | Reader]
+"""Rules of one subject, keyed by (top package, class name): nothing is imported in order to be recognised."""
+
+
+def short_of(text: str) -> str:
+    """Return text of the other side as the tail of a message: empty, or `: text` of at most 160 characters."""
+    text = " ".join(text.split())
+    return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""

@@ -1,0 +1,90 @@
+"""Rules for what WebSocket libraries raise, and for what our own transports refuse.
+
+Rule: `ConnectionClosed.code` is never read (it warns); who closed first decides which of the two close frames counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Category, Executed
+from .closes import close_finding
+from .finding import Finding, Rules
+from .statuses import status_finding
+from .system import RULES as SYSTEM
+
+
+_HANDSHAKE = Finding(
+    code="PROTO_VIOLATION",
+    message="websocket handshake not valid",
+    executed=Executed.NO,
+    suggestions=("check that the url's path leads to a websocket server",),
+)
+_HANDSHAKE_CUT = Finding(
+    code="CONN_RESET", message="connection lost during the handshake", executed=Executed.NO
+)
+_FRAMES = Finding(code="PROTO_VIOLATION", message="websocket protocol violated")
+_TOO_BIG = Finding(code="PROTO_MESSAGE_TOO_BIG")
+_MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="connection used in the wrong state")
+_NO_MESSAGE = Finding(code="PROTO_INVALID_MESSAGE", message="message is not valid json")
+_NO_TEXT = Finding(code="PROTO_INVALID_FRAME", message="bytes are not valid utf-8")
+
+
+def _closed(error: Any) -> Finding:
+    received, sent = getattr(error, "rcvd", None), getattr(error, "sent", None)
+    if received is not None and (sent is None or error.rcvd_then_sent):
+        return close_finding(received.code, received.reason, "peer")
+    if sent is not None:
+        return close_finding(sent.code, sent.reason, "us")
+    return close_finding(None, "", None)
+
+
+def _refused_upgrade(error: Any) -> Finding:
+    response = error.response
+    return status_finding(
+        response.status_code, response.headers, getattr(response, "body", None), upgrade=True
+    )
+
+
+def _no_answer(error: BaseException) -> Finding:
+    """Tell a handshake that was cut (repeat) from one that was answered with something else (do not)."""
+    cause = error.__cause__
+    if isinstance(cause, EOFError):
+        return _HANDSHAKE_CUT
+    if isinstance(cause, ConnectionError):
+        read = SYSTEM["builtins", "ConnectionError"]
+        found = read(cause) if callable(read) else read
+        return found if isinstance(found, Finding) else _HANDSHAKE_CUT
+    return _HANDSHAKE
+
+
+def _setting(message: str) -> Finding:
+    return Finding(code="SYS_CONFIG_INVALID", message=message)
+
+
+RULES: Rules = {
+    ("websockets", "ConnectionClosed"): _closed,
+    ("websockets", "InvalidStatus"): _refused_upgrade,
+    ("websockets", "InvalidProxyStatus"): _refused_upgrade,
+    ("websockets", "InvalidMessage"): _no_answer,
+    ("websockets", "InvalidProxyMessage"): _no_answer,
+    ("websockets", "ProxyError"): Finding(
+        code="CONN_RESET", message="proxy could not be used", executed=Executed.NO
+    ),
+    ("websockets", "InvalidHandshake"): _HANDSHAKE,
+    ("websockets", "InvalidURI"): _setting("url not valid"),
+    ("websockets", "InvalidProxy"): _setting("proxy url not valid"),
+    ("websockets", "ProtocolError"): _FRAMES,
+    ("websockets", "PayloadTooBig"): _TOO_BIG,
+    ("websockets", "TooManyFragments"): _TOO_BIG,
+    ("websockets", "InvalidState"): _MISUSE,
+    ("websockets", "ConcurrencyError"): _MISUSE,
+    ("json", "JSONDecodeError"): _NO_MESSAGE,
+    ("builtins", "UnicodeDecodeError"): _NO_TEXT,
+    ("builtins", "UnicodeEncodeError"): Finding(
+        code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8"
+    ),
+    ("asyncio", "LimitOverrunError"): Finding(code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"),
+    ("resilient_bridge", "RedirectRefusedError"): Finding(code="CONN_REDIRECT_REFUSED"),
+    ("resilient_bridge", "InsecureURLError"): Finding(code="CONN_INSECURE", category=Category.CONFIG),
+}

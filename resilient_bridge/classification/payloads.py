@@ -1,0 +1,113 @@
+"""What the other side says went wrong: `error` and `connection_error` messages, and HTTP bodies of the same form.
+
+Rule: nothing in a payload is trusted: wrong types are ignored, text is bounded and redacted, unknown codes keep their
+name. What it says about being recoverable is believed, except of a certificate.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ..errors import CODES, PREFIXES, Failure
+from .finding import Finding
+
+
+ALIASES: Mapping[str, str] = {
+    "INVALID_TOKEN": "AUTH_INVALID_TOKEN",
+    "NOT_AUTHENTICATED": "AUTH_INVALID_TOKEN",
+    "TOKEN_EXPIRED": "AUTH_TOKEN_EXPIRED",
+    "UNKNOWN_TYPE": "PROTO_UNKNOWN_TYPE",
+}
+"""Codes that real servers send under another name."""
+
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
+_KEPT = ("violations", "expected", "received", "errors", "exit_code", "tool", "tool_call_id")
+_RENAMED = {"current_phase": "phase", "currentPhase": "phase", "phase": "phase", "request_type": "received"}
+# Facts about our end of the link: decisions hang on them, so nobody else can state them.
+_OURS = frozenset({"close_code", "close_text", "close_by", "http_status", "errno", "retry_at", "error"})
+_UNKNOWN = "SYS_UPSTREAM_REJECTED"
+
+
+def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) -> Finding | None:
+    """Return the verdict on a payload; `unknown` is the code for one that names none of ours (None: no verdict)."""
+    wire_code = payload.get("code")
+    code = _known(wire_code) or unknown
+    if code is None:
+        return None
+    details = _details(payload)
+    if wire_code is not None and wire_code != code:
+        details["wire_code"] = wire_code
+    message = payload.get("message")
+    return Finding(
+        code=code,
+        message=message if isinstance(message, str) else "",
+        retryable=_recoverable(payload, code),
+        retry_after=_wait(payload.get("retry_after")),
+        suggestions=_lines(payload.get("suggestions")),
+        details=details,
+    )
+
+
+def classify_error_payload(payload: Mapping[str, Any]) -> Failure:
+    """Return the failure that an `error` or `connection_error` message reports.
+
+    Reads code, message, details, suggestions, recoverable (or retryable), retry_after, violations, expected, received,
+    current_phase. An unlisted code with one of the seven prefixes is kept and treated like its prefix; any other
+    becomes SYS_UPSTREAM_REJECTED with the original in `details["wire_code"]`. Never raises.
+    """
+    finding = payload_finding(payload)
+    return (finding or Finding(code=_UNKNOWN)).failure()
+
+
+def _known(code: object) -> str | None:
+    if not isinstance(code, str):
+        return None
+    code = ALIASES.get(code, code)
+    if code in CODES:
+        return code
+    prefixed = _CODE.fullmatch(code) and any(
+        code.startswith(prefix) and code != prefix for prefix in PREFIXES
+    )
+    return code if prefixed else None
+
+
+def _recoverable(payload: Mapping[Any, Any], code: str) -> bool | None:
+    if code == "CONN_TLS_HANDSHAKE_FAILED":
+        return None
+    for key in ("recoverable", "retryable"):
+        told = payload.get(key)
+        if isinstance(told, bool):
+            return told
+    return None
+
+
+def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
+    said = payload.get("details")
+    details: dict[str, Any] = {}
+    if isinstance(said, Mapping):
+        told = cast("Mapping[object, Any]", said).items()
+        details.update({str(key): value for key, value in told if key not in _OURS})
+    details.update({key: payload[key] for key in _KEPT if payload.get(key) is not None})
+    details.update({name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None})
+    return details
+
+
+def _lines(said: object) -> tuple[str, ...]:
+    if isinstance(said, str) or not isinstance(said, Sequence):
+        return ()
+    return tuple(
+        line for line in cast("Sequence[object]", said)[:10] if isinstance(line, str) and line.strip()
+    )
+
+
+def _wait(said: object) -> float | None:
+    if isinstance(said, bool) or not isinstance(said, (int, float)):
+        return None
+    try:
+        seconds = float(said)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

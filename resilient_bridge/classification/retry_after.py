@@ -1,0 +1,118 @@
+"""How long the other side asks to wait: `Retry-After` in seconds or as a date, and `retry-after-ms`.
+
+Rule: only what the RFC allows is read, by its letters: `float()` would take "nan", "1e309" and other scripts' digits.
+A date counts from the server's own `Date`, so that a wrong clock here does no harm. The cap belongs to the policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+
+_LONGEST = 1e10  # seconds; beyond it the number says no more than "never"
+_DIGITS = re.compile(r"[0-9]{1,10}")
+_MANY_DIGITS = re.compile(r"[0-9]{11,4096}")
+_MILLISECONDS = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,9})?")
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+_CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_DATES = tuple(
+    re.compile(form, re.IGNORECASE | re.ASCII)
+    for form in (
+        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
+        rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>[a-z]{{3}})-(?P<year>[0-9]{{2}}) {_CLOCK} (?:GMT|UTC)",
+        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ 0-9][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})",
+    )
+)
+
+
+def parse_retry_after(value: str, now_wall: float) -> float | None:
+    """Return the seconds to wait for a `Retry-After` value, None when it is not valid.
+
+    Whole seconds, or one of the three HTTP date forms, which are all UTC. A date in the past is 0. `now_wall` is Unix
+    time. The result is finite and never negative; it is not capped to anything sensible.
+    """
+    seconds = _delta(value)
+    if seconds is not None:
+        return seconds
+    at = parse_http_date(value, now_wall)
+    return None if at is None else max(0.0, at - now_wall)
+
+
+def parse_http_date(value: str, now_wall: float) -> float | None:
+    """Return the Unix time of an HTTP date, None when it is none; `now_wall` settles the century of two-digit years."""
+    text = value.strip(" \t")
+    match = next((found for form in _DATES if (found := form.fullmatch(text))), None)
+    if match is None or (month := _MONTHS.get(match["month"].lower())) is None:
+        return None
+    year = int(match["year"])
+    if len(match["year"]) == 2:
+        year = _century(year, now_wall)
+    second = int(match["second"])
+    try:
+        at = datetime(year, month, int(match["day"]), int(match["hour"]), int(match["minute"]), tzinfo=UTC)
+    except ValueError:
+        return None
+    return at.timestamp() + second if second <= 60 else None
+
+
+def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:
+    """Return (seconds to wait, Unix time to wait for) of an answer's headers, each None if not said.
+
+    `retry-after-ms` wins over `Retry-After`; of several the longest counts. The second value is only set when a date
+    was given and neither the answer's `Date` nor `now_wall` tells what time it is.
+    """
+    for value in _values(headers, "retry-after-ms"):
+        if _MILLISECONDS.fullmatch(value):
+            return min(float(value) / 1000, _LONGEST), None
+    now = _server_time(headers, now_wall)
+    waits: list[float] = []
+    dates: list[float] = []
+    for value in _values(headers, "retry-after"):
+        wait = _delta(value) if now is None else parse_retry_after(value, now)
+        if wait is not None:
+            waits.append(wait)
+        elif (at := parse_http_date(value, 0.0)) is not None:
+            dates.append(at)
+    return max(waits, default=None), None if waits else max(dates, default=None)
+
+
+def _server_time(headers: object, now_wall: float | None) -> float | None:
+    for value in _values(headers, "date"):
+        at = parse_http_date(value, now_wall or 0.0)
+        if at is not None:
+            return at
+    return now_wall
+
+
+def _delta(value: str) -> float | None:
+    text = value.strip(" \t")
+    if _DIGITS.fullmatch(text):
+        return min(float(text), _LONGEST)
+    return _LONGEST if _MANY_DIGITS.fullmatch(text) else None
+
+
+def _century(year: int, now_wall: float) -> int:
+    # RFC 9110 §5.6.7: a year that seems more than 50 years ahead is the most recent past one with these digits
+    now = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=min(max(now_wall, 0.0), 1e11))).year
+    full = now - now % 100 + year
+    return full - 100 if full > now + 50 else full
+
+
+def _values(headers: object, name: str) -> Iterable[str]:
+    """Return all values of a header; the header objects of httpx, requests and websockets differ on duplicates."""
+    for method in ("get_all", "get_list"):
+        read = getattr(headers, method, None)
+        if callable(read):
+            found = cast("Iterable[Any]", read(name))
+            return [value.strip() for value in found if isinstance(value, str)]
+    get = cast("Callable[[str], Any] | None", getattr(headers, "get", None))
+    value = get(name) if callable(get) else None
+    return [value.strip()] if isinstance(value, str) else []

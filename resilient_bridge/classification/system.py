@@ -1,0 +1,127 @@
+"""Rules for what the operating system says: errnos, getaddrinfo, timeouts, ends of streams.
+
+Rule: the errno decides, the class only where there is none. Numbers come from the running system's `errno`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from ..errors import Category, Executed
+from .finding import Finding, Reader, Rules
+
+
+_REFUSED = Finding(code="CONN_REFUSED")
+_RESET = Finding(code="CONN_RESET")
+_CLOSED = Finding(code="CONN_RESET", message="connection lost")
+_UNREACHABLE = Finding(code="CONN_UNREACHABLE")
+# A bare timeout does not say whether the connection existed: the code's "no" would be a guess.
+_TIMEOUT = Finding(code="CONN_TIMEOUT", executed=Executed.MAYBE)
+_EXHAUSTED = Finding(code="CONN_RESOURCE_EXHAUSTED")
+_SETTING = Finding(code="SYS_CONFIG_INVALID", message="refused by the operating system")
+
+
+def _numbers(finding: Finding, names: str) -> Iterator[tuple[int, Finding]]:
+    for name in names.split():
+        number: int | None = getattr(errno, name, None)  # not every system has every errno
+        if number is not None:
+            yield number, finding
+
+
+ERRNOS: dict[int, Finding] = dict(
+    [
+        *_numbers(_SETTING, "ENOENT EACCES EPERM ENOTDIR EISDIR ENOSPC EROFS EINVAL ENOEXEC EAFNOSUPPORT"),
+        *_numbers(_EXHAUSTED, "EAGAIN EWOULDBLOCK EBUSY EINTR ETXTBSY EDEADLK EMFILE ENFILE ENOBUFS ENOMEM"),
+        *_numbers(_EXHAUSTED, "EADDRINUSE EADDRNOTAVAIL"),
+        *_numbers(_REFUSED, "ECONNREFUSED WSAECONNREFUSED"),
+        *_numbers(_RESET, "ECONNRESET EPIPE ECONNABORTED ENOTCONN ESHUTDOWN ENETRESET EPROTO"),
+        *_numbers(_RESET, "WSAECONNRESET WSAECONNABORTED"),
+        *_numbers(_UNREACHABLE, "ENETUNREACH EHOSTUNREACH ENETDOWN EHOSTDOWN WSAENETUNREACH WSAEHOSTUNREACH"),
+        *_numbers(_TIMEOUT, "ETIMEDOUT WSAETIMEDOUT"),
+    ]
+)
+"""What each errno means; one that is missing here is not known to pass by itself."""
+
+# getaddrinfo's own numbers: Linux counts down, BSD and macOS up, Windows from 10,000. They do not collide.
+_GAI_SETTINGS = frozenset({-1, -6, -7, -8, 3, 5, 9, 10, 10022, 10044, 10047, 10109})
+_DNS = Finding(code="CONN_DNS_FAILED")
+_DNS_SETTING = Finding(
+    code="CONN_DNS_FAILED",
+    category=Category.CONFIG,
+    retryable=False,
+    message="address family or port not usable",
+)
+_SEVERAL = re.compile(r"\[Errno (\d{1,6})\]")
+
+
+def by_errno(fallback: Finding | None = None) -> Reader:
+    """Return the rule of an OSError class: its errno decides, without one the fallback of the class."""
+
+    def read(error: OSError) -> Finding | None:
+        number = error.errno
+        if not isinstance(number, int):
+            return _several_addresses(error) or fallback
+        finding = ERRNOS.get(number, fallback)
+        return finding and attrs.evolve(finding, details={"errno": number})
+
+    return read
+
+
+def _several_addresses(error: OSError) -> Finding | None:
+    # asyncio tries every address of a host and joins what they said: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
+    text = error.args[0] if error.args else None
+    if not isinstance(text, str) or not text.startswith("Multiple exceptions: "):
+        return None
+    numbers = [int(number) for number in _SEVERAL.findall(text[:4096])]
+    return _least_hopeful(numbers)
+
+
+def _least_hopeful(numbers: Iterable[int]) -> Finding | None:
+    known = [
+        attrs.evolve(ERRNOS[number], details={"errno": number}) for number in numbers if number in ERRNOS
+    ]
+    lasting = [finding for finding in known if finding.code == _SETTING.code]
+    return next(iter(lasting or known), None)
+
+
+def _getaddrinfo(error: OSError) -> Finding:
+    setting = error.errno in _GAI_SETTINGS
+    return attrs.evolve(_DNS_SETTING if setting else _DNS, details={"reason": f"EAI {error.errno}"})
+
+
+def _host_name(error: UnicodeError) -> Finding | None:
+    # getaddrinfo encodes the host first: "label empty or too long"
+    if "label" not in str(error) and "idna" not in str(error):
+        return None
+    return Finding(code="SYS_CONFIG_INVALID", message="host name not valid")
+
+
+RULES: Rules = {
+    ("builtins", "OSError"): by_errno(),
+    ("builtins", "ConnectionError"): by_errno(_CLOSED),
+    ("builtins", "ConnectionRefusedError"): by_errno(_REFUSED),
+    ("builtins", "ConnectionResetError"): by_errno(_RESET),
+    ("builtins", "ConnectionAbortedError"): by_errno(_RESET),
+    ("builtins", "BrokenPipeError"): by_errno(_RESET),
+    ("builtins", "TimeoutError"): by_errno(_TIMEOUT),
+    ("builtins", "FileNotFoundError"): by_errno(_SETTING),
+    ("builtins", "PermissionError"): by_errno(_SETTING),
+    ("builtins", "NotADirectoryError"): by_errno(_SETTING),
+    ("builtins", "IsADirectoryError"): by_errno(_SETTING),
+    ("builtins", "BlockingIOError"): by_errno(_EXHAUSTED),
+    ("builtins", "InterruptedError"): by_errno(_EXHAUSTED),
+    ("builtins", "EOFError"): _CLOSED,
+    ("builtins", "UnicodeError"): _host_name,
+    ("asyncio", "TimeoutError"): _TIMEOUT,
+    ("concurrent", "TimeoutError"): _TIMEOUT,
+    ("subprocess", "TimeoutExpired"): _TIMEOUT,
+    ("socket", "gaierror"): _getaddrinfo,
+    ("socket", "herror"): _DNS,
+    ("anyio", "ClosedResourceError"): _CLOSED,
+    ("anyio", "BrokenResourceError"): _CLOSED,
+    ("anyio", "EndOfStream"): _CLOSED,
+}

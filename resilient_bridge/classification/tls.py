@@ -1,0 +1,143 @@
+"""Rules for TLS: which check a certificate failed, until when it was valid, and what to do about it (R5).
+
+Rule: what failed verification fails again: never retryable. Only a handshake that was cut short is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from .finding import Finding, Rules
+
+
+@attrs.frozen
+class _Advice:
+    message: str
+    action: str
+    suggestion: str
+
+
+_REASONS: Mapping[str, _Advice] = {
+    "CERTIFICATE_EXPIRED": _Advice(
+        "certificate expired",
+        "regenerate_certificates",
+        "renew the server's certificate and restart the server",
+    ),
+    "NOT_YET_VALID": _Advice(
+        "certificate not yet valid",
+        "check_clock",
+        "check the clocks of both ends, then the certificate's start date",
+    ),
+    "SELF_SIGNED": _Advice(
+        "certificate is self-signed",
+        "confirm_pinning_hash",
+        "pin the certificate by its sha-256, or trust its issuer",
+    ),
+    "UNTRUSTED_CHAIN": _Advice(
+        "certificate chain not trusted",
+        "verify_certificate_chain",
+        "let the server send its whole chain, or add the issuer to the trusted ones",
+    ),
+    "HOSTNAME_MISMATCH": _Advice(
+        "certificate is for another host", "check_hostname", "connect by a name that the certificate lists"
+    ),
+    "REVOKED": _Advice("certificate revoked", "regenerate_certificates", "replace the server's certificate"),
+    "PIN_MISMATCH": _Advice(
+        "certificate does not match the pin",
+        "confirm_pinning_hash",
+        "compare the pin with the server's certificate through another channel before changing it",
+    ),
+    "CLIENT_CERTIFICATE": _Advice(
+        "client certificate refused",
+        "provide_client_certificate",
+        "present a certificate that the server accepts",
+    ),
+    "VERIFICATION_FAILED": _Advice(
+        "certificate verification failed", "verify_certificate_chain", "check the certificate and its chain"
+    ),
+    "PROTOCOL": _Advice(
+        "no common tls protocol",
+        "check_tls_versions",
+        "check that the port speaks tls, and the versions of both ends",
+    ),
+}
+
+# OpenSSL's X509_V_ERR numbers
+_VERIFY_CODES: Mapping[int, str] = {
+    9: "NOT_YET_VALID",
+    10: "CERTIFICATE_EXPIRED",
+    18: "SELF_SIGNED",
+    19: "SELF_SIGNED",
+    2: "UNTRUSTED_CHAIN",
+    20: "UNTRUSTED_CHAIN",
+    21: "UNTRUSTED_CHAIN",
+    23: "REVOKED",
+    27: "UNTRUSTED_CHAIN",
+    62: "HOSTNAME_MISMATCH",
+    64: "HOSTNAME_MISMATCH",
+}
+_CUT = Finding(code="CONN_RESET", message="connection lost during tls")
+# The stream was damaged or cut on the way; a new connection starts with fresh keys.
+_DAMAGED = frozenset(
+    {
+        "APPLICATION_DATA_AFTER_CLOSE_NOTIFY",
+        "BAD_RECORD_MAC",
+        "DECRYPTION_FAILED_OR_BAD_RECORD_MAC",
+        "SSLV3_ALERT_BAD_RECORD_MAC",
+        "UNEXPECTED_EOF_WHILE_READING",
+    }
+)
+
+
+def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Finding:
+    """Return the verdict for a reason; `expiry` is the end of the certificate's validity as ISO 8601, if known."""
+    advice = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
+    said: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
+    if expiry is not None:
+        said["expiry"] = expiry
+    return Finding(
+        code="CONN_TLS_HANDSHAKE_FAILED",
+        message=f"tls handshake failed: {advice.message}" + (f" ({expiry})" if expiry else ""),
+        retryable=False,
+        suggestions=(advice.suggestion,),
+        details=said,
+    )
+
+
+def _verification(error: Any) -> Finding:
+    told: object = getattr(error, "certificate_reason", None)
+    number: object = getattr(error, "verify_code", None)
+    reason = told if isinstance(told, str) and told in _REASONS else None
+    if reason is None:
+        reason = (
+            _VERIFY_CODES.get(number, "VERIFICATION_FAILED")
+            if isinstance(number, int)
+            else "VERIFICATION_FAILED"
+        )
+    expiry: object = getattr(error, "certificate_expiry", None)
+    return tls_finding(reason, expiry if isinstance(expiry, str) else None)
+
+
+def _handshake(error: Any) -> Finding:
+    said: object = getattr(error, "reason", None)
+    alert = said if isinstance(said, str) else ""
+    if alert in _DAMAGED:
+        return _CUT
+    # CERTIFICATE_VERIFY_FAILED is ours; ALERT … CERTIFICATE … or UNKNOWN_CA is the server refusing our certificate
+    if alert == "CERTIFICATE_VERIFY_FAILED":
+        return _verification(error)
+    by_server = "ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert)
+    return tls_finding("CLIENT_CERTIFICATE" if by_server else "PROTOCOL", tls_alert=alert)
+
+
+RULES: Rules = {
+    ("ssl", "SSLCertVerificationError"): _verification,
+    ("ssl", "CertificateError"): _verification,
+    ("ssl", "SSLEOFError"): _CUT,
+    ("ssl", "SSLZeroReturnError"): _CUT,
+    ("ssl", "SSLSyscallError"): _CUT,
+    ("ssl", "SSLError"): _handshake,
+}

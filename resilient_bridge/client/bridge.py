@@ -1,0 +1,429 @@
+"""BridgeClient: the public face of a session. It checks arguments, waits, and says how things ended; it decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import (
+    AttemptTimeoutError,
+    Failure,
+    NotConnectedError,
+    SessionError,
+    config_error,
+    error_for,
+)
+from ..presets import BridgePolicy
+from ..presets import default as default_policy
+from ..protocol import EntryState, Session
+from ..stores import MemoryStore
+from ..telemetry.events import BridgeState
+from .dialing import dial_factory, dial_url
+from .driver import Driver
+from .environment import current_environment
+from .health import Health
+from .reading import Messages
+from .receipt import Receipt
+from .seconds import as_seconds
+from .streams import EventStream
+from .supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
+    from types import TracebackType
+    from typing import TypeAlias
+
+    from ..protocol import Entry, Gap, Message
+    from ..telemetry.events import Event
+    from .supervisor import Dial
+
+    Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
+    Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
+    Seconds: TypeAlias = float | timedelta
+    OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
+
+__all__ = ["BridgeClient"]
+
+_GOODBYE = 1.0  # seconds a polite close may take before the connection is aborted
+
+
+class BridgeClient:
+    """A connection to a WebSocket bridge that survives losses, and says what it could not keep (R3, R17, V7-V9).
+
+    `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
+    join; without one we make it. `store` keeps positions and unsettled sends (a MemoryStore; durable stores come later).
+    `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
+    SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own.
+
+    Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
+    fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work.
+    """
+
+    def __init__(
+        self,
+        url: Text,
+        /,
+        *,
+        token: Text | None = None,
+        headers: Headers | None = None,
+        session_id: str | None = None,
+        policy: BridgePolicy = default_policy,
+        store: MemoryStore | None = None,
+        on_gap: OnGap | None = None,
+        receive: bool = True,
+        pin: str | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+    ) -> None:
+        if not (isinstance(url, str) or callable(url)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
+        if isinstance(url, str) and not url.startswith(("ws://", "wss://")):
+            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", url.split("?")[0].rpartition("@")[2])
+        if pin is not None:
+            _check_pin(pin)
+        self._name = _shown(url) if isinstance(url, str) else "<url from a callable>"
+        dial = dial_url(
+            url,
+            token=token,
+            headers=headers,
+            pin=pin,
+            ssl=ssl,
+            reconnect=_checked(policy).reconnect,
+            dialect=policy.dialect,
+        )
+        self._build(
+            dial, policy, session_id, store, on_gap, receive=receive, can_refresh=any(map(callable, (url, token, headers)))
+        )
+
+    @classmethod
+    def over(
+        cls,
+        factory: Callable[[], AbstractAsyncContextManager[Any]],
+        /,
+        *,
+        token: Text | None = None,
+        session_id: str | None = None,
+        policy: BridgePolicy = default_policy,
+        store: MemoryStore | None = None,
+        on_gap: OnGap | None = None,
+        receive: bool = True,
+    ) -> Self:
+        """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
+        if not callable(factory):  # pyright: ignore[reportUnnecessaryComparison]
+            raise config_error("BridgeClient.over.factory", "a callable that returns an async context manager", factory)
+        self = cls.__new__(cls)
+        self._name = "<own websocket>"
+        self._build(
+            dial_factory(factory, token), _checked(policy), session_id, store, on_gap,
+            receive=receive, can_refresh=callable(token),
+        )  # fmt: skip
+        return self
+
+    def _build(
+        self,
+        dial: Dial,
+        policy: BridgePolicy,
+        session_id: str | None,
+        store: MemoryStore | None,
+        on_gap: OnGap | None,
+        *,
+        receive: bool,
+        can_refresh: bool,
+    ) -> None:
+        if session_id is not None and (not isinstance(session_id, str) or not session_id):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
+        if store is not None and not isinstance(store, MemoryStore):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise config_error("BridgeClient.store", "a MemoryStore (durable stores are not there yet)", type(store).__name__)
+        if on_gap is not None and not callable(on_gap):  # pyright: ignore[reportUnnecessaryComparison]
+            raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
+        environment = current_environment()
+        kept = store or MemoryStore()
+        session = Session(
+            reconnect=policy.reconnect,
+            heartbeat=policy.heartbeat,
+            outbox=policy.outbox,
+            inbox=policy.inbox,
+            replay=policy.replay,
+            dialect=policy.dialect,
+            store=kept,
+            session_id=session_id,
+            rng=environment.rng,
+            can_refresh=can_refresh,
+            receives=receive,
+        )
+        self._policy = policy
+        self._session = session
+        self._driver = Driver(session, kept, environment.wall)
+        self._supervisor = Supervisor(self._driver, dial, policy.reconnect.connect_timeout)
+        self._task: asyncio.Task[None] | None = None
+        self._on_gap = on_gap
+        self._reader: weakref.ref[Messages] | None = None
+        self._driver.is_iterated = self._is_iterated
+
+    def __repr__(self) -> str:
+        """A status line, e.g. `<BridgeClient wss://host/ws READY session=s1 queued=0 unconfirmed=2>`."""
+        outbox = self._session.outbound.outbox
+        return (
+            f"<BridgeClient {self._name} {self.state.value} session={self._session.session_id} "
+            f"queued={len(outbox.queued)} unconfirmed={len(outbox.unconfirmed)}>"
+        )
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Start connecting and return at once."""
+        if self._task is not None:
+            raise config_error("BridgeClient", "a client that has not been started", f"one that is {self.state.value}")
+        self._task = self._driver.loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Drain (not when the task is being cancelled), then close."""
+        await self.aclose(drain=0 if isinstance(error, asyncio.CancelledError) else 5)
+
+    async def aclose(self, *, drain: Seconds = 5) -> list[Receipt]:
+        """Close in any state, within `drain` seconds plus a bounded goodbye. Raises no network error.
+
+        Returns the receipts of sends whose outcome could not be settled; their state says what is known. Afterwards the
+        client is CLOSED, owns no task and no socket, and every waiter has been told.
+        """
+        seconds = as_seconds(drain, "aclose.drain") or 0.0
+        try:
+            if self._task is not None and not self._task.done():
+                await self._drain(seconds)
+        finally:
+            undelivered = await self._shut()
+        return undelivered
+
+    async def _drain(self, seconds: float) -> None:
+        session, driver = self._session, self._driver
+        try:
+            async with asyncio.timeout(seconds):
+                while not session.is_drained and session.state not in _OVER:
+                    if session.state in _DRAINABLE:
+                        session.drain(driver.now())
+                        driver.after(driver.now())
+                        if session.is_drained:
+                            break
+                    if session.state is BridgeState.DRAINING and session.link is None:
+                        break  # the link was lost while draining: a new one would outlast the user's patience
+                    await driver.changed()
+        except TimeoutError:
+            pass
+
+    async def _shut(self) -> list[Receipt]:
+        session, driver = self._session, self._driver
+        left = session.close(driver.now())
+        driver.after(driver.now())
+        pump, task = self._supervisor.pump, self._task
+        try:
+            if pump is not None:
+                try:
+                    async with asyncio.timeout(_GOODBYE):
+                        await pump.close()
+                except TimeoutError:
+                    pass
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            session.closed(driver.now())
+            driver.after(driver.now())
+            driver.stop()
+        return [Receipt(entry, driver) for entry in left]
+
+    # ---- sending ----------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        type: str,  # noqa: A002 -- the field's name on the wire
+        payload: Mapping[str, Any],
+        /,
+        *,
+        idempotency_key: str | None = None,
+        ttl: Seconds | None = None,
+        coalesce: str | None = None,
+        volatile: bool = False,
+    ) -> Receipt:
+        """Accept a message for delivery, in order; it is kept while the link is down and carries one key on every resend.
+
+        `idempotency_key`: yours (a key still pending or confirmed returns its receipt), else ours. `ttl`: seconds after
+        which it is no longer sent. `coalesce`: of several still unsent with this name only the latest goes. `volatile`:
+        dropped if it cannot go now. Raises ProtocolError (all violations at once), OutboxFullError, the client's fatal
+        error, NotConnectedError when closing or closed. A cancelled `send` was not accepted.
+        """
+        driver = self._driver
+        driver.check_usable()
+        outbound = self._session.outbound
+        entry = outbound.prepare(
+            type,
+            payload,
+            driver.now(),
+            key=idempotency_key,
+            ttl=as_seconds(ttl, "send.ttl"),
+            coalesce=coalesce,
+            volatile=volatile,
+        )
+        if outbound.is_known(entry):
+            return Receipt(entry, driver)
+        if volatile and self._session.state is not BridgeState.READY:
+            outbound.refuse(entry, "not connected")
+            driver.after(driver.now())
+            return Receipt(entry, driver)
+        if self._policy.outbox.overflow == "block":
+            await self._room(entry)
+        if outbound.admit(entry):
+            kept = driver.store.put(entry)
+            if kept is not None:
+                await kept
+            outbound.add(entry)
+            if entry.expires is not None:
+                driver.arm(driver.now())
+        driver.wake()
+        return Receipt(entry, driver)
+
+    async def _room(self, entry: Entry) -> None:
+        outbox = self._session.outbound.outbox
+        while not outbox.has_room(entry.size) and entry.size <= self._policy.outbox.max_bytes:
+            await self._driver.changed()
+            self._driver.check_usable()
+
+    async def request(
+        self,
+        type: str,  # noqa: A002 -- the field's name on the wire
+        payload: Mapping[str, Any],
+        /,
+        *,
+        timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        idempotent: bool = False,
+    ) -> Message:
+        """Send a request and return its answer. Fails at the loss and is never repeated behind your back (V8).
+
+        With `idempotent=True` it is repeated after the join, same id and key, inside its timeout. While the client is not
+        ready it waits inside its timeout. Raises OutcomeUnknownError (handed out, link lost), NotConnectedError (never
+        left), AttemptTimeoutError (`failure.executed` says whether it left), the server's own error, the fatal error.
+        """
+        driver = self._driver
+        driver.check_usable()
+        seconds = as_seconds(timeout, "request.timeout")
+        entry = self._session.outbound.request(type, payload, driver.now(), idempotent=idempotent)
+        driver.wake()
+        try:
+            async with asyncio.timeout(seconds):
+                await driver.settled(entry)
+        except TimeoutError:
+            self._abandon(entry, f"no answer within {seconds:g} s")
+        except asyncio.CancelledError:
+            self._abandon(entry, "cancelled")
+            raise
+        if entry.answer is not None:
+            return entry.answer
+        assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure
+        raise error_for(entry.failure)
+
+    def _abandon(self, entry: Entry, why: str) -> None:
+        never = entry.state is EntryState.QUEUED
+        left = "it never left" if never else "it was handed out"
+        failure = Failure.of("SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed="no" if never else "maybe")
+        self._session.outbound.give_up(entry, failure)
+        self._driver.after(self._driver.now())
+
+    def receipt(self, idempotency_key: str, /) -> Receipt:
+        """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
+        entry = self._session.outbound.find(idempotency_key)
+        if entry is None or entry.is_request:
+            raise SessionError(Failure.of("SESS_NOT_FOUND", f"no send with the idempotency key {idempotency_key}"))
+        return Receipt(entry, self._driver)
+
+    # ---- receiving --------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Messages in the server's order, once, across reconnects. One reader at a time."""
+        messages = Messages(self._driver, self._on_gap)
+        self._reader = weakref.ref(messages)
+        return messages
+
+    def _is_iterated(self) -> bool:
+        return self._reader is not None and self._reader() is not None
+
+    def events(self) -> AsyncIterator[Event]:
+        """This client's events from now on, in order; ends when the client has ended."""
+        return EventStream(self._driver)
+
+    # ---- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> BridgeState:
+        """Where the client stands."""
+        return self._session.state
+
+    @property
+    def session_id(self) -> str:
+        """The session we are in, or will join."""
+        return self._session.session_id
+
+    def health(self) -> Health:
+        """A snapshot for a health endpoint."""
+        session = self._session
+        outbox = session.outbound.outbox
+        return Health(
+            ready=session.state is BridgeState.READY,
+            state=session.state,
+            reason=session.reason,
+            session_id=session.session_id,
+            queued=len(outbox.queued),
+            unconfirmed=len(outbox.unconfirmed),
+            unread=len(session.inbound.inbox),
+            attempt=session.reconnection.attempt,
+            failure=session.failure,
+        )
+
+    async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
+        """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
+        driver = self._driver
+        try:
+            async with asyncio.timeout(as_seconds(timeout, "wait_ready.timeout")):
+                while self.state is not BridgeState.READY:
+                    driver.check_usable()
+                    await driver.changed()
+        except TimeoutError as error:
+            if isinstance(error, AttemptTimeoutError):
+                raise
+            raise AttemptTimeoutError(
+                Failure.of("SYS_TIMEOUT", f"still {self.state.value} after {timeout} s: {self._session.reason}")
+            ) from None
+
+    def reconnect_now(self) -> None:
+        """Cut the wait before the next attempt short; nothing happens while connected."""
+        self._supervisor.skip_wait()
+
+
+_DRAINABLE = frozenset({BridgeState.READY, BridgeState.FLUSHING})
+_OVER = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
+_ = NotConnectedError
+
+
+def _shown(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+
+
+def _checked(policy: BridgePolicy) -> BridgePolicy:
+    if not isinstance(policy, BridgePolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise config_error("BridgeClient.policy", "a BridgePolicy", policy)
+    return policy
+
+
+def _check_pin(pin: str) -> None:
+    from ..transports.tls import parse_pin  # noqa: PLC0415 -- only pinning clients load TLS
+
+    try:
+        parse_pin(pin)
+    except ValueError as error:
+        raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error

@@ -1,0 +1,190 @@
+"""The synchronous middle of a client: gives the session the time, and does what the session asks for.
+
+Whoever calls a verb of the session calls `after(now)` next: outcomes reach their waiters, events their listeners, the
+reader and the writer wake up, a death verdict reaches the connection, the timer is set. Rule: nothing in here awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import Failure, NotConnectedError, error_for
+from ..protocol import Now
+from ..telemetry import emit
+from ..telemetry.events import BridgeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol import Entry, Session, Store
+    from ..telemetry.events import Event
+
+__all__ = ["Driver"]
+
+
+class Connection(Protocol):
+    """What the driver needs from the pump of the current connection."""
+
+    def wake_writer(self) -> None: ...
+    def wake_reader(self) -> None: ...
+    def end(self, cause: Failure) -> None: ...
+
+
+class Driver:
+    """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
+
+    def __init__(self, session: Session, store: Store, wall: Callable[[], float]) -> None:
+        self.session = session
+        self.store = store
+        self.pump: Connection | None = None
+        self.streams: list[Callable[[Event], None]] = []
+        self.is_iterated: Callable[[], bool] = bool
+        self._wall = wall
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._watchers: list[asyncio.Future[None]] = []
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop this client runs on: the one it was first used on."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def now(self) -> Now:
+        """Both clocks, read once per turn."""
+        return Now(self.loop.time(), self._wall())
+
+    # ---- after every verb -------------------------------------------------------------------------------------
+
+    def after(self, now: Now) -> None:
+        """Carry out what the session has decided."""
+        session = self.session
+        told = False
+        if session.outbound.settled:
+            told = True
+            for entry in session.outbound.take_settled(now):
+                self.store.forget(entry)
+                if entry.waiters is not None:
+                    _wake(entry.waiters)
+        if session.events:
+            told = True
+            self._tell()
+            self._arm(now)
+        if self._reader is not None and len(session.inbound.inbox):
+            _wake([self._reader])
+            self._reader = None
+        pump = self.pump
+        if pump is not None:
+            death = session.death
+            if death is not None:
+                pump.end(death)
+            elif session.wants_to_send:
+                pump.wake_writer()
+        if told and self._watchers:
+            watchers, self._watchers = self._watchers, []
+            _wake(watchers)
+        if session.state in _ENDED and self._reader is not None:
+            _wake([self._reader])
+            self._reader = None
+
+    def _tell(self) -> None:
+        events, self.session.events[:] = list(self.session.events), []
+        for event in events:
+            for stream in tuple(self.streams):
+                stream(event)
+            emit(event)
+
+    def _arm(self, now: Now) -> None:
+        due = self.session.next_timer()
+        look = self.session.look_every
+        if look is not None:
+            due = now.mono + look if due is None else min(due, now.mono + look)
+        if due is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(due, self._on_timer)
+
+    def arm(self, now: Now) -> None:
+        """Something became due sooner than what the timer was set for."""
+        self._arm(now)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self.now()
+        self.session.handle_timer(now)
+        self.after(now)
+        if self.pump is not None:
+            self.pump.wake_reader()
+        self._arm(now)
+
+    def wake(self) -> None:
+        """Something was queued: the writer may take it."""
+        if self.pump is not None:
+            self.pump.wake_writer()
+        if self.session.outbound.settled:
+            self.after(self.now())
+
+    def stop(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- waiting ----------------------------------------------------------------------------------------------
+
+    async def changed(self) -> None:
+        """Return when a state changed or an outcome became known."""
+        watcher = self.loop.create_future()
+        self._watchers.append(watcher)
+        try:
+            await watcher
+        finally:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+    async def readable(self) -> None:
+        """Return when the inbox holds something or the client has ended."""
+        self._reader = self.loop.create_future()
+        await self._reader
+
+    async def settled(self, entry: Entry) -> None:
+        """Return when the outcome of `entry` is known."""
+        if entry.is_settled:
+            return
+        waiter = self.loop.create_future()
+        if entry.waiters is None:
+            entry.waiters = []
+        entry.waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if entry.waiters is not None and waiter in entry.waiters:
+                entry.waiters.remove(waiter)
+
+    # ---- states that refuse -----------------------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """Raise the fatal error of a failed client, NotConnectedError for one that is closing or closed."""
+        state = self.session.state
+        if state is BridgeState.FAILED and self.session.failure is not None:
+            raise error_for(self.session.failure)
+        if state in _REFUSING:
+            raise NotConnectedError(
+                Failure.of("CONN_NOT_CONNECTED", f"expected an open bridge client, it is {state.value}", executed="no")
+            )
+
+
+_ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})
+_REFUSING = frozenset({BridgeState.DRAINING, BridgeState.CLOSING, BridgeState.CLOSED})
+
+
+def _wake(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,104 @@
+"""One connection between a transport and the session: a task that reads, a task that writes, and one end.
+
+Whatever ends the connection (an exception of the transport, a death verdict, the user) goes through `end`, which aborts
+the transport, so that neither task is left waiting and no frame is cut in the middle by a cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+    from ..transports import Transport
+    from .driver import Driver
+
+__all__ = ["Pump"]
+
+
+class Pump:
+    """Runs once. `loss` is what ended it: the native exception, or the session's verdict."""
+
+    def __init__(self, driver: Driver, transport: Transport) -> None:
+        self.loss: Exception | Failure | None = None
+        self._driver = driver
+        self._transport = transport
+        self._idle_writer: asyncio.Future[None] | None = None
+        self._idle_reader: asyncio.Future[None] | None = None
+
+    async def run(self) -> Exception | Failure:
+        """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
+        driver = self._driver
+        driver.pump = self
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read(), name="resilient_bridge reader")
+                tasks.create_task(self._write(), name="resilient_bridge writer")
+        finally:
+            driver.pump = None
+            self._transport.abort()
+            await self._transport.close()
+        assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
+        return self.loss
+
+    def end(self, cause: Exception | Failure) -> None:
+        """This connection is over; the first cause stands."""
+        if self.loss is None:
+            self.loss = cause
+            self._transport.abort()
+        self.wake_writer()
+        self.wake_reader()
+
+    async def close(self) -> None:
+        """Say goodbye to the other side; the caller bounds it."""
+        await self._transport.close()
+
+    # ---- the two tasks ----------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        driver, transport = self._driver, self._transport
+        session = driver.session
+        try:
+            while self.loss is None:
+                now = driver.now()
+                if not session.may_read(now, iterating=driver.is_iterated()):
+                    driver.after(now)
+                    if self.loss is None:
+                        self._idle_reader = driver.loop.create_future()
+                        await self._idle_reader
+                    continue
+                frame = await transport.receive()
+                now = driver.now()
+                session.receive(frame, now)
+                driver.after(now)
+        except Exception as error:  # noqa: BLE001 -- whatever the transport raises is the loss; classify() reads it
+            self.end(error)
+
+    async def _write(self) -> None:
+        driver, transport = self._driver, self._transport
+        session = driver.session
+        try:
+            while self.loss is None:
+                now = driver.now()
+                frames = session.frames_to_send(now)
+                driver.after(now)
+                if not frames:
+                    self._idle_writer = driver.loop.create_future()
+                    await self._idle_writer
+                    continue
+                driver.arm(now)
+                for frame in frames:
+                    await transport.send(frame)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self.end(error)
+
+    def wake_writer(self) -> None:
+        """There is something to send, or nothing ever again."""
+        if self._idle_writer is not None and not self._idle_writer.done():
+            self._idle_writer.set_result(None)
+
+    def wake_reader(self) -> None:
+        """Reading may go on, or never again."""
+        if self._idle_reader is not None and not self._idle_reader.done():
+            self._idle_reader.set_result(None)

@@ -1,0 +1,71 @@
+"""`async for message in bridge`: gaps in their place, one reader at a time, the position saved on the next request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import config_error, error_for
+from ..telemetry.events import BridgeState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..protocol import Gap, Message
+    from .driver import Driver
+
+__all__ = ["Messages"]
+
+
+class Messages:
+    """An iterator over the inbox; it owns nothing, so dropping it in the middle leaks nothing.
+
+    Asking for the next message commits the one before. `on_gap` is awaited where messages are missing; if it raises, the
+    reader sees that, and the gap is reported again on the next request. Ends when the client is closed, raises the fatal
+    error when it has failed, both after the last accepted message.
+    """
+
+    def __init__(self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None) -> None:
+        self._driver = driver
+        self._on_gap = on_gap
+        self._busy = False
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self._busy:
+            raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
+        self._busy = True
+        try:
+            return await self._next()
+        finally:
+            self._busy = False
+
+    async def _next(self) -> Message:
+        driver = self._driver
+        session = driver.session
+        inbound = session.inbound
+        while True:
+            message = inbound.take()
+            if message is not None:
+                if session.is_paused and driver.pump is not None:
+                    driver.pump.wake_reader()
+                return message
+            gap = inbound.inbox.peek_gap()
+            if gap is not None:
+                await self._tell(gap)
+                inbound.inbox.pass_gap()
+                continue
+            if session.state is BridgeState.FAILED and session.failure is not None:
+                raise error_for(session.failure)
+            if session.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
+                raise StopAsyncIteration
+            if driver.pump is not None:
+                driver.pump.wake_reader()
+            await driver.readable()
+
+    async def _tell(self, gap: Gap) -> None:
+        if self._on_gap is not None:
+            answer = self._on_gap(gap)
+            if answer is not None:
+                await answer

@@ -1,0 +1,101 @@
+"""What `send()` gives back: the outcome of one message, to be looked at, waited for, or prevented."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, cast
+
+from ..errors import AttemptTimeoutError, BridgeError, Failure, NotDeliveredError, OutcomeUnknownError, error_for
+from ..protocol import EntryState
+from .seconds import as_seconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from ..protocol import Entry
+    from .driver import Driver
+
+__all__ = ["Receipt"]
+
+ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"]
+
+
+class Receipt:
+    """One send and its outcome (V8, V9). Looking at it changes nothing; only `withdraw` does."""
+
+    __slots__ = ("_driver", "_entry")
+
+    def __init__(self, entry: Entry, driver: Driver) -> None:
+        self._entry = entry
+        self._driver = driver
+
+    def __repr__(self) -> str:
+        """A status line: type, state, key."""
+        return f"<Receipt {self._entry.type} {self.state} key={self.idempotency_key}>"
+
+    @property
+    def state(self) -> ReceiptState:
+        """`queued` (provably not sent), `written` (handed out, nothing heard), or how it ended."""
+        return cast("ReceiptState", self._entry.state.value)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key every resend of this message carries."""
+        return self._entry.key
+
+    @property
+    def id(self) -> str:
+        """The message's id on the wire."""
+        return self._entry.id
+
+    @property
+    def type(self) -> str:
+        """The message's type."""
+        return self._entry.type
+
+    async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
+        """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
+
+        Raises NotDeliveredError (expired, dropped, withdrawn: it never left), ProtocolError (the server refused it, or
+        died of it), OutcomeUnknownError (it may have arrived and must not be repeated), InboxFullError (its answer could
+        not be read), and after `timeout` seconds AttemptTimeoutError, which changes nothing.
+        """
+        try:
+            async with asyncio.timeout(as_seconds(timeout, "confirmed.timeout")):
+                await self._driver.settled(self._entry)
+        except TimeoutError:
+            if not self._entry.is_settled:
+                raise AttemptTimeoutError(
+                    Failure.of("SYS_TIMEOUT", f"{self._entry.type} is still {self.state} after the timeout")
+                ) from None
+        return self._outcome()
+
+    def _outcome(self) -> Literal["applied", "read"]:
+        entry = self._entry
+        if entry.state is EntryState.CONFIRMED and entry.confirmation is not None:
+            return entry.confirmation
+        raise self._error()
+
+    def _error(self) -> BridgeError:
+        entry = self._entry
+        if entry.state is EntryState.DEAD:
+            return error_for(
+                Failure.of("PROTO_VIOLATION", f"{entry.type} was set aside: {entry.failure.message if entry.failure else entry.reason}")
+            )
+        if entry.failure is not None:
+            return error_for(entry.failure)
+        if entry.state in _NEVER_SENT:
+            return NotDeliveredError(Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}"))
+        return OutcomeUnknownError(
+            Failure.of("SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}")
+        )
+
+    def withdraw(self) -> bool:
+        """Take it back. True: it was never handed out and never will be; False: it was, or its outcome is known."""
+        withdrawn = self._driver.session.outbound.outbox.withdraw(self._entry)
+        if withdrawn:
+            self._driver.after(self._driver.now())
+        return withdrawn
+
+
+_NEVER_SENT = frozenset({EntryState.EXPIRED, EntryState.DROPPED, EntryState.WITHDRAWN})

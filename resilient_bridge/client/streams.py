@@ -1,0 +1,52 @@
+"""`async for event in bridge.events()`: this client's events, in order, bounded; a slow reader loses the oldest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ..telemetry.events import Closed, GaveUp
+
+if TYPE_CHECKING:
+    from ..telemetry.events import Event
+    from .driver import Driver
+
+__all__ = ["EventStream"]
+
+_KEPT: Final = 1_000
+
+
+class EventStream:
+    """Starts with the call of `events()`, ends after `Closed` or `GaveUp`. `missed` counts events that were not read in time."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.missed = 0
+        self._driver = driver
+        self._events: deque[Event] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        driver.streams.append(self._put)
+
+    def _put(self, event: Event) -> None:
+        if len(self._events) >= _KEPT:
+            self._events.popleft()
+            self.missed += 1
+        self._events.append(event)
+        if isinstance(event, (Closed, GaveUp)):
+            self._ended = True
+            if self._put in self._driver.streams:
+                self._driver.streams.remove(self._put)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = self._driver.loop.create_future()
+            await self._waiter
+        return self._events.popleft()

@@ -1,0 +1,318 @@
+"""Every code there is, in one table, with all that follows from the code alone.
+
+Rule: a code's meaning is written here and nowhere else; a rule that knows more about one case overrides one field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+
+from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
+
+
+_CONFIG, _AUTH, _UPSTREAM = Category.CONFIG, Category.AUTH, Category.UPSTREAM
+_TRANSPORT, _TIMEOUT, _PROTOCOL, _INTERNAL = (
+    Category.TRANSPORT,
+    Category.TIMEOUT,
+    Category.PROTOCOL,
+    Category.INTERNAL,
+)
+_INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
+_CRITICAL, _FATAL = Severity.CRITICAL, Severity.FATAL
+_NO, _MAYBE, _YES = Executed.NO, Executed.MAYBE, Executed.YES
+
+
+@attrs.frozen(kw_only=True)
+class CodeInfo:
+    """What a code says when nothing more is known: the defaults of a `Failure` that carries it."""
+
+    category: Category
+    kind: Kind
+    severity: Severity
+    retryable: bool
+    executed: Executed
+    session_valid: bool = True
+    hint: str
+    summary: str
+
+    @property
+    def mcp(self) -> int:
+        """The JSON-RPC code of the category (S2)."""
+        return MCP_CODES[self.category]
+
+
+def _passing(category: Category, severity: Severity, executed: Executed, summary: str, hint: str) -> CodeInfo:
+    """Repeating the same call can help."""
+    return CodeInfo(
+        category=category,
+        kind=Kind.TRANSIENT,
+        severity=severity,
+        retryable=True,
+        executed=executed,
+        summary=summary,
+        hint=hint,
+    )
+
+
+def _lasting(
+    category: Category,
+    severity: Severity,
+    executed: Executed,
+    summary: str,
+    hint: str,
+    *,
+    kind: Kind = Kind.PERMANENT,
+    session_valid: bool = True,
+) -> CodeInfo:
+    """Repeating the same call cannot help."""
+    return CodeInfo(
+        category=category,
+        kind=kind,
+        severity=severity,
+        retryable=False,
+        executed=executed,
+        session_valid=session_valid,
+        summary=summary,
+        hint=hint,
+    )
+
+
+CODES: Mapping[str, CodeInfo] = MappingProxyType(
+    {
+        # CONN_, the link
+        "CONN_WEBSOCKET_CLOSED": _passing(
+            _TRANSPORT, _ERROR, _MAYBE, "connection closed", "reconnect and ask for what was missed"
+        ),
+        "CONN_TLS_HANDSHAKE_FAILED": _lasting(
+            _TRANSPORT,
+            _CRITICAL,
+            _NO,
+            "tls handshake failed",
+            "check the certificate's expiry, chain and host name; for a self-signed one confirm the pinning hash",
+        ),
+        "CONN_TIMEOUT": _passing(
+            _TIMEOUT,
+            _ERROR,
+            _NO,
+            "connection timed out",
+            "check that the host is reachable, or allow more time",
+        ),
+        "CONN_REFUSED": _passing(
+            _TRANSPORT, _ERROR, _NO, "connection refused", "check the port and that the server is running"
+        ),
+        "CONN_RESET": _passing(
+            _TRANSPORT, _ERROR, _MAYBE, "connection reset", "reconnect; if it recurs, read the server's log"
+        ),
+        "CONN_DNS_FAILED": _passing(
+            _TRANSPORT,
+            _ERROR,
+            _NO,
+            "host name not resolved",
+            "check the spelling of the host and the resolver",
+        ),
+        "CONN_UNREACHABLE": _passing(
+            _TRANSPORT, _ERROR, _MAYBE, "network unreachable", "check the network, the vpn and the route"
+        ),
+        "CONN_UPGRADE_REJECTED": _lasting(
+            _UPSTREAM,
+            _ERROR,
+            _NO,
+            "websocket upgrade rejected",
+            "check the url's path and the proxy in between",
+        ),
+        "CONN_HEARTBEAT_TIMEOUT": _passing(
+            _TIMEOUT, _ERROR, _MAYBE, "no heartbeat from the peer", "reconnect; the peer or the path is gone"
+        ),
+        "CONN_RECONNECT_EXHAUSTED": _lasting(
+            _TRANSPORT,
+            _CRITICAL,
+            _MAYBE,
+            "reconnecting given up",
+            "check the server, then open a new connection",
+        ),
+        "CONN_REDIRECT_REFUSED": _lasting(
+            _CONFIG,
+            _ERROR,
+            _NO,
+            "redirect to another origin refused",
+            "use the final url; credentials never follow a redirect to another origin",
+        ),
+        "CONN_INSECURE": _lasting(
+            _CONFIG,
+            _ERROR,
+            _NO,
+            "credentials over plaintext refused",
+            "use wss://, or allow plaintext explicitly",
+        ),
+        "CONN_NOT_CONNECTED": _passing(
+            _TRANSPORT, _WARNING, _NO, "not connected", "wait until the connection is ready"
+        ),
+        "CONN_RESOURCE_EXHAUSTED": _passing(
+            _TRANSPORT, _ERROR, _NO, "local resource busy or exhausted", "free descriptors or ports, or wait"
+        ),
+        # AUTH_, who we are
+        "AUTH_TOKEN_EXPIRED": _lasting(_AUTH, _ERROR, _NO, "token expired", "refresh the token"),
+        "AUTH_INVALID_TOKEN": _lasting(
+            _AUTH, _ERROR, _NO, "credentials not accepted", "check or renew the token"
+        ),
+        "AUTH_FORBIDDEN": _lasting(
+            _AUTH, _CRITICAL, _NO, "access forbidden", "ask for the missing permission"
+        ),
+        "AUTH_REFRESH_FAILED": _lasting(
+            _AUTH,
+            _CRITICAL,
+            _NO,
+            "credentials could not be refreshed",
+            "check the token source, then log in again",
+        ),
+        # PROTO_, what was said
+        "PROTO_INVALID_MESSAGE": _lasting(
+            _PROTOCOL, _ERROR, _NO, "invalid message", "correct the listed fields", kind=Kind.CORRUPTION
+        ),
+        "PROTO_INVALID_FRAME": _lasting(
+            _PROTOCOL,
+            _ERROR,
+            _NO,
+            "invalid frame",
+            "check that both ends speak the same protocol and that no proxy alters the stream",
+            kind=Kind.CORRUPTION,
+        ),
+        "PROTO_SEQUENCE_ERROR": _lasting(
+            _PROTOCOL, _ERROR, _NO, "message out of sequence", "send what the current phase expects first"
+        ),
+        "PROTO_MESSAGE_TOO_BIG": _lasting(
+            _PROTOCOL, _ERROR, _NO, "message too big", "send less at once, or raise the limit on both ends"
+        ),
+        "PROTO_VIOLATION": _lasting(
+            _PROTOCOL, _CRITICAL, _MAYBE, "protocol violated", "check the protocol versions of both ends"
+        ),
+        "PROTO_UNKNOWN_TYPE": _lasting(
+            _PROTOCOL,
+            _ERROR,
+            _NO,
+            "message type unknown to the peer",
+            "check the type's name and the peer's version",
+        ),
+        # SESS_, the session
+        "SESS_NOT_FOUND": _lasting(
+            _UPSTREAM,
+            _ERROR,
+            _NO,
+            "session not found",
+            "join a new session; this one may have expired",
+            session_valid=False,
+        ),
+        "SESS_CLOSED": _lasting(
+            _UPSTREAM, _ERROR, _NO, "session closed", "join a new session", session_valid=False
+        ),
+        "SESS_NOT_RESUMABLE": _lasting(
+            _UPSTREAM,
+            _ERROR,
+            _NO,
+            "session cannot be resumed",
+            "only a paused, resumable session can be resumed: start a new one",
+            session_valid=False,
+        ),
+        "SESS_SUPERSEDED": _lasting(
+            _UPSTREAM,
+            _FATAL,
+            _MAYBE,
+            "session taken over by another connection",
+            "use the other connection, or close it first",
+            session_valid=False,
+        ),
+        # TOOL_, HOOK_: what the agent runs, and what it reports
+        "TOOL_EXECUTION_FAILED": _lasting(
+            _UPSTREAM, _ERROR, _YES, "tool failed", "read the tool's error output"
+        ),
+        "TOOL_TIMEOUT": _passing(
+            _TIMEOUT, _ERROR, _MAYBE, "tool timed out", "ask for less at once, or allow more time"
+        ),
+        "HOOK_VALIDATION_FAILED": _lasting(
+            _PROTOCOL, _WARNING, _NO, "hook event invalid", "correct the listed fields"
+        ),
+        # SYS_: all the rest, ours or theirs
+        "SYS_INTERNAL_ERROR": _lasting(
+            _INTERNAL,
+            _ERROR,
+            _MAYBE,
+            "internal error",
+            "report it with its cause; repeating is unlikely to help",
+        ),
+        "SYS_CONFIG_INVALID": _lasting(
+            _CONFIG, _ERROR, _NO, "invalid configuration", "correct the named setting"
+        ),
+        "SYS_RATE_LIMITED": _passing(
+            _UPSTREAM, _WARNING, _NO, "rate limited", "wait, then repeat; slow down if it recurs"
+        ),
+        "SYS_UNAVAILABLE": _passing(
+            _UPSTREAM, _ERROR, _MAYBE, "server unavailable", "wait for the server to come back"
+        ),
+        "SYS_UPSTREAM_REJECTED": _lasting(
+            _UPSTREAM,
+            _ERROR,
+            _MAYBE,
+            "rejected by the server",
+            "read the server's message and change the request",
+        ),
+        "SYS_OUTBOX_FULL": _passing(
+            _TRANSPORT,
+            _ERROR,
+            _NO,
+            "outbox full",
+            "wait until queued messages were delivered, or raise the bound",
+        ),
+        "SYS_INBOX_FULL": _lasting(
+            _TRANSPORT,
+            _ERROR,
+            _MAYBE,
+            "inbox full",
+            "read messages faster, or raise the bound",
+            kind=Kind.PARTIAL,
+        ),
+        "SYS_NOT_DELIVERED": _passing(
+            _TRANSPORT, _ERROR, _NO, "message not delivered", "send it again: it provably never left"
+        ),
+        "SYS_OUTCOME_UNKNOWN": _lasting(
+            _TRANSPORT,
+            _ERROR,
+            _MAYBE,
+            "outcome unknown",
+            "ask the peer whether it ran before sending it again",
+            kind=Kind.PARTIAL,
+        ),
+        "SYS_TIMEOUT": _passing(_TIMEOUT, _ERROR, _MAYBE, "timed out", "allow more time, or ask for less"),
+    }
+)
+"""The one table of codes (R1)."""
+
+PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "CONN_": "CONN_WEBSOCKET_CLOSED",
+        "AUTH_": "AUTH_INVALID_TOKEN",
+        "PROTO_": "PROTO_VIOLATION",
+        "SESS_": "SESS_CLOSED",
+        "TOOL_": "TOOL_EXECUTION_FAILED",
+        "HOOK_": "HOOK_VALIDATION_FAILED",
+        "SYS_": "SYS_UPSTREAM_REJECTED",
+    }
+)
+"""The seven prefixes (R1), each with the code an unlisted code of that prefix is treated like."""
+
+
+def code_info(code: str) -> CodeInfo:
+    """Return the row of a code, or of its prefix's nearest code when a peer invented it; unknown prefixes raise."""
+    row = CODES.get(code)
+    if row is None:
+        for prefix, nearest in PREFIXES.items():
+            if code.startswith(prefix) and len(code) > len(prefix):
+                return attrs.evolve(
+                    CODES[nearest], summary=code.removeprefix(prefix).replace("_", " ").lower()
+                )
+        wanted = " ".join(PREFIXES)
+        message = f"code: wanted one that starts with {wanted}, got {code!r}"
+        raise ValueError(message)
+    return row

@@ -1,0 +1,142 @@
+"""The exceptions raised for what *we* decided or lost; each carries its `Failure`.
+
+Rule: `except` by class, decide by `.failure`. Every class takes exactly one argument, so all of them pickle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from .failure import Failure
+
+
+class BridgeError(Exception):
+    """Base of every error raised by this package; `str()` is the failure's line and the first thing to do about it."""
+
+    def __init__(self, failure: Failure, /) -> None:
+        """Carry the failure; raise with `from native_error` where there is one."""
+        super().__init__(str(failure))
+        self._failure = failure
+
+    @property
+    def failure(self) -> Failure:
+        """What happened, as a record."""
+        return self._failure
+
+    def __str__(self) -> str:
+        """Return the failure's line and its first suggestion."""
+        hint = self._failure.suggestions[:1]
+        return ": ".join((str(self._failure), *hint))
+
+    def __repr__(self) -> str:
+        """Return the class, the code and the failure's line."""
+        return f"<{type(self).__name__} {self._failure.code} {self._failure}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        notes: list[str] | None = getattr(self, "__notes__", None)
+        return type(self), (self._failure,), {"__notes__": notes} if notes else None
+
+
+class ConfigError(BridgeError, ValueError):
+    """A setting is wrong; `details["violations"]` names the field, what was wanted and what was got."""
+
+
+class AuthError(BridgeError):
+    """The credentials were refused, or could not be refreshed."""
+
+
+class ProtocolError(BridgeError):
+    """One end broke the protocol: a message, its order or its size."""
+
+
+class SessionError(BridgeError):
+    """The session is unknown, closed, not resumable, or somebody else's."""
+
+
+class AttemptTimeoutError(BridgeError, TimeoutError):
+    """One attempt took longer than it was given; it may have run."""
+
+
+class DeadlineExceededError(BridgeError, TimeoutError):
+    """All attempts together took longer than they were given."""
+
+
+class OutcomeUnknownError(BridgeError):
+    """What was sent may have been acted on: nobody can say. It was not repeated."""
+
+
+class InboxFullError(OutcomeUnknownError):
+    """The answer came, or may have come, and was not read: the inbox is full."""
+
+
+class RejectedError(BridgeError):
+    """It never left this process: sending it again is safe."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until trying again makes sense, None if unknown."""
+        return self._failure.retry_after
+
+
+class CircuitOpenError(RejectedError):
+    """The circuit is open."""
+
+
+class BulkheadFullError(RejectedError):
+    """Too many calls run already."""
+
+
+class ThrottledError(RejectedError):
+    """The rate limit is used up."""
+
+
+class OutboxFullError(RejectedError):
+    """The outbox has reached its bound."""
+
+
+class NotDeliveredError(RejectedError):
+    """The message was withdrawn, expired or returned before it was ever handed to the link."""
+
+
+class NotConnectedError(RejectedError, ConnectionError):
+    """There is no usable connection."""
+
+
+_BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
+    {
+        "SYS_CONFIG_INVALID": ConfigError,
+        "CONN_INSECURE": ConfigError,
+        "CONN_NOT_CONNECTED": NotConnectedError,
+        "SYS_OUTBOX_FULL": OutboxFullError,
+        "SYS_NOT_DELIVERED": NotDeliveredError,
+        "SYS_TIMEOUT": AttemptTimeoutError,
+        "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
+        "SYS_INBOX_FULL": InboxFullError,
+    }
+)
+_BY_PREFIX: Mapping[str, type[BridgeError]] = MappingProxyType(
+    {"AUTH": AuthError, "PROTO": ProtocolError, "SESS": SessionError}
+)
+
+
+def error_for(failure: Failure) -> BridgeError:
+    """Return the exception that belongs to the failure's code, ready to be raised."""
+    error = _BY_CODE.get(failure.code) or _BY_PREFIX.get(failure.code.partition("_")[0], BridgeError)
+    return error(failure)
+
+
+def config_error(field: str, constraint: str, received: object) -> ConfigError:
+    """Return the error for one wrong setting: its path, what was wanted, what was got (R7's form)."""
+    violation = {"field": field, "constraint": constraint, "received": received}
+    shown = Failure.of("SYS_CONFIG_INVALID", details={"violations": (violation,)})
+    got = shown.details["violations"][0]["received"]
+    return ConfigError(
+        Failure.of(
+            "SYS_CONFIG_INVALID",
+            f"{field}: wanted {constraint}, got {got!r}",
+            details=shown.details,
+            suggestions=(f"set {field} to {constraint}",),
+        )
+    )

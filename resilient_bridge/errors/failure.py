@@ -1,0 +1,247 @@
+"""The one record every failure becomes, and the forms its readers want: a person, a model, a log, an MCP client.
+
+Rule: a failure holds no secret and no line break, whoever built it; what follows from the code comes from the table.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+
+import attrs
+
+from .codes import code_info
+from .redaction import redact, redact_value
+from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
+
+
+T = TypeVar("T")
+Stopped: TypeAlias = Literal[
+    "attempts", "deadline", "budget", "retry_after", "not_idempotent", "not_retryable"
+]
+
+
+class Overrides(TypedDict, total=False):
+    """What a caller of `Failure.of` may know better than the table of codes; None leaves a field to the table."""
+
+    category: Category | None
+    kind: Kind | None
+    severity: Severity | None
+    retryable: bool | None
+    executed: Executed | None
+    session_valid: bool | None
+    retry_after: float | None
+    suggestions: Iterable[str]
+    details: Mapping[str, Any]
+    cause: BaseException | None
+    history: tuple[Failure, ...]
+    stopped: Stopped | None
+
+
+def _given(value: T | None, otherwise: T) -> T:
+    return otherwise if value is None else value
+
+
+def _no_details() -> Mapping[str, Any]:
+    return {}
+
+
+def _as_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(redact(str(line)) for line in lines)
+
+
+def _as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(redact_value(dict(details)))
+
+
+def _as_wait(seconds: float | None) -> float | None:
+    # A wait that is no number, negative or endless is no hint: asyncio.sleep(nan) stops timers of the whole loop.
+    return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _class_name(error: BaseException | None) -> str:
+    return "None" if error is None else type(error).__name__
+
+
+def _plain_repr(details: Mapping[str, Any]) -> str:
+    return repr(dict(details))
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """One failure, typed, redacted and immutable (R1).
+
+    `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
+    the other side asked to wait, a lower bound; None when it did not say. `details`: plain data; well-known keys are
+    close_code close_text close_by http_status errno reason expiry suggested_action violations phase expected received
+    error (the native error's class and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why no further one
+    was made. Equality ignores the cause; pickling drops it.
+    """
+
+    code: str
+    message: str = attrs.field(converter=redact)
+    category: Category
+    kind: Kind
+    severity: Severity
+    retryable: bool
+    executed: Executed
+    session_valid: bool = True
+    retry_after: float | None = attrs.field(default=None, converter=_as_wait)
+    suggestions: tuple[str, ...] = attrs.field(default=(), converter=_as_lines)
+    details: Mapping[str, Any] = attrs.field(
+        factory=_no_details, converter=_as_details, hash=False, repr=_plain_repr
+    )
+    cause: BaseException | None = attrs.field(default=None, eq=False, repr=_class_name)
+    history: tuple[Failure, ...] = ()
+    stopped: Stopped | None = None
+
+    @classmethod
+    def of(cls, code: str, message: str = "", **overrides: Unpack[Overrides]) -> Failure:
+        """Return a failure with this code, the rest filled in from the table of codes.
+
+        Without a message the code's summary is taken, without suggestions its hint. When `retryable` is overridden and
+        `kind` is not, the kind follows. Raises ValueError for a code without one of the seven prefixes.
+        """
+        row = code_info(code)
+        retryable = _given(overrides.get("retryable"), row.retryable)
+        kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
+        return cls(
+            code=code,
+            message=message.strip() or row.summary,
+            category=_given(overrides.get("category"), row.category),
+            kind=_given(overrides.get("kind"), kind),
+            severity=_given(overrides.get("severity"), row.severity),
+            retryable=retryable,
+            executed=_given(overrides.get("executed"), row.executed),
+            session_valid=_given(overrides.get("session_valid"), row.session_valid),
+            retry_after=overrides.get("retry_after"),
+            suggestions=tuple(overrides.get("suggestions", ())) or (row.hint,),
+            details=overrides.get("details", {}),
+            cause=overrides.get("cause"),
+            history=overrides.get("history", ()),
+            stopped=overrides.get("stopped"),
+        )
+
+    def __str__(self) -> str:
+        """Return one line, as in `rate limited (UPSTREAM, 429, retry in 12 s)`."""
+        facts = [self.category.value]
+        if subject := self._subject():
+            facts.append(subject)
+        if self.retry_after is not None:
+            facts.append(f"retry in {_seconds(self.retry_after)}")
+        elif not self.retryable:
+            facts.append("not retryable")
+        return f"{self.message} ({', '.join(facts)})"
+
+    def explain(self) -> str:
+        """Return the report for a person: what, whether it ran, the session, what to do; no stack trace (S7)."""
+        ran = {Executed.NO: "it did not run", Executed.MAYBE: "it may have run", Executed.YES: "it ran"}
+        session = "the session is valid" if self.session_valid else "the session is gone"
+        again = "retryable" if self.retryable else "not retryable"
+        lines = [str(self), f"{self.code}, {self.severity}: {again}; {ran[self.executed]}; {session}"]
+        lines += [
+            f"{key}: {_brief(value)}" for key, value in self.details.items() if value not in (None, "", ())
+        ]
+        lines += [f"attempt {number}: {failure}" for number, failure in enumerate(self.history, 1)]
+        if self.stopped is not None:
+            lines.append(f"stopped: {self.stopped}")
+        lines.append("you can:")
+        lines += [f"{number}. {suggestion}" for number, suggestion in enumerate(self.suggestions, 1)]
+        return "\n".join(lines)
+
+    def to_llm(self) -> str:
+        """Return one line of JSON for a model: type, code, message, recoverable, suggestion (V6)."""
+        report: dict[str, Any] = {
+            "type": self._model_type(),
+            "code": self.code,
+            "message": self.message,
+            "recoverable": self.retryable,
+            "suggestion": "; ".join(self.suggestions),
+        }
+        if self.retry_after is not None:
+            report["retry_after"] = self.retry_after
+        return json.dumps(report, ensure_ascii=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field as data that `json.dumps` takes; the cause by its class name only."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "category": self.category.value,
+            "kind": self.kind.value,
+            "severity": self.severity.value,
+            "retryable": self.retryable,
+            "executed": self.executed.value,
+            "session_valid": self.session_valid,
+            "retry_after": self.retry_after,
+            "suggestions": list(self.suggestions),
+            "details": _jsonable(dict(self.details)),
+            "cause": None if self.cause is None else type(self.cause).__name__,
+            "history": [earlier.to_dict() for earlier in self.history],
+            "stopped": self.stopped,
+        }
+
+    def to_mcp(self) -> dict[str, Any]:
+        """Return the error object of a JSON-RPC answer: code, message, data (S2)."""
+        data: dict[str, Any] = {
+            "type": self.category.value,
+            "retryable": self.retryable,
+            "sessionValid": self.session_valid,
+            "code": self.code,
+        }
+        if self.retry_after is not None:
+            data["retryAfter"] = self.retry_after
+        return {"code": MCP_CODES[self.category], "message": self.message, "data": data}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The cause may hold sockets and the secrets we removed: it stays in this process.
+        state = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        return _rebuild, ({**state, "details": dict(self.details), "cause": None},)
+
+    def _subject(self) -> str:
+        """Return the number or name that tells this case from others of its code."""
+        for key in ("http_status", "close_code", "reason"):
+            told = self.details.get(key)
+            if isinstance(told, (int, str)):
+                return str(told)
+        number = self.details.get("errno")
+        return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
+
+    def _model_type(self) -> str:
+        if self.category is Category.TIMEOUT:
+            return "timeout"
+        if self.category is Category.AUTH:
+            return "permission"
+        if self.code == "SYS_RATE_LIMITED":
+            return "rate_limit"
+        if self.code == "SESS_NOT_FOUND" or self.details.get("http_status") in (404, 410):
+            return "not_found"
+        if self.code in {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "SYS_CONFIG_INVALID"}:
+            return "validation"
+        return "unknown"
+
+
+def _rebuild(state: dict[str, Any]) -> Failure:
+    return Failure(**state)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def _brief(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(_jsonable(value), ensure_ascii=False)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, tuple):
+        return [_jsonable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

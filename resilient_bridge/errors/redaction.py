@@ -1,0 +1,152 @@
+"""Text that is safe to show: no secret in it, one line, bounded.
+
+Rule: whatever enters a `Failure` passes here, so that no reader of one has to think of it. Redacting more than was
+needed is a blemish, less is a leak. Every function is idempotent and takes time linear in its input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, cast
+
+
+MASK: Final = "[redacted]"
+LIMIT: Final = 500
+_READ: Final = 8_192  # characters looked at: text from outside may be megabytes
+_DEEP: Final = 6
+_MANY: Final = 50
+_LARGEST: Final = 2**64
+
+_NAME = (
+    r"[\w-]{0,40}?(?:authorization|api[_-]?key|access[_-]?key|private[_-]?key|secret|passw(?:or)?d|passphrase|pwd"
+    r"|token|credentials?|cookie|signature)"
+)
+_SENSITIVE = re.compile(_NAME, re.IGNORECASE)
+_UNMASKED = rf"(?!{re.escape(MASK)})"
+
+# Order matters: what marks where a secret ends (a url, a query) goes before what eats up to the next space.
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s'\"?#]{1,2000}@", re.IGNORECASE), rf"\1{MASK}@"),
+    (
+        re.compile(
+            r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s'\"/:@]{0,500}:(?!\d{1,5}(?:[/?#]|\b))[^\s'\"@]{0,2000}@",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}@",
+    ),
+    (
+        re.compile(rf"([?&;](?:{_NAME}|key|auth|sig|code)=){_UNMASKED}[^&\s#'\"]+", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
+    (  # a header whose value may hold spaces: up to the end of the line or of the quotes
+        re.compile(
+            rf"(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+\\{{0,3}}+['\"]?+)"
+            rf"{_UNMASKED}[^\r\n'\"]+",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{MASK}",
+    ),
+    (  # name: "value", name='value', ('name', b'value')
+        re.compile(
+            rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+|['\"],\s{{0,4}}+b?+)(\\{{0,3}}+['\"]){_UNMASKED}[^'\"]+",
+            re.IGNORECASE,
+        ),
+        rf"\1\2\3{MASK}",
+    ),
+    (  # name: value, name=value; but our own `token: wanted a string` stays readable
+        re.compile(
+            rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+){_UNMASKED}(?!wanted\b|\\{{1,3}}['\"])[^\s'\"]+",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{MASK}",
+    ),
+    (re.compile(rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", re.IGNORECASE), rf"\1\2{MASK}"),
+    (re.compile(r"\b([Bb]asic\s{1,4})(?=[a-z+/=_-]*[A-Z0-9])[A-Za-z0-9+/=_-]{8,}"), rf"\1{MASK}"),
+    (  # invalid token abc123…: prose around something opaque
+        re.compile(
+            r"\b(token|api key|secret|password)(\s{1,4}(?:is\s)?['\"]?)(?=[a-z.~+/=_-]*\d)[\w.~+/=-]{8,}",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{MASK}",
+    ),
+    (re.compile(r"\bsk-[\w-]{3,}"), MASK),
+    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), MASK),
+    (
+        re.compile(
+            r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
+        ),
+        MASK,
+    ),
+)
+# Controls, C1, separators that break lines, marks that reorder text, and lone surrogates, which no stream can encode.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def redact(text: str, *, limit: int = LIMIT) -> str:
+    """Return text on one line with secrets masked, control characters escaped and at most `limit` characters."""
+    if len(text) > _READ:
+        # A secret cut in two may no longer look like one: drop the last word with it.
+        text = text[:_READ].rsplit(None, 1)[0] + "…"
+    for pattern, mask in _PATTERNS:
+        text = pattern.sub(mask, text)
+    text = _UNSAFE.sub(_escape, text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def redact_value(value: object, depth: int = 0) -> Any:
+    """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted."""
+    match value:
+        case int() if abs(value) > _LARGEST:
+            return f"integer of {value.bit_length()} bits"  # Python refuses to print thousands of digits
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return redact(str(value))
+        case bytes() | bytearray():
+            return redact(bytes(value[:_READ]).decode("utf-8", "backslashreplace"))
+        case _ if depth >= _DEEP:
+            return "…"
+        case Mapping():
+            return _redact_mapping(cast("Mapping[object, object]", value), depth)
+        case Sequence() | AbstractSet():
+            items = list(cast("Sequence[object]", value))
+            return tuple(redact_value(item, depth + 1) for item in items[:_MANY])
+        case _:
+            return redact(_text(value))
+
+
+def text_of(error: BaseException) -> str:
+    """Return the error's own text, redacted; empty if it has none. A failing `__str__` is named, never raised."""
+    return redact(_text(error)).strip()
+
+
+def _redact_mapping(value: Mapping[object, object], depth: int) -> dict[str, Any]:
+    # {"field": "token", "received": …}: the name of the secret is itself a value
+    names_secret = is_sensitive(str(value.get("field", "")))
+    plain: dict[str, Any] = {}
+    for key, item in list(value.items())[:_MANY]:
+        name = redact(str(key), limit=100)
+        hidden = is_sensitive(name) or (names_secret and name == "received")
+        plain[name] = MASK if hidden and item is not None else redact_value(item, depth + 1)
+    return plain
+
+
+def is_sensitive(name: str) -> bool:
+    """Return True when a field of this name holds a secret (token, api_key, Authorization, …)."""
+    return _SENSITIVE.fullmatch(name.rpartition(".")[2][-100:]) is not None
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 (an error whose text cannot be had is still an error to report)
+        return f"<{type(value).__name__} without text>"
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    point = ord(character)
+    return _NAMED.get(character) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")

@@ -1,0 +1,63 @@
+"""The words a failure is described with: four closed sets, each value spelled as the wire and the logs spell it.
+
+Rule: `retryable` alone decides a retry; severity decides who is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Category(StrEnum):
+    """Where a failure comes from (S1)."""
+
+    CONFIG = "CONFIG"
+    AUTH = "AUTH"
+    UPSTREAM = "UPSTREAM"
+    TRANSPORT = "TRANSPORT"
+    TIMEOUT = "TIMEOUT"
+    PROTOCOL = "PROTOCOL"
+    INTERNAL = "INTERNAL"
+
+
+class Kind(StrEnum):
+    """What recovery a failure calls for: wait, give up, restore, or resume."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    CORRUPTION = "corruption"
+    PARTIAL = "partial"
+
+
+class Severity(StrEnum):
+    """Who is told: log; + metric; + notify; + alert and open the circuit; end of the session (R2)."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+    FATAL = "fatal"
+
+
+class Executed(StrEnum):
+    """Whether the other side can have acted on what was sent."""
+
+    NO = "no"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
+MCP_CODES: Mapping[Category, int] = MappingProxyType(
+    {
+        Category.CONFIG: -32004,
+        Category.AUTH: -32003,
+        Category.UPSTREAM: -32002,
+        Category.TIMEOUT: -32001,
+        Category.TRANSPORT: -32000,
+        Category.PROTOCOL: -32000,
+        Category.INTERNAL: -32603,
+    }
+)
+"""JSON-RPC error codes of the categories (S2)."""

@@ -1,0 +1,248 @@
+"""How long to wait before the next attempt.
+
+A schedule is a value and `next` a pure function of (attempt, previous wait, random source): the same arguments give the same
+wait, nothing is remembered between calls. Rule: whatever the attempt, a wait is finite, never negative and never above
+what `delays` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from .fields import LONGEST, Seconds, Value, as_seconds, is_number, number, one_of, refuse, shown
+
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Generator
+    from typing import Protocol, Self
+
+    class _RetryState(Protocol):
+        """The part of tenacity's RetryCallState that a wait looks at."""
+
+        attempt_number: int
+        upcoming_sleep: float
+
+
+__all__ = ["Backoff", "Jitter"]
+
+Jitter: TypeAlias = Literal["none", "full", "equal"]
+Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
+
+_CAP: Final = 30.0
+_DECORRELATED_GROWTH: Final = 3.0  # each wait is drawn from [base, 3 x the wait before]
+_SAMPLES: Final = 2000
+_SHARE: Final = {"none": 1.0, "equal": 0.5, "full": 0.0}  # of the longest wait, that the shortest has
+# What the error calls the argument: the name in the constructor's signature, not the field it is stored in.
+_ARGUMENT: Final = {"constant": "seconds", "linear": "step", "exponential": "base", "decorrelated": "base"}
+
+
+def _as_delays(value: Any) -> tuple[float, ...]:
+    return tuple(map(as_seconds, value))
+
+
+def _as_cap(value: Seconds | None) -> float | None:
+    return None if value is None else as_seconds(value)
+
+
+def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
+    if not delays or (schedule.shape != "steps" and len(delays) > 1):
+        refuse(f"Backoff.{schedule.shape}", "at least one delay" if not delays else "one duration", delays)
+    for place, delay in enumerate(delays):
+        if not is_number(delay) or not 0 <= delay <= LONGEST:
+            argument = _ARGUMENT.get(schedule.shape, f"steps[{place}]")
+            refuse(f"Backoff.{argument}", f"seconds from 0 to {LONGEST:.0f}", delay)
+
+
+def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) -> None:
+    if schedule.shape in ("constant", "steps"):
+        if cap is not None:
+            refuse("Backoff.cap", f"None: {schedule.shape} names its delays", cap)
+    elif not is_number(cap) or not 0 <= cap <= LONGEST:
+        refuse("Backoff.cap", f"seconds from 0 to {LONGEST:.0f}", cap)
+
+
+def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> None:
+    if then is not None and (schedule.shape != "steps" or not isinstance(then, Backoff)):
+        refuse("Backoff.then", "a Backoff to go on with after the steps", then)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Backoff(Value):
+    """A schedule of waits: made by `constant`, `linear`, `exponential`, `decorrelated` or `steps`.
+
+    Wait n comes before repetition n, so five delays belong to six calls, or to five connection attempts after a loss.
+    Goes wherever a wait is asked for, tenacity's `wait=` included.
+    """
+
+    shape: Shape = attrs.field(validator=one_of("constant", "linear", "exponential", "decorrelated", "steps"))
+    seconds: tuple[float, ...] = attrs.field(converter=_as_delays, validator=_check_seconds)
+    factor: float = attrs.field(default=2.0, converter=as_seconds, validator=number(least=1))
+    cap: float | None = attrs.field(default=None, converter=_as_cap, validator=_check_cap)
+    jitter: Jitter = attrs.field(default="none", validator=one_of("none", "full", "equal"))
+    then: Backoff | None = attrs.field(default=None, validator=_check_then)
+
+    @classmethod
+    def constant(cls, seconds: Seconds, /, *, jitter: Jitter = "none") -> Self:
+        """Return a schedule that always waits the same."""
+        return cls(shape="constant", seconds=(seconds,), jitter=jitter)
+
+    @classmethod
+    def linear(cls, step: Seconds, /, *, cap: Seconds = _CAP, jitter: Jitter = "full") -> Self:
+        """Return a schedule that waits step x n seconds, at most `cap`; `linear(1)` is 1, 2, 3, 4, 5 … (R17)."""
+        return cls(shape="linear", seconds=(step,), cap=cap, jitter=jitter)
+
+    @classmethod
+    def exponential(
+        cls, base: Seconds, /, *, factor: float = 2, cap: Seconds = _CAP, jitter: Jitter = "full"
+    ) -> Self:
+        """Return a schedule that waits base x factor ^ (n - 1) seconds, at most `cap`."""
+        return cls(shape="exponential", seconds=(base,), factor=factor, cap=cap, jitter=jitter)
+
+    @classmethod
+    def decorrelated(cls, base: Seconds, /, *, cap: Seconds = _CAP) -> Self:
+        """Return a schedule that draws each wait between `base` and three times the wait before, at most `cap`.
+
+        The recommended one: clients that lost the same server do not come back together, the first time included.
+        """
+        return cls(shape="decorrelated", seconds=(base,), cap=cap)
+
+    @classmethod
+    def steps(cls, *seconds: Seconds, then: Backoff | None = None, jitter: Jitter = "none") -> Self:
+        """Return a schedule that waits as listed (R3: `steps(1, 2, 5, 10, 30)`).
+
+        The last step repeats; with `then` the schedule goes on with that one, from its first delay. `jitter` belongs to the steps.
+        """
+        return cls(shape="steps", seconds=seconds, jitter=jitter, then=then)
+
+    def next(self, attempt: int, previous: float | None, rng: random.Random) -> float:
+        """Return the seconds to wait before repetition `attempt` (1, 2, 3 …).
+
+        Pure: `previous` is the wait that came before (None at first; only decorrelated schedules look), `rng` the only chance.
+        """
+        if attempt < 1:
+            refuse("Backoff.next.attempt", "1 or more", attempt)
+        stage, place = _stage(self, attempt)
+        longest = _longest(stage, place)
+        if stage.shape == "decorrelated":
+            base = _shortest(stage, place)
+            # The first wait of a schedule that follows steps has no wait before it.
+            before = base if previous is None or place == 1 else max(base, min(previous, longest))
+            # The draw goes beyond the cap and is cut: a part of the clients waits exactly the cap, as in the
+            # simulations that chose this schedule.
+            return min(longest, base + (_DECORRELATED_GROWTH * before - base) * rng.random())
+        if stage.jitter == "none" or longest == 0:
+            return longest
+        shortest = _shortest(stage, place)
+        return shortest + (longest - shortest) * rng.random()
+
+    def delays(self, n: int, /) -> list[float]:
+        """Return the longest that each of the first `n` waits can be: exact without jitter, the bound with it."""
+        return [_longest(*_stage(self, attempt)) for attempt in range(1, _whole("Backoff.delays.n", n) + 1)]
+
+    def sample(self, n: int, /, *, seed: int) -> list[float]:
+        """Return one possible run of `n` waits; the same seed gives the same run."""
+        from random import Random
+
+        _whole("Backoff.sample.n", n)
+        waits = self._run(Random(_whole("Backoff.sample.seed", seed)))
+        return [next(waits) for _ in range(n)]
+
+    def waits(self) -> Generator[float, None, None]:
+        """Yield waits for ever, for a loop of your own: `for wait in backoff.waits(): sleep(wait)`."""
+        from random import SystemRandom
+
+        # The system's source: forked workers must not share a sequence, or their jitter is none.
+        yield from self._run(SystemRandom())
+
+    def explain(self, n: int = 10, /) -> str:
+        """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the longest added up."""
+        n = _whole("Backoff.explain.n", n)
+        runs = [self.sample(n, seed=seed) for seed in range(_SAMPLES if self._is_random() else 1)]
+        total = 0.0
+        lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
+        for place, longest in enumerate(self.delays(n)):
+            total += longest
+            mean = sum(run[place] for run in runs) / len(runs)
+            columns = f"{_rounded(_shortest(*_stage(self, place + 1))):>10}{_rounded(mean):>10}{_rounded(longest):>10}"
+            lines.append(f"{place + 1:>6}{columns}{_rounded(total):>14}")
+        return "\n".join(lines)
+
+    def __call__(self, retry_state: _RetryState) -> float:
+        """Return the wait after `retry_state.attempt_number` calls: this makes a Backoff a tenacity `wait=`."""
+        from random import SystemRandom
+
+        # tenacity still holds the wait before this one there, 0 when there was none.
+        return self.next(retry_state.attempt_number, retry_state.upcoming_sleep or None, SystemRandom())
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        told = [shown(delay) for delay in self.seconds]
+        if self.factor != 2:
+            told.append(f"factor={shown(self.factor)}")
+        if self.cap is not None and self.cap != _CAP:
+            told.append(f"cap={shown(self.cap)}")
+        if self.jitter != ("full" if self.shape in ("linear", "exponential") else "none"):
+            told.append(f"jitter={self.jitter!r}")
+        if self.then is not None:
+            told.append(f"then={self.then!r}")
+        return f"Backoff.{self.shape}({', '.join(told)})"
+
+    def _run(self, rng: random.Random) -> Generator[float, None, None]:
+        attempt, previous = 0, None
+        while True:
+            attempt += 1
+            previous = self.next(attempt, previous, rng)
+            yield previous
+
+    def _is_random(self) -> bool:
+        stage: Backoff | None = self
+        while stage is not None:
+            if stage.shape == "decorrelated" or stage.jitter != "none":
+                return True
+            stage = stage.then
+        return False
+
+
+def _stage(schedule: Backoff, attempt: int) -> tuple[Backoff, int]:
+    """Return the part of the schedule that `attempt` falls into, and its place in that part."""
+    while schedule.then is not None and attempt > len(schedule.seconds):
+        attempt -= len(schedule.seconds)
+        schedule = schedule.then
+    return schedule, attempt
+
+
+def _longest(stage: Backoff, place: int) -> float:
+    if stage.shape == "steps":
+        return stage.seconds[min(place, len(stage.seconds)) - 1]
+    base = stage.seconds[0]
+    if stage.cap is None or base == 0:
+        return base
+    try:
+        if stage.shape == "linear":
+            grown = base * place
+        elif stage.shape == "exponential":
+            grown = base * stage.factor ** (place - 1)
+        else:
+            grown = base * _DECORRELATED_GROWTH**place
+    except OverflowError:  # attempt 1,025 and later: far beyond any cap
+        return stage.cap
+    return min(grown, stage.cap)
+
+
+def _shortest(stage: Backoff, place: int) -> float:
+    if stage.shape == "decorrelated":
+        return min(stage.seconds[0], _longest(stage, place))
+    return _longest(stage, place) * _SHARE[stage.jitter]
+
+
+def _whole(path: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        refuse(path, "a whole number of at least 0", value)
+    return value
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:,.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,196 @@
+"""How policy values read and check their fields, and how they print.
+
+Rule: a converter only changes the form (a timedelta becomes seconds, a list a tuple) and hands bad values through; the
+validator refuses them, because only it knows the field's path. Every refusal is a ConfigError that names that path.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, cast
+
+import attrs
+
+from ..errors import config_error
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "LONGEST",
+    "LONGEST_TIMEOUT",
+    "Seconds",
+    "Value",
+    "as_seconds",
+    "as_tuple",
+    "count",
+    "flag",
+    "instance_of",
+    "is_count",
+    "is_number",
+    "number",
+    "one_of",
+    "optional",
+    "path_of",
+    "refuse",
+    "seconds",
+    "short_seconds",
+    "shown",
+    "tuple_of",
+]
+
+Seconds: TypeAlias = float | timedelta
+Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
+
+LONGEST: Final = 1e9
+"""Seconds, about 31 years: the clocks and timers of the platforms take no more."""
+LONGEST_TIMEOUT: Final = 3600.0
+"""Seconds: a peer nobody misses for an hour is a duration given in milliseconds."""
+
+
+class Value:
+    """The base of every policy value: its repr is the call that makes it, with what differs from the defaults."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return an expression that evaluates to an equal value."""
+        told: list[str] = []
+        for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(self))):
+            value = getattr(self, field.name)
+            if value != field.default:
+                told.append(f"{field.name}={shown(value)}")
+        return f"{type(self).__name__}({', '.join(told)})"
+
+
+def shown(value: object) -> str:
+    """Return `value` as source text: whole seconds without `.0`, classes and functions by name."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, tuple):
+        items = [shown(item) for item in cast("tuple[object, ...]", value)]
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    return repr(value)
+
+
+def refuse(path: str, constraint: str, received: object) -> NoReturn:
+    """Raise the ConfigError that says what `path` wanted and what it got."""
+    raise config_error(path, constraint, received)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether `value` is a finite int or float; a bool is neither."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int too large for a float
+        return False
+
+
+def as_seconds(value: Seconds) -> float:
+    """Return seconds as a float; hands through what is neither a number nor a timedelta."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
+
+
+def as_tuple(value: Any) -> Any:
+    """Return a list as a tuple; hands everything else through."""
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def path_of(instance: object, attribute: attrs.Attribute[Any]) -> str:
+    """Return the name of a field as an error shows it, such as `Reconnect.grace`."""
+    return f"{type(instance).__name__}.{attribute.name}"
+
+
+def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
+    """Return a validator for a duration of at most `most` seconds."""
+    wanted = f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not is_number(value) or not 0 <= value <= most or (value == 0 and not zero):
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
+
+
+short_seconds: Final = seconds(zero=False, most=LONGEST_TIMEOUT)
+"""A validator: seconds above 0, at most an hour."""
+
+
+def number(*, least: float, above: bool = False) -> Validator:
+    """Return a validator for a finite number from (or above) `least`."""
+    wanted = f"a finite number {'above' if above else 'of at least'} {shown(least)}"
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not is_number(value) or value < least or (above and value == least):
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Return whether `value` is a whole number of at least `least`; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a whole number of at least 1."""
+    if not is_count(value):
+        refuse(path_of(instance, attribute), "a whole number of at least 1", value)
+
+
+def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate True or False, and nothing that merely behaves like them."""
+    if not isinstance(value, bool):
+        refuse(path_of(instance, attribute), "True or False", value)
+
+
+def one_of(*options: str) -> Validator:
+    """Return a validator for one of the words of a Literal."""
+    wanted = "one of " + ", ".join(options)
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, str) or value not in options:
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
+
+
+def instance_of(kind: type) -> Validator:
+    """Return a validator for another policy value."""
+    wanted = f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
+
+
+def tuple_of(wanted: str, fits: Callable[[object], bool]) -> Validator:
+    """Return a validator for a tuple of such items; the error names the one that is wrong."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        path = path_of(instance, attribute)
+        if not isinstance(value, tuple):
+            refuse(path, f"a tuple or list, each {wanted}", value)
+        for place, item in enumerate(cast("tuple[object, ...]", value)):
+            if not fits(item):
+                refuse(f"{path}[{place}]", wanted, item)
+
+    return check
+
+
+def optional(validator: Validator) -> Validator:
+    """Return a validator that lets None pass."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is not None:
+            validator(instance, attribute, value)
+
+    return check

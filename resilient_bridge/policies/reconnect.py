@@ -1,0 +1,70 @@
+"""What a bridge does about a lost connection: when it tries again, how often, and what it does when nothing helps.
+
+Rule: numbers only. Which losses are worth another attempt is decided by the failure's classification, not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from .backoff import Backoff
+from .fields import (
+    Value,
+    as_seconds,
+    as_tuple,
+    count,
+    flag,
+    instance_of,
+    is_count,
+    number,
+    one_of,
+    optional,
+    seconds,
+    short_seconds,
+    tuple_of,
+)
+from .rule import Rules, as_rules, check_rules
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .rule import Rule
+
+__all__ = ["Reconnect"]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Reconnect(Value):
+    """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
+
+    `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure its own schedule or count (R6).
+    After `attempts` failed attempts (None: no end), or when the outage passes `grace` (R4: the bridge keeps a session
+    5 minutes), `on_exhausted` decides: "suspend" tells the user and goes on (V7), "raise" gives up (R3).
+    `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
+    most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
+    accepted and die before that are limited: `connect_burst`, then `connects_per_minute`.
+    Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (R6: the second). A token
+    goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
+    """
+
+    backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))
+    rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules, validator=check_rules)
+    attempts: int | None = attrs.field(default=5, validator=optional(count))
+    on_exhausted: Literal["suspend", "raise"] = attrs.field(
+        default="suspend", validator=one_of("suspend", "raise")
+    )
+    first_connect: Literal["retry", "raise"] = attrs.field(
+        default="retry", validator=one_of("retry", "raise")
+    )
+    grace: float = attrs.field(default=300.0, converter=as_seconds, validator=seconds())
+    connect_timeout: float = attrs.field(default=10.0, converter=as_seconds, validator=short_seconds)
+    stable_after: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
+    connect_burst: int = attrs.field(default=3, validator=count)
+    connects_per_minute: float = attrs.field(default=4, validator=number(least=0, above=True))
+    reuse_address_on: tuple[int, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
+    )
+    allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)

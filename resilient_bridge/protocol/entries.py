@@ -1,0 +1,104 @@
+"""One outgoing message and its outcome. Rule: a state is final once it is settled, and it is settled once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+    from .clock import Now
+    from .messages import Message
+
+__all__ = ["Entry", "EntryState"]
+
+
+class EntryState(StrEnum):
+    """QUEUED -> WRITTEN -> one of the others. WRITTEN is final where the dialect can confirm nothing."""
+
+    QUEUED = "queued"
+    WRITTEN = "written"
+    CONFIRMED = "confirmed"
+    EXPIRED = "expired"
+    DROPPED = "dropped"
+    WITHDRAWN = "withdrawn"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+class Entry:
+    """A send or a request. `waiters` belongs to the driver: whatever it wakes when the entry is settled."""
+
+    __slots__ = (
+        "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
+        "idempotent", "is_request", "is_settled", "key", "reason", "seq", "size", "state", "type", "volatile",
+        "waiters", "written_at",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        seq: int,
+        identity: str,
+        key: str,
+        type_: str,
+        frame: str,
+        *,
+        expires: float | None = None,
+        coalesce: str | None = None,
+        volatile: bool = False,
+        is_request: bool = False,
+        idempotent: bool = False,
+    ) -> None:
+        self.seq = seq
+        self.id = identity
+        self.key = key
+        self.type = type_
+        self.frame = frame
+        self.size = len(frame) if frame.isascii() else len(frame.encode())
+        self.expires = expires
+        self.coalesce = coalesce
+        self.volatile = volatile
+        self.is_request = is_request
+        self.idempotent = idempotent
+        self.state = EntryState.QUEUED
+        self.is_settled = False
+        self.generation = 0
+        self.written_at: Now | None = None
+        self.deaths = 0
+        self.confirmation: Literal["applied", "read"] | None = None
+        self.reason = ""
+        self.failure: Failure | None = None
+        self.answer: Message | None = None
+        self.waiters: Any = None
+
+    def __repr__(self) -> str:
+        """Type, key and state; never the payload."""
+        return f"<Entry {self.seq} {self.type} {self.state} key={self.key}>"
+
+    def write(self, now: Now, generation: int) -> None:
+        """Handed out on connection `generation`; the first time starts its age."""
+        self.state = EntryState.WRITTEN
+        self.generation = generation
+        if self.written_at is None:
+            self.written_at = now
+
+    def age(self, now: Now) -> float:
+        """Seconds since it was first handed out; 0 if it never was."""
+        return 0.0 if self.written_at is None else now.since(self.written_at)
+
+    def settle(
+        self,
+        state: EntryState,
+        *,
+        confirmation: Any = None,
+        reason: str = "",
+        failure: Failure | None = None,
+        answer: Message | None = None,
+    ) -> None:
+        """The outcome is known."""
+        self.state = state
+        self.is_settled = True
+        self.confirmation = confirmation
+        self.reason = reason
+        self.failure = failure
+        self.answer = answer

@@ -1,0 +1,198 @@
+"""Text on the wire <-> envelopes. Rule: strict on what we send, lenient on what we read, and never a surprise type.
+
+Reading accepts what real servers send (no id, no timestamp, no payload) but nothing ambiguous: duplicate keys, NaN,
+infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, and the session goes on (R7, R8).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure, ProtocolError
+from .messages import parse_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Encoder", "InvalidFrameError", "canonical", "decode", "envelope", "violations"]
+
+_TYPE: Final = re.compile(r"[a-z_]+")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SHOWN: Final = 80
+
+
+class InvalidFrameError(ValueError):
+    """A frame that is not a message; `failure` says why, field by field."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"expected JSON, got {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {text[:20]}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("expected unique keys, got a duplicate key")
+    return value
+
+
+_decode: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+).decode
+_canonical: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True).encode
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def canonical(text: str) -> str:
+    """Two frames are the same message exactly if their canonical texts are equal."""
+    return _canonical(json.loads(text))
+
+
+def decode(frame: str | bytes) -> dict[str, Any]:
+    """The envelope in `frame`. Raises InvalidFrameError (PROTO_INVALID_FRAME or PROTO_INVALID_MESSAGE), nothing else."""
+    try:
+        value: Any = _decode(frame if isinstance(frame, str) else frame.decode())
+        if isinstance(frame, str) and "\\u" in frame and "\\ud" in frame.lower():
+            _encode(value).encode()  # a lone surrogate cannot be written again
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+        raise InvalidFrameError(
+            Failure.of("PROTO_INVALID_FRAME", f"expected one JSON message, got an unreadable frame: {reason}")
+        ) from None
+    return envelope(value)
+
+
+def envelope(value: Any) -> dict[str, Any]:
+    """`value` checked leniently as an envelope; raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations."""
+    if type(value) is dict:
+        identity, stamp = value.get("id"), value.get("timestamp")
+        if (
+            type(value.get("type")) is str
+            and value["type"]
+            and (identity is None or type(identity) is str)
+            and (stamp is None or type(stamp) is str)
+            and type(value.get("payload", _unique)) in _PAYLOADS
+        ):
+            return value
+        found = violations(value, strict=False)
+    else:
+        found = ({"field": "$", "constraint": "object", "received": _shown(value)},)
+    raise InvalidFrameError(
+        Failure.of(
+            "PROTO_INVALID_MESSAGE",
+            "message validation failed: " + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
+            details={"violations": found},
+        )
+    )
+
+
+_PAYLOADS: Final = (dict, type(_unique))  # the second is the default above: a missing payload is read as {}
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else type(value).__name__
+    return text[:_SHOWN]
+
+
+def violations(value: Mapping[str, Any], *, strict: bool = True) -> tuple[dict[str, str], ...]:
+    """Every rule of the envelope that `value` breaks, as field, constraint, received (R7).
+
+    Strict: type `^[a-z_]+$`, id a UUID, timestamp ISO 8601, payload an object, all required. Lenient: what is there must
+    have the right JSON type; a payload of null is a violation, a missing one is not.
+    """
+    kind, identity = value.get("type"), value.get("id")
+    stamp, payload = value.get("timestamp"), value.get("payload", None if strict else {})
+    rules = (
+        ("type", "required", bool(kind) and isinstance(kind, str), kind),
+        ("type", "^[a-z_]+$", not strict or not isinstance(kind, str) or bool(_TYPE.fullmatch(kind)), kind),
+        ("id", "uuid", isinstance(identity, str) and bool(_UUID.fullmatch(identity))
+         if strict else identity is None or isinstance(identity, str), identity),
+        ("timestamp", "iso8601", isinstance(stamp, str) and "T" in stamp and parse_timestamp(stamp) is not None
+         if strict else stamp is None or isinstance(stamp, str), stamp),
+        ("payload", "object", isinstance(payload, dict), payload),
+    )
+    return tuple(
+        {"field": field, "constraint": constraint, "received": _shown(received)}
+        for field, constraint, holds, received in rules
+        if not holds
+    )
+
+
+class Encoder:
+    """Outgoing envelopes as text. `codec`: json, orjson (an error if it is not installed), or auto (orjson if it is)."""
+
+    def __init__(self, codec: str = "auto") -> None:
+        self._payload: Callable[[Any], str] = _encode
+        if codec != "json":
+            try:
+                import orjson
+            except ImportError:
+                if codec == "orjson":
+                    raise
+            else:
+                dumps = orjson.dumps
+                self._payload = lambda payload: dumps(payload).decode()
+
+    def payload(self, type_: str, payload: Mapping[str, Any]) -> str:
+        """`payload` as JSON. Raises ProtocolError (PROTO_INVALID_MESSAGE) if the message could not be sent as it is."""
+        found: list[dict[str, str]] = []
+        if not (isinstance(type_, str) and _TYPE.fullmatch(type_)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            found.append({"field": "type", "constraint": "^[a-z_]+$", "received": _shown(type_)})
+        text = "{}"
+        if not isinstance(payload, dict):
+            try:
+                payload = dict(payload)
+            except (TypeError, ValueError):
+                found.append({"field": "payload", "constraint": "object", "received": _shown(payload)})
+                payload = {}
+        try:
+            text = self._payload(payload)
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            try:
+                # the stricter codec refused, or the value is no JSON at all: the standard one decides and words it
+                text = _encode(payload)
+                text.encode()
+            except (TypeError, ValueError, RecursionError) as error:
+                found.append({"field": "payload", "constraint": "json", "received": str(error)[:_SHOWN]})
+        else:
+            if self._payload is _encode and not text.isascii():
+                try:
+                    text.encode()
+                except UnicodeEncodeError:
+                    found.append({"field": "payload", "constraint": "json", "received": "a lone surrogate"})
+        if found:
+            raise ProtocolError(
+                Failure.of(
+                    "PROTO_INVALID_MESSAGE",
+                    "message validation failed: " + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
+                    details={"violations": tuple(found)},
+                    executed="no",
+                )
+            )
+        return text
+
+    def frame(self, type_: str, identity: str, stamp: str, payload: str, key: str | None = None) -> str:
+        """The envelope around a payload that is JSON already; `key` goes into it as `idempotency_key` (V9)."""
+        if key is not None:
+            rest = "}" if payload == "{}" else "," + payload[1:]
+            payload = f'{{"idempotency_key":{_encode(key)}{rest}'
+        return f'{{"type":"{type_}","id":"{identity}","timestamp":"{stamp}","payload":{payload}}}'
+
+    @staticmethod
+    def text(body: Mapping[str, Any]) -> str:
+        """Any decoded envelope as JSON again."""
+        return _encode(body)

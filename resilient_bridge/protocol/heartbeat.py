@@ -1,0 +1,93 @@
+"""Application pings on one connection: proof of life, and proof that the other side has read what came before them.
+
+A fresh object per connection, because a ping of an old socket proves nothing about a new one. A verdict of death needs
+three things: a pong is overdue, reading was not paused, and one more quiet moment has passed in which everything that had
+already arrived could be read. A stalled event loop or a machine that slept thus never kills a healthy link.
+Rule: only a pong proves anything. A WebSocket-level pong may come from a proxy, other frames may be all that still flows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from ..policies import Heartbeat as HeartbeatPolicy
+
+__all__ = ["Heartbeat", "Ping"]
+
+_LAST_LOOK: Final = 0.25  # seconds in which what has arrived is read before a verdict
+Purpose = Literal["beat", "join", "ask", "barrier", "probe"]
+
+
+class Ping(NamedTuple):
+    """A ping that is out: why, what was written before it (`seq`), and when its pong is due."""
+
+    id: str
+    purpose: Purpose
+    seq: int
+    due: float
+
+
+class Heartbeat:
+    """Pings out and pongs in. Pongs without an id answer the oldest ping; once ids were echoed, only ids count."""
+
+    def __init__(self, policy: HeartbeatPolicy, mono: float) -> None:
+        self._policy = policy
+        self._out: deque[Ping] = deque()
+        self._next = mono + policy.every
+        self._last_look: float | None = None
+        self._echoes_ids = False
+        self._paused = False
+        self.pongs = 0
+        self.strays = 0
+
+    def sent(self, identity: str, purpose: Purpose, seq: int, mono: float) -> None:
+        """A ping was queued for the wire."""
+        timeout = self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
+        self._out.append(Ping(identity, purpose, seq, mono + timeout))
+        self._next = mono + self._policy.every
+
+    def pong(self, identity: str | None) -> list[Ping]:
+        """The pings this pong answers, oldest first; empty for a stray one."""
+        known = identity is not None and any(ping.id == identity for ping in self._out)
+        if not self._out or (self._echoes_ids and not known):
+            self.strays += 1
+            return []
+        self.pongs += 1
+        self._last_look = None
+        answered = [self._out.popleft()]
+        if known:
+            self._echoes_ids = True
+            while answered[-1].id != identity:
+                answered.append(self._out.popleft())
+        return answered
+
+    def pause(self) -> None:
+        """Reading stops (the inbox is full): no verdict until it goes on."""
+        self._paused = True
+        self._last_look = None
+
+    def resume(self, mono: float) -> None:
+        """Reading goes on: what is out gets its full time again."""
+        self._paused = False
+        self._out = deque(ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out)
+
+    def next_timer(self) -> float:
+        """When `check` wants to be called (monotonic)."""
+        if self._paused:
+            return self._next
+        if self._last_look is not None:
+            return self._last_look
+        return min(self._next, min((ping.due for ping in self._out), default=self._next))
+
+    def check(self, mono: float) -> Literal["ping", "dead"] | None:
+        """What time asks for: a ping, the verdict that the link is dead, or nothing."""
+        overdue = not self._paused and any(ping.due <= mono for ping in self._out)
+        if overdue:
+            if self._last_look is None or mono - self._last_look > _LAST_LOOK:
+                # Just overdue, or the loop stalled during the last look: what has arrived may still be unread.
+                self._last_look = mono + _LAST_LOOK
+            elif mono >= self._last_look:
+                return "dead"
+        return "ping" if mono >= self._next else None

@@ -1,0 +1,139 @@
+"""From a decoded frame to the inbox: known or new, counted, in order, once. Rule: accepted means remembered.
+
+A message enters the watermark and the inbox in the same step, so a link that dies between two messages never has to
+guess which of them the consumer will see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..telemetry.events import DuplicateConflict, Event
+from .frames import canonical
+from .inbox import Inbox
+from .merge import Item
+from .messages import Gap, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ..policies import Inbox as InboxPolicy
+    from .clock import Now
+    from .ports import Store
+    from .rejoin import Outcome
+    from .watermark import Watermark
+
+__all__ = ["Inbound"]
+
+
+class Inbound:
+    """The receiving half of a session. `receives=False` counts messages and drops them (a send-only client)."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        policy: InboxPolicy,
+        emit: Callable[[Event], None],
+        *,
+        receives: bool,
+    ) -> None:
+        self._store = store
+        self.watermark: Watermark = store.session(session_id)
+        self.inbox = Inbox(policy)
+        self.receives = receives
+        self.dropped = 0
+        self.duplicates = 0
+        self._emit = emit
+        self._redelivery = self.watermark.rollback()
+        self._in_hand: Watermark | None = None
+        self._before: datetime | None = None  # the last timestamp of a session that is gone
+
+    # ---- the wire's side --------------------------------------------------------------------------------------
+
+    def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+        """A frame of a link whose join is over."""
+        identity = body.get("id")
+        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {})
+        if identity is None:
+            self._accept(None, message, text, now.mono)
+            return
+        key = (type_, identity)
+        known = self.watermark.mark_of(key)
+        if known is None:
+            self._accept(key, message, text, now.mono)
+            return
+        self.duplicates += 1
+        if known.text != text and canonical(known.text) != canonical(text):
+            self._emit(DuplicateConflict(at=now.at, type=type_, id=identity))
+
+    def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
+        """A frame that a server never replays: delivered, but no part of the position."""
+        message = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+        if self.receives:
+            self.inbox.put(message, len(text), None)
+        else:
+            self.dropped += 1
+
+    @property
+    def last_timestamp(self) -> datetime | None:
+        """The server's timestamp of the last accepted message, of a session before this one if need be."""
+        return self.watermark.last_timestamp or self._before
+
+    def merge(self, outcome: Outcome, now: Now) -> Gap | None:
+        """Deliver what a join resolved to: the gap in its place first, then the news in the server's order."""
+        gap: Gap | None = None
+        if outcome.verdict is not None and outcome.verdict != "RECOVERED":
+            until = next((item.message.timestamp for item, _ in outcome.items if item.message.timestamp), None)
+            gap = Gap(outcome.verdict, self.last_timestamp, until, outcome.reason)
+            if self.receives:
+                self.inbox.put_gap(gap)
+        for index, (item, doubtful) in enumerate(outcome.items):
+            message = item.message
+            message.replayed = index < outcome.replayed
+            message.maybe_duplicate = doubtful
+            if message.replayed and self._redelivery > 0:
+                self._redelivery -= 1
+                message.redelivered = True
+            self._accept(item.key, message, item.text, now.mono)
+        self._redelivery = 0
+        return gap
+
+    def forget_session(self, session_id: str) -> None:
+        """The session is gone on the server: from here on we are in another one."""
+        self._before = self.watermark.last_timestamp or self._before
+        self._store.drop_session(self.watermark.session_id)
+        self.watermark = self._store.session(session_id)
+
+    def hold(self, type_: str, body: dict[str, Any], text: str) -> Item:
+        """A frame that has to wait for the verdict of its join."""
+        return Item(Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}), text)
+
+    def _accept(self, key: tuple[str, str] | None, message: Message, text: str, mono: float) -> None:
+        watermark = self.watermark
+        watermark.accept(key, text, message.raw_timestamp, mono)
+        if self.receives:
+            self.inbox.put(message, len(text), watermark)
+        else:
+            watermark.hand()
+            watermark.take()
+            self.dropped += 1
+
+    # ---- the consumer's side ----------------------------------------------------------------------------------
+
+    def take(self) -> Message | None:
+        """The next message; asking for it commits the one before. None if there is none, or if a gap comes first."""
+        if self._in_hand is not None:
+            self._in_hand.take()
+            self._in_hand = None
+        if self.inbox.peek_gap() is not None:
+            return None
+        taken = self.inbox.take()
+        if taken is None:
+            return None
+        message, watermark = taken
+        if watermark is not None:
+            watermark.hand()
+            self._in_hand = watermark
+        return message

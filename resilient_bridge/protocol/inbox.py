@@ -1,0 +1,73 @@
+"""What was accepted and not yet read, in order; gaps stand in it as markers. Rule: bounded by count and by bytes.
+
+A replay may exceed the bound by what one answer held: it was already in memory, and cutting it would lose messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .messages import Gap
+
+if TYPE_CHECKING:
+    from ..policies import Inbox as InboxPolicy
+    from .messages import Message
+    from .watermark import Watermark
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """A queue of (message, size, the watermark it counts for) and gap markers."""
+
+    def __init__(self, policy: InboxPolicy) -> None:
+        self._max_messages = policy.max_messages
+        self._max_bytes = policy.max_bytes
+        self._items: deque[tuple[Message, int, Watermark | None] | Gap] = deque()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def is_full(self) -> bool:
+        """Has the bound been reached?"""
+        return len(self._items) >= self._max_messages or self.bytes >= self._max_bytes
+
+    @property
+    def is_overfull(self) -> bool:
+        """Has twice the bound been reached?"""
+        return len(self._items) >= 2 * self._max_messages or self.bytes >= 2 * self._max_bytes
+
+    @property
+    def has_room(self) -> bool:
+        """May reading go on after it was paused? At three quarters, so that it does not flutter."""
+        return 4 * len(self._items) <= 3 * self._max_messages and 4 * self.bytes <= 3 * self._max_bytes
+
+    def put(self, message: Message, size: int, watermark: Watermark | None) -> None:
+        """Accept a message; `watermark`: the position it is part of, if it is."""
+        self._items.append((message, size, watermark))
+        self.bytes += size
+
+    def put_gap(self, gap: Gap) -> None:
+        """Mark the place where messages are missing."""
+        self._items.append(gap)
+
+    def peek_gap(self) -> Gap | None:
+        """The gap the reader stands at, if it does."""
+        return self._items[0] if self._items and isinstance(self._items[0], Gap) else None
+
+    def pass_gap(self) -> None:
+        """The reader has been told of the gap."""
+        self._items.popleft()
+
+    def take(self) -> tuple[Message, Watermark | None] | None:
+        """The next message and the position it belongs to, None if there is none. A gap must have been passed first."""
+        if not self._items:
+            return None
+        item = self._items.popleft()
+        assert not isinstance(item, Gap), "a gap is passed before a message behind it is taken"  # noqa: S101
+        message, size, watermark = item
+        self.bytes -= size
+        return message, watermark

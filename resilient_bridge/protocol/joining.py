@@ -1,0 +1,246 @@
+"""The way into a session on one connection: authenticate, join, ask for what was missed, end in exactly one verdict.
+
+The join is confirmed by the dialect's answer or by the pong to the ping sent in the same burst: the seed defines no answer,
+and a server that works in order has read the join when it answers the ping behind it. Rule: nothing reaches the consumer
+before `_resolve`, and `_resolve` runs once per connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure
+from ..telemetry.events import BridgeState, Connected, Event, Joined, MessageRejected, ReplayIgnored, Resumed
+from .messages import parse_timestamp
+from .rejoin import Rejoin
+from .replayed import read_replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..policies import Dialect, Replay
+    from .clock import Identifiers, Now
+    from .inbound import Inbound
+    from .outbound import Outbound
+    from .wire import Wire
+
+__all__ = ["SESSION_CODES", "Joining"]
+
+SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
+
+
+class Joining:
+    """`rejoin` is the evidence while the join runs, None afterwards. `die(failure)` and `move(trigger, now)` are the link's."""
+
+    def __init__(
+        self,
+        inbound: Inbound,
+        outbound: Outbound,
+        wire: Wire,
+        *,
+        dialect: Dialect,
+        replay: Replay,
+        timeout: float,
+        ids: Identifiers,
+        emit: Callable[[Event], None],
+        move: Callable[[str, Now], None],
+        die: Callable[[Failure], None],
+        is_content: Callable[[dict[str, Any], Now], bool],
+    ) -> None:
+        self.state = BridgeState.AUTHENTICATING
+        self.rejoin: Rejoin | None = Rejoin(inbound.watermark, replay)
+        self.deadline: float | None = None
+        self.server_stamp: str | None = None
+        self.join_id = ""
+        self.asks: set[str] = set()
+        self.sessionless = dialect.join is None
+        self.flush_mark = 0
+        self._in, self._out, self._wire = inbound, outbound, wire
+        self._dialect, self._policy, self._timeout = dialect, replay, timeout
+        self._ids, self._emit, self._move, self._die = ids, emit, move, die
+        self._is_content = is_content
+        self._epoch: str | None = None
+        self._forgotten = False
+
+    # ---- authenticate and join --------------------------------------------------------------------------------
+
+    def open(self, token: str | None, now: Now) -> None:
+        """The transport is connected: authenticate first, always."""
+        self.deadline = now.mono + self._timeout
+        if self._dialect.auth is not None:
+            self._wire.say(self._dialect.auth, {} if token is None else {"token": token}, now)
+        if self._dialect.auth_ack is None:
+            self.authenticated({}, now)
+
+    def authenticated(self, payload: Mapping[str, Any], now: Now) -> None:
+        """The server accepted us, and may have said who it is."""
+        stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
+        self._epoch = stated if isinstance(stated, str) else None
+        self._wire.start_heartbeat(now)
+        self._move("authenticated", now)
+        self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
+        self._join(now, resume=self._in.watermark.joined)
+
+    def _join(self, now: Now, *, resume: bool) -> None:
+        self.deadline = now.mono + self._timeout
+        if self._dialect.join is not None:
+            payload = {"session_id": self._in.watermark.session_id, "resume": resume}
+            self.join_id = self._wire.say(self._dialect.join, payload, now)
+        if self._wire.heartbeat is not None:
+            self._wire.ping("join", now)
+        elif self._dialect.join is None or self._dialect.joined is None:
+            self.confirmed(now)
+
+    def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
+        """The dialect's answer to the join."""
+        if self.state is not BridgeState.JOINING or self.rejoin is None:
+            return
+        stated = payload.get("session_id")
+        if self._dialect.session_from_join and isinstance(stated, str):
+            self._in.watermark.session_id = stated
+        # A first join waits for its pong as well: what the server pushes on joining comes before it.
+        if self._wire.heartbeat is None or not (self.rejoin.first or self.rejoin.new_session):
+            self.confirmed(now)
+
+    def confirmed(self, now: Now) -> None:
+        """The server has read the join and did not refuse it."""
+        rejoin = self.rejoin
+        if rejoin is None:
+            return
+        self.deadline = None
+        if rejoin.first or rejoin.new_session:
+            self._resolve(now)
+            return
+        self._move("joined", now)
+        rejoin.deadline = now.mono + self._policy.timeout
+        rejoin.no_replay = self._dialect.request_replay is None
+        if not rejoin.complete:
+            self._ask(now, everything=False)
+        self.advance(now)
+
+    def refused(self, failure: Failure, now: Now) -> None:
+        """The server answered the join with an error."""
+        if failure.code in SESSION_CODES:
+            self.session_lost(failure, now)
+        elif failure.code == "PROTO_UNKNOWN_TYPE":
+            self.sessionless = True  # a bridge without sessions: every join of it ends UNKNOWN, and we say so
+        else:
+            self._die(failure)
+
+    def session_lost(self, failure: Failure, now: Now) -> None:
+        """The session is unknown or closed: join a new one here, once per connection, else end the connection."""
+        if self.rejoin is None or self._forgotten:
+            self._die(failure)
+            return
+        self.forget_session()
+        if self.state is BridgeState.REPLAYING:
+            self._move("session_lost", now)
+        self._join(now, resume=False)
+
+    def forget_session(self) -> None:
+        """The server no longer has our session: the next join asks for a new one, and ends in a gap if we had joined."""
+        self._forgotten = True
+        if self.rejoin is not None:
+            self.rejoin.new_session = self._in.watermark.joined
+        self._in.forget_session(self._ids())
+
+    # ---- replay -----------------------------------------------------------------------------------------------
+
+    def _ask(self, now: Now, *, everything: bool) -> None:
+        name = self._dialect.request_replay
+        if self.rejoin is None or name is None:
+            return
+        since = None
+        if not everything:
+            since = self._in.watermark.since(self._policy.overlap, parse_timestamp(self.server_stamp))
+        identity = self._wire.say(name, {} if since is None else {"since": since}, now)
+        self.asks.add(identity)
+        self.rejoin.ask(identity, everything=since is None)
+        self._wire.ping("ask", now)
+
+    def on_replay(self, body: dict[str, Any], now: Now) -> None:
+        """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
+        items, rejected = read_replay(body, self._is_content, now)
+        if self.rejoin is None:
+            self._emit(ReplayIgnored(at=now.at, messages=len(items)))
+            return
+        for failure in rejected:
+            self._emit(MessageRejected(at=now.at, failure=failure))
+        self.rejoin.answer(items, body.get("id"))
+        self.advance(now)
+
+    def no_replay(self, now: Now) -> None:
+        """The server does not know request_replay."""
+        if self.rejoin is not None:
+            self.rejoin.no_replay = True
+            self.advance(now)
+
+    def barrier(self, now: Now) -> None:
+        """The pong behind an ask came."""
+        if self.rejoin is not None:
+            self.rejoin.barrier()
+            self.advance(now)
+
+    def timed_out(self, now: Now) -> None:
+        """The replay took too long: what has come by now decides."""
+        if self.rejoin is not None:
+            self.rejoin.timed_out = True
+            self.advance(now)
+
+    @property
+    def replay_deadline(self) -> float | None:
+        """When the replay has taken too long (monotonic)."""
+        return self.rejoin.deadline if self.rejoin is not None else None
+
+    def advance(self, now: Now) -> None:
+        """New evidence: resolve, ask once more without `since`, or go on waiting."""
+        rejoin = self.rejoin
+        if rejoin is None:
+            return
+        if self.state is not BridgeState.REPLAYING:
+            if rejoin.overflowed:
+                self._die(Failure.of("SYS_INBOX_FULL", "more arrived before the join than the side buffer may hold"))
+        elif rejoin.complete:
+            self._resolve(now)
+        elif rejoin.wants_everything:
+            self._ask(now, everything=True)
+
+    # ---- the verdict ------------------------------------------------------------------------------------------
+
+    def _resolve(self, now: Now) -> None:
+        rejoin = self.rejoin
+        if rejoin is None:
+            return
+        self.rejoin = None
+        self.deadline = None
+        outcome = rejoin.resolve()
+        watermark = self._in.watermark
+        same_epoch = not self.sessionless and not rejoin.new_session and watermark.epoch == self._epoch
+        since = self._in.last_timestamp
+        gap = self._in.merge(outcome, now)
+        watermark.joined, watermark.epoch = True, self._epoch
+        if outcome.verdict is None:
+            self._emit(Joined(at=now.at, session_id=watermark.session_id))
+        else:
+            self._emit(
+                Resumed(
+                    at=now.at,
+                    session_id=watermark.session_id,
+                    verdict=outcome.verdict,
+                    reason=outcome.reason,
+                    replayed=outcome.replayed,
+                    since=since,
+                    until=gap.until if gap else None,
+                )
+            )
+        self._out.requeue(now, same_epoch=same_epoch, new_session=rejoin.new_session)
+        queued = self._out.outbox.queued
+        self.flush_mark = queued[-1].seq if queued else 0
+        self._move("merged", now)
+        self.flushed(now)
+
+    def flushed(self, now: Now) -> None:
+        """READY once everything that was queued when flushing began has been handed out."""
+        queued = self._out.outbox.queued
+        if not queued or queued[0].seq > self.flush_mark:
+            self._move("flushed", now)

@@ -1,0 +1,251 @@
+"""One connection, from its first byte to its last: which frame goes where, what time asks for, what to write next.
+
+A link is made when a transport is connected and thrown away when it is lost; nothing of it (pings, evidence, deadlines)
+survives, so nothing can leak into the next one. What survives is in Inbound and Outbound. Rule: a link never closes
+itself; it names its `death`, and the driver aborts the transport.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..classification import classify_error_payload
+from ..errors import Failure
+from ..telemetry.events import BridgeState, Event, MessageRejected
+from .frames import Encoder, InvalidFrameError, decode
+from .joining import SESSION_CODES, Joining
+from .transitions import EXPECTED
+from .wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..policies import Dialect, Heartbeat, Replay
+    from .clock import Identifiers, Now
+    from .inbound import Inbound
+    from .outbound import Outbound
+
+__all__ = ["Link"]
+
+_BATCH_FRAMES: Final = 64
+_BATCH_BYTES: Final = 256 * 1024
+
+
+class Link:
+    """The protocol on one connection. `move(trigger, reason, now)` is the session's; `death` says why it must end."""
+
+    def __init__(
+        self,
+        inbound: Inbound,
+        outbound: Outbound,
+        *,
+        dialect: Dialect,
+        heartbeat: Heartbeat,
+        replay: Replay,
+        handshake_timeout: float,
+        ids: Identifiers,
+        emit: Callable[[Event], None],
+        move: Callable[[str, str, Now], None],
+        pong: Callable[[], None],
+        generation: int,
+    ) -> None:
+        self.death: Failure | None = None
+        self.generation = generation
+        self.rejected = 0
+        self.wire = Wire(ids, heartbeat, dialect.ping)
+        self._in, self._out = inbound, outbound
+        self._dialect = dialect
+        self._timeout, self._pong_within = handshake_timeout, heartbeat.timeout
+        self._emit, self._ponged = emit, pong
+        self.joining = Joining(
+            inbound,
+            outbound,
+            self.wire,
+            dialect=dialect,
+            replay=replay,
+            timeout=handshake_timeout,
+            ids=ids,
+            emit=emit,
+            move=lambda trigger, now: move(trigger, trigger, now),
+            die=self.die,
+            is_content=self._is_content,
+        )
+        fields = ("auth_ack", "auth_error", "joined", "replay", "pong", "ack", "error")
+        names = ((field, getattr(dialect, field)) for field in fields)
+        self._fields: dict[str, str] = {name: field for field, name in names if name is not None}
+        self._handlers: dict[str, Callable[[dict[str, Any], Now], None]] = {
+            "auth_ack": self._on_auth_ack,
+            "auth_error": self._on_auth_error,
+            "joined": self._on_joined,
+            "replay": self.joining.on_replay,
+            "pong": self._on_pong,
+            "ack": self._on_ack,
+            "error": self._on_error,
+        }
+
+    @property
+    def state(self) -> BridgeState:
+        """The state this link is in; the session sets it."""
+        return self.joining.state
+
+    @state.setter
+    def state(self, state: BridgeState) -> None:
+        self.joining.state = state
+
+    # ---- the driver's verbs -----------------------------------------------------------------------------------
+
+    def receive(self, frame: str | bytes, now: Now) -> None:
+        """One frame of the other side; whatever it holds, nothing is raised."""
+        try:
+            body = decode(frame)
+        except InvalidFrameError as error:
+            self._reject(error.failure, now)
+            return
+        type_ = body["type"]
+        field = self._fields.get(type_)
+        if field is None:
+            self._content(type_, body, frame if isinstance(frame, str) else frame.decode(), now)
+        elif field in EXPECTED[self.state]:
+            self._handlers[field](body, now)
+        else:
+            self._reject(self._out_of_sequence(type_), now)
+
+    def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
+        """What goes on the wire now, control frames first. Entries count as WRITTEN once this has returned them."""
+        frames = list(self.wire.control)
+        self.wire.control.clear()
+        if not sending:
+            return frames
+        size = 0
+        while len(frames) < _BATCH_FRAMES and size < _BATCH_BYTES:
+            entry = self._out.next_entry()
+            if entry is None:
+                break
+            self._out.hand_out(entry, now, self.generation)
+            frames.append(entry.frame)
+            size += entry.size
+            if not entry.is_request:
+                barrier = self.wire.handed_out(entry.seq, now)
+                if barrier is not None:
+                    frames.append(barrier)
+        if self.state is BridgeState.FLUSHING:
+            self.joining.flushed(now)
+        return frames
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called (monotonic)."""
+        timers = [self.joining.deadline, self.wire.barrier_due, self.joining.replay_deadline]
+        if self.wire.heartbeat is not None:
+            timers.append(self.wire.heartbeat.next_timer())
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    def handle_timer(self, now: Now) -> None:
+        """Time passed: deadlines, barriers, pings, verdicts."""
+        joining, wire = self.joining, self.wire
+        if joining.deadline is not None and now.mono >= joining.deadline:
+            phase = self.state.value
+            self.die(Failure.of("CONN_TIMEOUT", f"no answer while {phase} within {self._timeout:g} s", details={"phase": phase}))
+            return
+        if joining.replay_deadline is not None and now.mono >= joining.replay_deadline:
+            joining.timed_out(now)
+        if wire.barrier_due is not None and now.mono >= wire.barrier_due:
+            wire.barrier_due = None
+            if self._out.outbox.unconfirmed:
+                wire.ping("barrier", now)
+        if wire.heartbeat is not None:
+            due = wire.heartbeat.check(now.mono)
+            if due == "dead":
+                self.die(Failure.of("CONN_HEARTBEAT_TIMEOUT", f"no pong within {self._pong_within:g} s"))
+            elif due == "ping":
+                wire.ping("beat", now)
+
+    def probe(self, now: Now) -> None:
+        """The clocks jumped: ask for a sign of life with a short timeout."""
+        self.wire.ping("probe", now)
+
+    def die(self, failure: Failure) -> None:
+        """This link must end; the first reason stands."""
+        if self.death is None:
+            self.death = failure
+
+    # ---- frames of the other side -----------------------------------------------------------------------------
+
+    def _content(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+        if self._out.match(type_, body, now):
+            return
+        joining = self.joining
+        if type_.startswith(self._dialect.unreplayed):
+            self._in.transient(type_, body, text)
+        elif joining.rejoin is None:
+            self._in.live(type_, body, text, now)
+        else:
+            joining.rejoin.hold(self._in.hold(type_, body, text))
+            if joining.rejoin.overflowed:
+                joining.advance(now)
+
+    def _is_content(self, body: dict[str, Any], now: Now) -> bool:
+        """Does a replayed frame belong into the stream? Acks and answers in it settle what they are about (reconcile)."""
+        type_ = body["type"]
+        field = self._fields.get(type_)
+        if field == "ack":
+            self._out.ack(body.get("payload") or {})
+            return False
+        if (field is not None and field != "error") or type_.startswith(self._dialect.unreplayed):
+            return False
+        return not self._out.match(type_, body, now)
+
+    def _on_auth_ack(self, body: dict[str, Any], now: Now) -> None:
+        self.joining.server_stamp = body.get("timestamp")
+        self.joining.authenticated(body.get("payload") or {}, now)
+
+    def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
+        del now
+        self.die(classify_error_payload(body.get("payload") or {}))
+
+    def _on_joined(self, body: dict[str, Any], now: Now) -> None:
+        self.joining.on_joined(body.get("payload") or {}, now)
+
+    def _on_pong(self, body: dict[str, Any], now: Now) -> None:
+        self.joining.server_stamp = body.get("timestamp") or self.joining.server_stamp
+        for ping in self.wire.pong(body.get("id")):
+            self._ponged()
+            if ping.seq:
+                self._out.outbox.confirm_through(ping.seq, self.generation)
+            if ping.purpose == "join" and self.state is BridgeState.JOINING:
+                self.joining.confirmed(now)
+            elif ping.purpose == "ask":
+                self.joining.barrier(now)
+
+    def _on_ack(self, body: dict[str, Any], now: Now) -> None:
+        del now
+        self.wire.acks_seen |= bool(self._out.ack(body.get("payload") or {}))
+
+    def _on_error(self, body: dict[str, Any], now: Now) -> None:
+        payload = body.get("payload") or {}
+        failure = classify_error_payload(payload)
+        joining, about = self.joining, payload.get("request_type")
+        if body.get("id") == joining.join_id or (about is not None and about == self._dialect.join):
+            joining.refused(failure, now)
+        elif body.get("id") in joining.asks or (about is not None and about == self._dialect.request_replay):
+            joining.no_replay(now)
+        elif not self._out.match(body["type"], body, now):
+            if failure.code in SESSION_CODES:
+                joining.session_lost(failure, now)
+            elif failure.code.startswith("AUTH_") or self.state is BridgeState.AUTHENTICATING:
+                self.die(failure)
+            else:  # an error about nothing we sent is news for the consumer, in its place in the stream
+                self._content(body["type"], body, Encoder.text(body), now)
+
+    # ---- small steps ------------------------------------------------------------------------------------------
+
+    def _reject(self, failure: Failure, now: Now) -> None:
+        self.rejected += 1
+        self._emit(MessageRejected(at=now.at, failure=failure))
+
+    def _out_of_sequence(self, type_: str) -> Failure:
+        names = tuple(name for name, field in self._fields.items() if field in EXPECTED[self.state])
+        return Failure.of(
+            "PROTO_SEQUENCE_ERROR",
+            f"expected one of {', '.join(names)}, got {type_} while {self.state.value}",
+            details={"expected": names, "received": type_, "phase": self.state.value},
+        )

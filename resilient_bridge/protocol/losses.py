@@ -1,0 +1,115 @@
+"""What a loss means: one table, first by code, close code and HTTP status, then by default "try again".
+
+Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
+that can be overridden is overridden in the policy (`Reconnect.rules`), not here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..errors import Failure
+
+__all__ = ["LossAction", "meaning", "reason_of", "wants_slow_start"]
+
+
+class LossAction(StrEnum):
+    """Reconnect; refresh credentials first (once); join a new session; or give up for good."""
+
+    RECONNECT = "reconnect"
+    REFRESH = "refresh"
+    NEW_SESSION = "new_session"
+    FAIL = "fail"
+
+
+_R, _F, _N, _X = LossAction.REFRESH, LossAction.FAIL, LossAction.NEW_SESSION, LossAction.FAIL
+
+_BY_CODE: Final[Mapping[str, LossAction]] = {
+    "AUTH_TOKEN_EXPIRED": _R,
+    "AUTH_INVALID_TOKEN": _R,
+    "AUTH_FORBIDDEN": _F,
+    "SESS_NOT_FOUND": _N,
+    "SESS_CLOSED": _N,
+    "SESS_SUPERSEDED": _X,
+    "CONN_REDIRECT_REFUSED": _F,
+    "CONN_INSECURE": _F,
+    "CONN_RECONNECT_EXHAUSTED": _F,
+    "SYS_CONFIG_INVALID": _F,
+    "AUTH_REFRESH_FAILED": LossAction.RECONNECT,
+}
+_BY_CLOSE: Final[Mapping[int, LossAction]] = {
+    1002: _F, 1003: _F, 1007: _F, 1010: _F,
+    1008: _R, 4001: _R, 4401: _R,
+    4003: _F, 4403: _F,
+    4004: _N, 4404: _N,
+}  # fmt: skip
+_RETRIED_STATUS: Final = frozenset({408, 425, 429})
+_PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
+_SLOW_CLOSES: Final = frozenset({1012, 1013})
+
+_REASON_BY_CODE: Final[Mapping[str, str]] = {
+    "CONN_HEARTBEAT_TIMEOUT": "heartbeat_timeout",
+    "CONN_REFUSED": "connect_refused",
+    "CONN_DNS_FAILED": "dns",
+    "CONN_TLS_HANDSHAKE_FAILED": "tls",
+    "CONN_TIMEOUT": "timeout",
+    "AUTH_TOKEN_EXPIRED": "auth_expired",
+    "SESS_NOT_FOUND": "session_lost",
+    "SESS_CLOSED": "session_lost",
+    "SESS_SUPERSEDED": "superseded",
+    "SYS_INBOX_FULL": "overflow",
+    "CONN_RECONNECT_EXHAUSTED": "exhausted",
+    "SYS_CONFIG_INVALID": "config",
+    "CONN_INSECURE": "config",
+}
+
+
+def meaning(failure: Failure, superseded: tuple[int, ...], *, poisoned: bool = False) -> LossAction:
+    """What to do about a link that ended with `failure`. `poisoned`: one of our entries was found guilty of it."""
+    close = _peer_close(failure)
+    if close is not None and close in superseded:
+        return LossAction.FAIL
+    if poisoned:
+        return LossAction.RECONNECT
+    if failure.code in _BY_CODE:
+        return _BY_CODE[failure.code]
+    if close is not None and close in _BY_CLOSE:
+        return _BY_CLOSE[close]
+    status = failure.details.get("http_status")
+    if isinstance(status, int):
+        if status == 401:
+            return LossAction.REFRESH
+        retried = status in _RETRIED_STATUS or (500 <= status <= 599 and status not in _PERMANENT_5XX)
+        return LossAction.RECONNECT if retried else LossAction.FAIL
+    if failure.code == "CONN_TLS_HANDSHAKE_FAILED" and not failure.retryable:
+        return LossAction.FAIL
+    return LossAction.RECONNECT
+
+
+def _peer_close(failure: Failure) -> int | None:
+    close = failure.details.get("close_code")
+    return close if isinstance(close, int) and failure.details.get("close_by") == "peer" else None
+
+
+def wants_slow_start(failure: Failure) -> bool:
+    """1012, 1013 and 429 ask for patience: the server's hint, or at least five seconds."""
+    return _peer_close(failure) in _SLOW_CLOSES or failure.details.get("http_status") == 429
+
+
+def reason_of(failure: Failure) -> str:
+    """The reason a user reads on the edge that this failure causes."""
+    if failure.code in _REASON_BY_CODE:
+        return _REASON_BY_CODE[failure.code]
+    status = failure.details.get("http_status")
+    if isinstance(status, int):
+        return f"upgrade_rejected({status})"
+    if failure.code.startswith("AUTH_"):
+        return "auth_rejected"
+    close = _peer_close(failure)
+    if close is not None:
+        return f"peer_closed({close})"
+    return "protocol_error" if failure.code.startswith("PROTO_") else "connection_lost"

@@ -1,0 +1,296 @@
+"""The sending half of a session: sends in the outbox, requests in their own lane, one numbering for both.
+
+A send is kept until its outcome is known; a request fails at the loss, unless it may be repeated (V8). What the other side
+says about an entry (an ack, an answer with its id, an error) is matched here, whether it arrives live or in a replay.
+Rule: matching settles; it never invents. An ack for something we never handed out is counted and ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from ..classification import classify_error_payload
+from ..errors import Failure, config_error
+from ..telemetry.events import Event, LateReply, MessageDropped, MessageQuarantined
+from .clock import Stamps
+from .entries import Entry, EntryState
+from .frames import Encoder
+from .messages import Message
+from .outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..policies import Dialect, Outbox as OutboxPolicy
+    from .clock import Identifiers, Now
+
+__all__ = ["Outbound"]
+
+_REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
+_DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
+
+
+class Outbound:
+    """Everything we say besides control frames. `settled` is emptied by the driver, which wakes who waits."""
+
+    def __init__(
+        self, policy: OutboxPolicy, dialect: Dialect, ids: Identifiers, emit: Callable[[Event], None]
+    ) -> None:
+        self.settled: list[Entry] = []
+        self.outbox = Outbox(policy, self.settled)
+        self.requests: deque[Entry] = deque()
+        self.open_requests: dict[str, Entry] = {}
+        self.stray_acks = 0
+        self._on_new_session = policy.on_new_session
+        self._dialect = dialect
+        self._ids = ids
+        self._emit = emit
+        self._encoder = Encoder(dialect.codec)
+        self._stamp = Stamps()
+        self._seq = 0
+        self._by_id: dict[str, Entry] = {}
+        self._by_key: dict[str, Entry] = {}
+        self._remembered: deque[Entry] = deque()
+
+    # ---- the user's side --------------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        type_: str,
+        payload: Mapping[str, Any],
+        now: Now,
+        *,
+        key: str | None = None,
+        ttl: float | None = None,
+        coalesce: str | None = None,
+        volatile: bool = False,
+    ) -> Entry:
+        """Check and number a send; it is not in the outbox yet. A key that is still known returns its entry."""
+        if key is None and "idempotency_key" in payload:
+            key = payload["idempotency_key"]
+        if key is not None:
+            if type(key) is not str or not key:
+                raise config_error("send.idempotency_key", "a non-empty string", key)
+            known = self._by_key.get(key)
+            if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED):
+                return known
+        expires = None if ttl is None else now.mono + ttl
+        return self._entry(type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile)
+
+    def is_known(self, entry: Entry) -> bool:
+        """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
+        return self._by_id.get(entry.id) is entry
+
+    def admit(self, entry: Entry) -> bool:
+        """Make room for a prepared send. False if the overflow policy dropped it. Raises OutboxFullError."""
+        self._remember(entry)
+        return self.outbox.make_room(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Queue an admitted send; the store has accepted it."""
+        self.outbox.add(entry)
+
+    def refuse(self, entry: Entry, reason: str) -> None:
+        """A send that cannot go now and must not wait."""
+        self._remember(entry)
+        entry.settle(EntryState.DROPPED, reason=reason)
+        self.settled.append(entry)
+
+    def request(self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool) -> Entry:
+        """Queue a request in its lane."""
+        entry = self._entry(type_, payload, now, is_request=True, idempotent=idempotent)
+        self._remember(entry)
+        self.open_requests[entry.id] = entry
+        self.requests.append(entry)
+        return entry
+
+    def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, *, key: str | None = None, **rest: Any) -> Entry:
+        text = self._encoder.payload(type_, payload)
+        identity = self._ids()
+        self._seq += 1
+        wire_key = None if "idempotency_key" in payload else key or identity
+        frame = self._encoder.frame(type_, identity, self._stamp(now.wall), text, wire_key)
+        return Entry(self._seq, identity, key or identity, type_, frame, **rest)
+
+    def _remember(self, entry: Entry) -> None:
+        self._by_id[entry.id] = entry
+        if entry.key is not entry.id:
+            self._by_key[entry.key] = entry
+
+    def find(self, key: str) -> Entry | None:
+        """The entry with this idempotency key, while it is remembered."""
+        return self._by_key.get(key) or self._by_id.get(key)
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take over what an earlier client left in the store."""
+        kept = list(entries)
+        for entry in kept:
+            self._remember(entry)
+            self._seq = max(self._seq, entry.seq)
+        self.outbox.restore(kept)
+
+    def give_up(self, entry: Entry, failure: Failure) -> None:
+        """The caller of a request stopped waiting, or it can no longer be answered: it is withdrawn in this step."""
+        if entry.is_settled:
+            return
+        state = EntryState.WITHDRAWN if entry.state is EntryState.QUEUED else EntryState.UNKNOWN
+        self._end_request(entry, state, failure)
+
+    def _end_request(self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None) -> None:
+        self.open_requests.pop(entry.id, None)
+        if entry in self.requests:
+            self.requests.remove(entry)
+        entry.settle(state, reason="answered" if answer else "failed", failure=failure, answer=answer)
+        self.settled.append(entry)
+
+    # ---- the wire's side --------------------------------------------------------------------------------------
+
+    def next_entry(self) -> Entry | None:
+        """What would be handed out next: the older head of the two lanes."""
+        outbox = self.outbox
+        send = outbox.queued[0] if outbox.may_hand_out else None
+        request = self.requests[0] if self.requests else None
+        if send is None or request is None:
+            return send or request
+        return send if send.seq < request.seq else request
+
+    def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
+        """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
+        if entry.is_request:
+            self.requests.popleft()
+            entry.write(now, generation)
+        else:
+            self.outbox.hand_out(now, generation)
+
+    def ack(self, payload: Mapping[str, Any]) -> int:
+        """An ack frame. Returns how many entries it confirmed; what it names beyond that is counted as stray."""
+        named = payload.get("message_ids")
+        names = named if isinstance(named, list) else [payload.get("message_id"), payload.get("idempotency_key")]
+        how = "read" if payload.get("status") == "already_processed" else "applied"
+        confirmed = 0
+        for name in names:
+            entry = self.find(name) if isinstance(name, str) else None
+            if entry is not None and not entry.is_settled and entry.state is EntryState.WRITTEN and not entry.is_request:
+                self.outbox.confirm(entry, how)
+                confirmed += 1
+        if not confirmed:
+            self.stray_acks += 1
+        return confirmed
+
+    def match(self, type_: str, body: dict[str, Any], now: Now) -> bool:
+        """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that."""
+        entry = self._by_id.get(body["id"]) if body.get("id") is not None else None
+        if entry is None:
+            payload = body.get("payload")
+            named = payload.get("request_id") if payload else None
+            entry = self._by_id.get(named) if isinstance(named, str) else None
+            if entry is None:
+                return False
+        if entry.state is EntryState.QUEUED:
+            return False  # it cannot have been answered: it never left
+        is_error = type_ == self._dialect.error
+        if not entry.is_request:
+            if not entry.is_settled:
+                self._answered_send(entry, body, now, is_error=is_error)
+            return False
+        return self._answered_request(entry, type_, body, now, is_error=is_error)
+
+    def _answered_send(self, entry: Entry, body: dict[str, Any], now: Now, *, is_error: bool) -> None:
+        if not is_error:
+            self.outbox.confirm(entry, "applied")
+            return
+        failure = classify_error_payload(body.get("payload") or {})
+        self.outbox.kill(entry, failure)
+        self.quarantined(entry, "refused", failure, now)
+
+    def _answered_request(self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool) -> bool:
+        if not entry.is_settled:
+            if is_error:
+                self._end_request(entry, EntryState.DEAD, classify_error_payload(body.get("payload") or {}))
+                return True
+            answer = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+            self._end_request(entry, EntryState.CONFIRMED, None, answer)
+            return True
+        if entry.answer is not None:
+            return entry.answer.type == type_  # the same answer once more, e.g. in a replay; another type is a message
+        if entry.reason != "late":
+            entry.reason = "late"
+            self._emit(LateReply(at=now.at, type=type_, id=entry.id))
+        return True
+
+    # ---- losses and joins -------------------------------------------------------------------------------------
+
+    def link_lost(self, failure: Failure, now: Now, generation: int) -> tuple[bool, bool]:
+        """The link is gone: requests fail unless they may be repeated. Returns (poison found, poison suspected)."""
+        poison, suspected = self.outbox.link_lost(failure, generation)
+        if poison is not None:
+            self.quarantined(poison, "poison", failure, now)
+        for entry in list(self.open_requests.values()):
+            if entry.state is EntryState.WRITTEN:
+                if not entry.idempotent:
+                    self._end_request(entry, EntryState.UNKNOWN, _unknown(entry, failure))
+                elif entry not in self.requests:
+                    self.requests.appendleft(entry)
+            elif not entry.idempotent and generation:
+                self._end_request(entry, EntryState.DROPPED, _never_left(failure))
+        self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
+        return poison is not None, suspected
+
+    def requeue(self, now: Now, *, same_epoch: bool, new_session: bool) -> None:
+        """A join is over: repeat what may be repeated, end the rest as UNKNOWN."""
+        if new_session and self._on_new_session == "return":
+            for entry in [e for e in self.outbox.queued if e.state is EntryState.QUEUED]:
+                self.outbox.drop(entry, "new session")
+        self.outbox.requeue(now, same_epoch=same_epoch)
+
+    def inbox_full(self, failure: Failure) -> None:
+        """Nobody reads: whatever waits for an answer cannot get one."""
+        for entry in list(self.open_requests.values()):
+            self._end_request(entry, EntryState.UNKNOWN, failure)
+        for entry in list(self.outbox.unconfirmed):
+            self.outbox.lose(entry, "inbox full")
+            entry.failure = failure
+
+    def end_all(self, now: Now, failure: Failure) -> list[Entry]:
+        """The client ends. Returns the sends whose outcome could not be settled."""
+        for entry in list(self.open_requests.values()):
+            never = entry.state is EntryState.QUEUED
+            state = EntryState.DROPPED if never else EntryState.UNKNOWN
+            self._end_request(entry, state, _never_left(failure) if never else _unknown(entry, failure))
+        confirmable = self._dialect.ping is not None or self._dialect.ack is not None
+        return self.outbox.end_all(now, confirmable=confirmable)
+
+    # ---- the driver's side ------------------------------------------------------------------------------------
+
+    def take_settled(self, now: Now) -> list[Entry]:
+        """The entries settled since the last call; they stay findable for a while. Each drop is an event."""
+        settled, self.settled[:] = list(self.settled), []
+        for entry in settled:
+            entry.frame = ""
+            if entry.state in _DROPS and not entry.is_request:
+                self._emit(MessageDropped(at=now.at, type=entry.type, key=entry.key, reason=entry.reason))
+            self._remembered.append(entry)
+        while len(self._remembered) > _REMEMBERED:
+            old = self._remembered.popleft()
+            self._by_id.pop(old.id, None)
+            if self._by_key.get(old.key) is old:
+                del self._by_key[old.key]
+        return settled
+
+    def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:
+        """An event for an entry that was set aside."""
+        self._emit(MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure))
+
+
+def _unknown(entry: Entry, failure: Failure) -> Failure:
+    return Failure.of(
+        "SYS_OUTCOME_UNKNOWN",
+        f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
+        cause=failure.cause,
+        retry_after=failure.retry_after,
+    )
+
+
+def _never_left(failure: Failure) -> Failure:
+    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

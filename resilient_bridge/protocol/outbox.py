@@ -1,0 +1,233 @@
+"""What we have to say, in order, until its outcome is known.
+
+One live deque, one writer. An entry's sequence, id, key and text are fixed when it is accepted; it is WRITTEN at the
+moment it is handed out, before a byte moves, because from then on nobody can prove that it did not arrive. Failing or
+dropping an entry removes it in the same step: no ghost is sent later. Rule: every entry ends in exactly one state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure, OutboxFullError
+from .entries import Entry, EntryState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..policies import Outbox as OutboxPolicy
+    from .clock import Now
+
+__all__ = ["Outbox"]
+
+_POISON_DEATHS: Final = 3
+
+
+class Outbox:
+    """The queue of sends. `settled` collects entries whose outcome became known since it was last taken."""
+
+    def __init__(self, policy: OutboxPolicy, settled: list[Entry]) -> None:
+        self._policy = policy
+        self._settled = settled
+        self.queued: deque[Entry] = deque()
+        self.unconfirmed: deque[Entry] = deque()
+        self.bytes = 0
+        self.count = 0
+        self.cautious: Entry | None = None  # while set, one entry at a time, to find the one that kills the link
+        self._coalesce: dict[str, Entry] = {}
+        self._expiring: list[tuple[float, int, Entry]] = []
+
+    # ---- in ---------------------------------------------------------------------------------------------------
+
+    def has_room(self, size: int) -> bool:
+        """Would an entry of `size` bytes fit now?"""
+        return self.count < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
+
+    def make_room(self, entry: Entry) -> bool:
+        """Apply the overflow policy; True if `entry` may be added. Raises OutboxFullError under `raise` (and `block`)."""
+        if entry.coalesce is not None:
+            older = self._coalesce.get(entry.coalesce)
+            if older is not None:
+                self.drop(older, "coalesced")
+        if self.has_room(entry.size):
+            return True
+        overflow = self._policy.overflow
+        if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
+            for older in [e for e in self.queued if e.state is EntryState.QUEUED]:
+                self.drop(older, "overflow")
+                if self.has_room(entry.size):
+                    return True
+        if overflow in {"drop_oldest", "drop_newest"}:
+            entry.settle(EntryState.DROPPED, reason="overflow")
+            self._settled.append(entry)
+            return False
+        raise OutboxFullError(
+            Failure.of(
+                "SYS_OUTBOX_FULL",
+                f"outbox full: {self.count} of {self._policy.max_messages} messages, "
+                f"{self.bytes} of {self._policy.max_bytes} bytes, {entry.size} more asked",
+            )
+        )
+
+    def add(self, entry: Entry) -> None:
+        """Keep `entry` until its outcome is known."""
+        self.queued.append(entry)
+        self.count += 1
+        self.bytes += entry.size
+        if entry.coalesce is not None:
+            self._coalesce[entry.coalesce] = entry
+        if entry.expires is not None:
+            heappush(self._expiring, (entry.expires, entry.seq, entry))
+
+    # ---- out --------------------------------------------------------------------------------------------------
+
+    def hand_out(self, now: Now, generation: int) -> Entry:
+        """The next entry, WRITTEN from here on."""
+        entry = self.queued.popleft()
+        if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
+            del self._coalesce[entry.coalesce]
+        entry.write(now, generation)
+        self.unconfirmed.append(entry)
+        return entry
+
+    @property
+    def may_hand_out(self) -> bool:
+        """Is there an entry to send, and may it go before the previous one is confirmed?"""
+        if not self.queued:
+            return False
+        return self.cautious is None or not self.unconfirmed
+
+    # ---- outcomes ---------------------------------------------------------------------------------------------
+
+    def confirm(self, entry: Entry, how: str) -> None:
+        """The other side has it: `applied` or `read`."""
+        self._end(entry, EntryState.CONFIRMED, confirmation=how)
+
+    def confirm_through(self, seq: int, generation: int) -> None:
+        """A ping barrier: everything handed out on this connection up to `seq` was read."""
+        unconfirmed = self.unconfirmed
+        while unconfirmed and unconfirmed[0].seq <= seq and unconfirmed[0].generation == generation:
+            self._end(unconfirmed[0], EntryState.CONFIRMED, confirmation="read")
+
+    def drop(self, entry: Entry, reason: str) -> None:
+        """A queued entry will never be sent."""
+        self._end(entry, EntryState.DROPPED, reason=reason)
+
+    def withdraw(self, entry: Entry) -> bool:
+        """True if `entry` was never handed out; it is gone then."""
+        if entry.state is not EntryState.QUEUED:
+            return False
+        self._end(entry, EntryState.WITHDRAWN, reason="withdrawn")
+        return True
+
+    def kill(self, entry: Entry, failure: Failure) -> None:
+        """The other side refused this entry, or dies of it: it is set aside, the rest goes on."""
+        self._end(entry, EntryState.DEAD, reason="dead", failure=failure)
+
+    def lose(self, entry: Entry, reason: str) -> None:
+        """Handed out, unconfirmed, and it may not be repeated: nobody knows."""
+        self._end(entry, EntryState.UNKNOWN, reason=reason)
+
+    def expire(self, now: Now) -> None:
+        """End what outlived its ttl: EXPIRED if it never went out, UNKNOWN if it did."""
+        while self._expiring and self._expiring[0][0] <= now.mono:
+            entry = heappop(self._expiring)[2]
+            if entry.state is EntryState.QUEUED:
+                self._end(entry, EntryState.EXPIRED, reason="expired")
+            elif entry.state is EntryState.WRITTEN and entry in self.queued:
+                self._end(entry, EntryState.UNKNOWN, reason="expired before it could be repeated")
+
+    def next_expiry(self) -> float | None:
+        """When the next ttl ends (monotonic)."""
+        while self._expiring and self._expiring[0][2].is_settled:
+            heappop(self._expiring)
+        return self._expiring[0][0] if self._expiring else None
+
+    def _end(self, entry: Entry, state: EntryState, **outcome: Any) -> None:
+        if entry.is_settled:
+            return
+        queue = self.unconfirmed if self.unconfirmed and entry.seq <= self.unconfirmed[-1].seq else self.queued
+        if queue and queue[0] is entry:
+            queue.popleft()
+        else:
+            try:
+                queue.remove(entry)
+            except ValueError:
+                (self.queued if queue is self.unconfirmed else self.unconfirmed).remove(entry)
+        self.count -= 1
+        self.bytes -= entry.size
+        if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
+            del self._coalesce[entry.coalesce]
+        if self.cautious is not None and entry.seq >= self.cautious.seq:
+            self.cautious = None
+        entry.settle(state, **outcome)
+        self._settled.append(entry)
+
+    # ---- losses and joins -------------------------------------------------------------------------------------
+
+    def link_lost(self, failure: Failure, generation: int) -> tuple[Entry | None, bool]:
+        """The link ended: find poison, drop what was volatile.
+
+        Returns the entry that was set aside, if any, and whether one is under suspicion (set aside or not).
+        """
+        poison, suspected = self._poison(failure, generation)
+        for entry in [e for e in self.queued if e.volatile and e.state is EntryState.QUEUED]:
+            self.drop(entry, "not connected")
+        return poison, suspected
+
+    def _poison(self, failure: Failure, generation: int) -> tuple[Entry | None, bool]:
+        code, by = failure.details.get("close_code"), failure.details.get("close_by")
+        if by != "peer" or code not in {1007, 1009, 1011}:
+            return None, False
+        written = [entry for entry in self.unconfirmed if entry.generation == generation]
+        if not written:
+            return None, False
+        if code == 1009:
+            culprit = max(written, key=lambda entry: entry.size)
+        else:
+            culprit = written[0]
+            culprit.deaths += 1
+            if culprit.deaths < _POISON_DEATHS:
+                # Others may have been in flight with it: from here one at a time, until all of these are settled.
+                self.cautious = written[-1]
+                return None, True
+        self.kill(culprit, failure)
+        return culprit, True
+
+    def requeue(self, now: Now, *, same_epoch: bool) -> None:
+        """After a join: what was handed out and is unconfirmed is repeated first, or ends UNKNOWN."""
+        again: list[Entry] = []
+        for entry in list(self.unconfirmed):
+            if entry.volatile:
+                self.lose(entry, "volatile")
+            elif self._policy.on_unknown == "resend" or (
+                same_epoch and entry.age(now) < self._policy.resend_within
+            ):
+                again.append(entry)
+            else:
+                self.lose(entry, "the server is another one" if not same_epoch else "too old to be recognised")
+        self.unconfirmed.clear()
+        self.queued.extendleft(reversed(again))
+
+    def end_all(self, now: Now, *, confirmable: bool) -> list[Entry]:
+        """The client ends: DROPPED what never went out, UNKNOWN (or a final WRITTEN) the rest. Returns them in order."""
+        left = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        for entry in left:
+            if entry.state is EntryState.QUEUED:
+                self.drop(entry, "closed")
+            elif confirmable:
+                self.lose(entry, "closed")
+            else:
+                self._end(entry, EntryState.WRITTEN, reason="closed")
+        return left
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take over what an earlier client of the same store left unsettled, in order."""
+        for entry in sorted(entries, key=lambda entry: entry.seq):
+            (self.unconfirmed if entry.state is EntryState.WRITTEN else self.queued).append(entry)
+            self.count += 1
+            self.bytes += entry.size
+            if entry.expires is not None:
+                heappush(self._expiring, (entry.expires, entry.seq, entry))

@@ -1,0 +1,173 @@
+"""When to try again: schedule, exhaustion, credentials, and the cap on connections that die young. Pure decisions.
+
+Two counters, because they answer different questions. `attempt` is the position in the schedule; it starts over only
+after a link that was READY for `stable_after` seconds and answered one ping, so accept-then-close never becomes a storm.
+`failed` counts attempts in a row that never became READY; it decides when the user is told, or the client gives up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..errors import Failure
+from ..policies import most_specific
+from .losses import LossAction, meaning, reason_of, wants_slow_start
+
+if TYPE_CHECKING:
+    import random
+
+    from ..policies import Reconnect
+    from .clock import Now
+
+__all__ = ["Decision", "Reconnection"]
+
+_SLOW_START: Final = 5.0
+
+
+class Decision(NamedTuple):
+    """What follows a loss: wait and try, or give up with `failure`."""
+
+    retry: bool
+    wait: float
+    attempt: int
+    reason: str
+    failure: Failure
+    suspended: bool = False
+    new_session: bool = False
+    reuse_address: bool = False
+
+
+class Reconnection:
+    """The memory of a client's losses. `can_refresh`: are credentials asked for afresh on each attempt?"""
+
+    def __init__(
+        self, policy: Reconnect, rng: random.Random, *, superseded: tuple[int, ...], can_refresh: bool
+    ) -> None:
+        self._policy = policy
+        self._rng = rng
+        self._superseded = superseded
+        self._can_refresh = can_refresh
+        self.attempt = 0
+        self.failed = 0
+        self._previous: float | None = None
+        self._refreshed = False
+        self._ever_ready = False
+        self._connected = False
+        self._ready_at: Now | None = None
+        self._ponged = False
+        self._down_since: Now | None = None
+        self._tokens = float(policy.connect_burst)
+        self._tokens_at = 0.0
+        self._rule_counts: dict[int, int] = {}
+
+    # ---- facts ------------------------------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """The other side accepted a connection."""
+        self._connected = True
+
+    def ready(self, now: Now) -> None:
+        """The link is READY."""
+        self._ready_at = now
+        self._ever_ready = True
+        self._down_since = None
+        self._refreshed = False
+        self.failed = 0
+
+    def pong(self) -> None:
+        """A ping was answered on this connection."""
+        self._ponged = True
+
+    def suspends_at(self) -> float | None:
+        """When the outage outlives the session's grace (monotonic)."""
+        return None if self._down_since is None else self._down_since.mono + self._policy.grace
+
+    # ---- the decision -----------------------------------------------------------------------------------------
+
+    def lost(self, failure: Failure, now: Now, *, poisoned: bool = False) -> Decision:
+        """A connection, or an attempt to make one, ended."""
+        rule = most_specific(self._policy.rules, failure)
+        action = LossAction.RECONNECT if rule else meaning(failure, self._superseded, poisoned=poisoned)
+        reason = "poison" if poisoned else reason_of(failure)
+        was_ready, stable = self._ready_at is not None, self._is_stable(now)
+        died_young = self._connected and not stable
+        self._connected, self._ready_at, self._ponged = False, None, False
+        if stable:
+            self.attempt, self._previous = 0, None
+            self._rule_counts.clear()
+        if not was_ready and self._down_since is not None:
+            self.failed += 1
+        if self._down_since is None:
+            self._down_since = now
+
+        if action is LossAction.REFRESH:
+            if self._refreshed or not self._can_refresh:
+                action = LossAction.FAIL
+            self._refreshed = True
+        if not self._ever_ready and self._policy.first_connect == "raise":
+            action = LossAction.FAIL
+        if action is LossAction.FAIL:
+            return Decision(False, 0.0, self.attempt, reason, failure)
+        if self._is_exhausted(rule):
+            return Decision(False, 0.0, self.attempt, "exhausted", self._exhausted(failure))
+
+        self.attempt += 1
+        wait = self._wait(failure, rule, now, died_young=died_young)
+        out = self._policy.attempts is not None and self.failed >= self._policy.attempts
+        return Decision(
+            True,
+            wait,
+            self.attempt,
+            reason,
+            failure,
+            suspended=out or now.since(self._down_since) >= self._policy.grace,
+            new_session=action is LossAction.NEW_SESSION,
+            reuse_address=self.attempt in self._policy.reuse_address_on and failure.code == "CONN_TIMEOUT",
+        )
+
+    def _is_stable(self, now: Now) -> bool:
+        return (
+            self._ready_at is not None
+            and self._ponged
+            and now.mono - self._ready_at.mono >= self._policy.stable_after
+        )
+
+    def _is_exhausted(self, rule: object | None) -> bool:
+        attempts = self._policy.attempts
+        limit = getattr(rule, "attempts", None)
+        if limit is not None:
+            count = self._rule_counts[id(rule)] = self._rule_counts.get(id(rule), 0) + 1
+            if count > limit:
+                return True
+        return (
+            self._policy.on_exhausted == "raise" and attempts is not None and self.failed >= attempts
+        )
+
+    def _exhausted(self, failure: Failure) -> Failure:
+        return Failure.of(
+            "CONN_RECONNECT_EXHAUSTED",
+            f"gave up after {self.failed} connection attempts; the last one: {failure.message}",
+            cause=failure.cause,
+            history=(*failure.history, failure),
+            stopped="attempts",
+        )
+
+    def _wait(self, failure: Failure, rule: object | None, now: Now, *, died_young: bool) -> float:
+        backoff = getattr(rule, "backoff", None) or self._policy.backoff
+        wait = backoff.next(self.attempt, self._previous, self._rng)
+        self._previous = wait
+        if failure.retry_after is not None:
+            wait = max(wait, failure.retry_after)
+        elif wants_slow_start(failure):
+            wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))
+        return max(wait, self._rate_cap(now.mono)) if died_young else wait
+
+    def _rate_cap(self, mono: float) -> float:
+        """Charge one connection that died young; how long until the next may be made. Refused attempts cost nothing."""
+        per_second = self._policy.connects_per_minute / 60
+        burst = float(self._policy.connect_burst)
+        if self._tokens_at:
+            self._tokens = min(burst, self._tokens + (mono - self._tokens_at) * per_second)
+        self._tokens_at = mono
+        self._tokens -= 1
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / per_second

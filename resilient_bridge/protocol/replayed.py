@@ -1,0 +1,44 @@
+"""What a replay answer holds: objects or JSON strings (the seed stores strings), good ones and bad ones."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure
+from .frames import InvalidFrameError, decode, envelope
+from .merge import Item
+from .messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .clock import Now
+
+__all__ = ["read_replay"]
+
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def read_replay(
+    body: dict[str, Any], is_content: Callable[[dict[str, Any], Now], bool], now: Now
+) -> tuple[list[Item], list[Failure]]:
+    """The replayable messages of an answer in the server's order, and a failure for each entry that is none.
+
+    `is_content` decides what belongs into the stream. An answer without a list of messages is an answer without messages.
+    """
+    entries = (body.get("payload") or {}).get("messages")
+    if not isinstance(entries, list):
+        return [], [Failure.of("PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer")]
+    items: list[Item] = []
+    rejected: list[Failure] = []
+    for entry in entries:
+        try:
+            found = decode(entry) if isinstance(entry, str) else envelope(entry)
+        except InvalidFrameError as error:
+            rejected.append(error.failure)
+            continue
+        if is_content(found, now):
+            text = entry if isinstance(entry, str) else _encode(found)
+            items.append(Item(Message(found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {}), text))
+    return items, rejected

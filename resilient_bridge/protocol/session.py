@@ -1,0 +1,303 @@
+"""The session: what lives from the first connect to the last, and the verbs a driver moves it with.
+
+    connecting -> connection_made -> receive / frames_to_send / handle_timer ... -> connection_lost -> Decision
+
+A driver calls a verb with `now`, then does what the session asks for: send `frames_to_send`, call `handle_timer` at
+`next_timer`, abort when `death` is set, tell listeners the events, wake whoever waits for `take_settled`. There is no I/O,
+no clock and no randomness in here; a run can be replayed from its inputs. Rule: state changes go through `_move`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..errors import Failure
+from ..telemetry.events import (
+    BridgeState,
+    ClockJumped,
+    Closed,
+    Disconnected,
+    Event,
+    GaveUp,
+    ReconnectScheduled,
+    StateChanged,
+    Suspended,
+)
+from .clock import Identifiers
+from .inbound import Inbound
+from .link import Link
+from .outbound import Outbound
+from .reconnection import Decision, Reconnection
+from .transitions import LINKED, SENDING, TRANSITIONS
+
+if TYPE_CHECKING:
+    import random
+
+    from ..policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
+    from .clock import Now
+    from .entries import Entry
+    from .ports import Store
+
+__all__ = ["Session"]
+
+_JUMP: Final = 5.0  # seconds the clocks may drift apart between two looks
+_LOOK: Final = 1.0  # seconds between two looks at the clocks while linked
+
+
+class Session:
+    """One session with one bridge, over any number of connections."""
+
+    def __init__(
+        self,
+        *,
+        reconnect: Reconnect,
+        heartbeat: Heartbeat,
+        outbox: Outbox,
+        inbox: Inbox,
+        replay: Replay,
+        dialect: Dialect,
+        store: Store,
+        session_id: str | None,
+        rng: random.Random,
+        can_refresh: bool = False,
+        receives: bool = True,
+    ) -> None:
+        self.state = BridgeState.IDLE
+        self.reason = ""
+        self.failure: Failure | None = None
+        self.link: Link | None = None
+        self.events: list[Event] = []
+        self.ids = Identifiers(rng)
+        self.inbound = Inbound(
+            store, session_id or store.last_session() or self.ids(), inbox, self.events.append, receives=receives
+        )
+        self.outbound = Outbound(outbox, dialect, self.ids, self.events.append)
+        self.outbound.restore(store.entries())
+        self.reconnection = Reconnection(
+            reconnect, rng, superseded=dialect.superseded, can_refresh=can_refresh
+        )
+        self._reconnect, self._heartbeat, self._inbox = reconnect, heartbeat, inbox
+        self._replay, self._dialect = replay, dialect
+        self._generation = 0
+        self._drift: float | None = None
+        self._new_session = False
+        self._paused = False
+        self._told_suspended = False
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<Session {self.session_id} {self.state.value} {self.reason}>"
+
+    @property
+    def session_id(self) -> str:
+        """The id this session is known by to the server."""
+        return self.inbound.watermark.session_id
+
+    @property
+    def is_paused(self) -> bool:
+        """Is reading stopped because the inbox is full?"""
+        return self._paused
+
+    @property
+    def death(self) -> Failure | None:
+        """Why the connection must be aborted now; None while it may live."""
+        return self.link.death if self.link is not None else None
+
+    # ---- connections ------------------------------------------------------------------------------------------
+
+    def connecting(self, now: Now) -> None:
+        """A connection attempt starts."""
+        self._look_at_clocks(now)
+        first = self.state is BridgeState.IDLE
+        self._move("open" if first else "retry", "user" if first else "retry", now)
+
+    def connection_made(self, token: str | None, now: Now) -> None:
+        """The transport is connected; frames may flow."""
+        self.reconnection.connected()
+        self._generation += 1
+        self._paused = False
+        self.link = Link(
+            self.inbound,
+            self.outbound,
+            dialect=self._dialect,
+            heartbeat=self._heartbeat,
+            replay=self._replay,
+            handshake_timeout=self._reconnect.connect_timeout,
+            ids=self.ids,
+            emit=self.events.append,
+            move=self._move,
+            pong=self.reconnection.pong,
+            generation=self._generation,
+        )
+        if self._new_session:
+            self._new_session = False
+            self.link.joining.forget_session()
+        self._move("connected", "connected", now)
+        self.link.joining.open(token, now)
+
+    def connection_lost(self, failure: Failure, now: Now) -> Decision:
+        """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
+        self._look_at_clocks(now)
+        generation = self._generation if self.link is not None else 0
+        self.link = None
+        poisoned, suspected = self.outbound.link_lost(failure, now, generation)
+        if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
+            return Decision(False, 0.0, 0, self.reason, failure)
+        decision = self.reconnection.lost(failure, now, poisoned=poisoned or suspected)
+        if generation:
+            self.events.append(Disconnected(at=now.at, reason=decision.reason, failure=failure))
+        if not decision.retry:
+            self.fail(decision.failure, decision.reason, now)
+            return decision
+        self._new_session |= decision.new_session
+        self._move("suspended" if decision.suspended else "lost", decision.reason, now)
+        if decision.suspended:
+            self._tell_suspended(decision.failure, decision.reason, now)
+        self.events.append(
+            ReconnectScheduled(
+                at=now.at, attempt=decision.attempt, wait=decision.wait, reason=decision.reason, failure=failure
+            )
+        )
+        return decision
+
+    def _tell_suspended(self, failure: Failure | None, reason: str, now: Now) -> None:
+        if not self._told_suspended:
+            self._told_suspended = True
+            self.events.append(
+                Suspended(at=now.at, reason=reason, failure=failure, attempts=self.reconnection.failed)
+            )
+
+    def fail(self, failure: Failure, reason: str, now: Now) -> None:
+        """The end that is not the user's: everything that waits learns why."""
+        self.failure = failure
+        self.link = None
+        self._move("fatal", reason, now)
+        self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
+        self.outbound.end_all(now, failure)
+
+    # ---- a running connection ---------------------------------------------------------------------------------
+
+    def receive(self, frame: str | bytes, now: Now) -> None:
+        """A frame arrived. Never raises for what it holds."""
+        if self.link is not None:
+            self.link.receive(frame, now)
+
+    def frames_to_send(self, now: Now) -> list[str]:
+        """What to write now; [] when there is nothing. What it returns counts as handed out."""
+        if self.link is None or self.link.death is not None:
+            return []
+        self.outbound.outbox.expire(now)
+        return self.link.frames_to_send(now, sending=self.state in SENDING)
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Would `frames_to_send` return something?"""
+        link = self.link
+        if link is None:
+            return False
+        return bool(link.wire.control) or (self.state in SENDING and self.outbound.next_entry() is not None)
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` must be called next (monotonic), None if nothing is due."""
+        timers = [self.outbound.outbox.next_expiry()]
+        if self.link is not None:
+            timers.append(self.link.next_timer())
+        elif self.state is BridgeState.BACKOFF:
+            timers.append(self.reconnection.suspends_at())
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    @property
+    def look_every(self) -> float | None:
+        """How often `handle_timer` must be called at least, to notice a machine that slept; None when not linked."""
+        return _LOOK if self.link is not None and self.link.wire.heartbeat is not None else None
+
+    def handle_timer(self, now: Now) -> None:
+        """Time passed."""
+        self._look_at_clocks(now)
+        self.outbound.outbox.expire(now)
+        if self.link is not None:
+            self.link.handle_timer(now)
+            return
+        suspends_at = self.reconnection.suspends_at()
+        if self.state is BridgeState.BACKOFF and suspends_at is not None and now.mono >= suspends_at:
+            self._move("suspended", "grace_passed", now)
+            self._tell_suspended(None, "grace_passed", now)
+
+    def may_read(self, now: Now, *, iterating: bool) -> bool:
+        """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
+        inbox = self.inbound.inbox
+        link = self.link
+        if link is None or link.death is not None:
+            return False
+        if not (inbox.is_full if not self._paused else not inbox.has_room):
+            if self._paused:
+                self._paused = False
+                if link.wire.heartbeat is not None:
+                    link.wire.heartbeat.resume(now.mono)
+            return True
+        if self._inbox.overflow == "resync":
+            link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
+            return False
+        if not iterating:
+            self.outbound.inbox_full(_inbox_full("nobody reads messages and the inbox is full; a send-only client says receive=False"))
+        elif self.outbound.open_requests:
+            if not inbox.is_overfull:
+                return True
+            link.die(_inbox_full("the inbox is at twice its bound while a request waits: the link is dropped"))
+            return False
+        if not self._paused:
+            self._paused = True
+            if link.wire.heartbeat is not None:
+                link.wire.heartbeat.pause()
+        return False
+
+    # ---- the end ----------------------------------------------------------------------------------------------
+
+    def drain(self, now: Now) -> None:
+        """No new sends; what is queued still goes. Only from FLUSHING or READY."""
+        self._move("drain", "user", now)
+
+    @property
+    def is_drained(self) -> bool:
+        """Is every send settled?"""
+        return not self.outbound.outbox.count
+
+    def close(self, now: Now) -> list[Entry]:
+        """Begin the end. Returns the sends whose outcome could not be settled."""
+        if self.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
+            return []
+        self._move("close", "user", now)
+        closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
+        return self.outbound.end_all(now, self.failure or closed)
+
+    def closed(self, now: Now) -> None:
+        """The transport is gone as well."""
+        if self.state is BridgeState.CLOSING:
+            self.link = None
+            self._move("closed", "closed", now)
+            self.events.append(Closed(at=now.at, reason="user"))
+
+    # ---- small steps ------------------------------------------------------------------------------------------
+
+    def _move(self, trigger: str, reason: str, now: Now) -> None:
+        previous, self.state = self.state, TRANSITIONS[self.state, trigger]
+        self.reason = reason
+        if self.link is not None and self.state in LINKED:
+            self.link.state = self.state
+        self.events.append(StateChanged(at=now.at, previous=previous, state=self.state, reason=reason))
+        if trigger == "flushed":
+            self.reconnection.ready(now)
+            self._told_suspended = False
+
+    def _look_at_clocks(self, now: Now) -> None:
+        drift = now.wall - now.mono
+        if self._drift is not None and abs(drift - self._drift) > _JUMP:
+            self.events.append(ClockJumped(at=now.at, seconds=drift - self._drift))
+            if self.link is not None:
+                self.link.probe(now)
+        self._drift = drift
+
+
+def _inbox_full(message: str) -> Failure:
+    return Failure.of("SYS_INBOX_FULL", message)
+

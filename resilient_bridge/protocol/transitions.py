@@ -1,0 +1,83 @@
+"""The session's state machine, as data. Everything that moves a session from one state to another is in this file.
+
+A session lives in one state of `BridgeState`. It is moved by a *trigger*, never by assignment, and each move carries a
+reason that the user can read. The path of a healthy link:
+
+    IDLE -> CONNECTING -> AUTHENTICATING -> JOINING -> REPLAYING -> FLUSHING -> READY
+
+CONNECTING covers DNS, TCP, TLS and the upgrade under one deadline. From AUTHENTICATING on, frames flow; replayable
+ones are held aside until the join has ended in a verdict. FLUSHING sends what was kept while the link was down, READY
+is the rest of a link's life. A loss leads to BACKOFF, and from there back to CONNECTING. SUSPENDED *is* BACKOFF, told
+to the user as "disconnected": five attempts failed, or the outage outlived the session's grace; the schedule goes on.
+
+Rule 1: a state is left only along an edge of TRANSITIONS; anything else is a defect here, not a network condition.
+Rule 2: EXPECTED says which control frames of the other side are legal in which state; the rest is PROTO_SEQUENCE_ERROR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..telemetry.events import BridgeState as S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EXPECTED", "LINKED", "REASONS", "SENDING", "TRANSITIONS", "mermaid"]
+
+#: States in which a connection exists.
+LINKED: Final = frozenset({S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY, S.DRAINING})
+#: States in which the outbox and the request lane are drained to the wire.
+SENDING: Final = frozenset({S.FLUSHING, S.READY, S.DRAINING})
+
+_LIVE: Final = (S.CONNECTING, S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY)
+
+#: (state, trigger) -> state
+TRANSITIONS: Final[Mapping[tuple[S, str], S]] = {
+    (S.IDLE, "open"): S.CONNECTING,
+    (S.CONNECTING, "connected"): S.AUTHENTICATING,
+    (S.AUTHENTICATING, "authenticated"): S.JOINING,
+    (S.JOINING, "joined"): S.REPLAYING,
+    (S.JOINING, "merged"): S.FLUSHING,
+    (S.REPLAYING, "session_lost"): S.JOINING,
+    (S.REPLAYING, "merged"): S.FLUSHING,
+    (S.FLUSHING, "flushed"): S.READY,
+    **{(state, "lost"): S.BACKOFF for state in _LIVE},
+    **{(state, "suspended"): S.SUSPENDED for state in (*_LIVE, S.BACKOFF)},
+    (S.BACKOFF, "retry"): S.CONNECTING,
+    (S.SUSPENDED, "retry"): S.CONNECTING,
+    **{(state, "fatal"): S.FAILED for state in (S.IDLE, *_LIVE, S.BACKOFF, S.SUSPENDED)},
+    (S.FLUSHING, "drain"): S.DRAINING,
+    (S.READY, "drain"): S.DRAINING,
+    **{(state, "close"): S.CLOSING for state in S if state not in {S.CLOSING, S.CLOSED}},
+    (S.CLOSING, "closed"): S.CLOSED,
+}
+
+#: What an edge may give as its reason (the part before the first parenthesis).
+REASONS: Final = frozenset({
+    "user", "heartbeat_timeout", "peer_closed", "connect_refused", "connect_failed", "dns", "tls", "timeout",
+    "upgrade_rejected", "auth_expired", "auth_rejected", "session_lost", "protocol_error", "replay_timeout", "overflow",
+    "suspected_sleep", "rate_capped", "poison", "superseded", "exhausted", "config", "connection_lost",
+    "connected", "authenticated", "joined", "merged", "flushed", "retry", "grace_passed", "closed",
+})
+
+#: State -> the dialect's names of the control frames that are legal in it (fields of Dialect).
+EXPECTED: Final[Mapping[S, tuple[str, ...]]] = {
+    S.AUTHENTICATING: ("auth_ack", "auth_error", "error"),
+    S.JOINING: ("joined", "pong", "replay", "error", "auth_error", "ack"),
+    S.REPLAYING: ("joined", "pong", "replay", "error", "auth_error", "ack"),
+    S.FLUSHING: ("joined", "pong", "replay", "error", "auth_error", "ack"),
+    S.READY: ("joined", "pong", "replay", "error", "auth_error", "ack"),
+    S.DRAINING: ("joined", "pong", "replay", "error", "auth_error", "ack"),
+}
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram; `docs/reference/states.md` holds exactly this text."""
+    edges: dict[tuple[S, S], list[str]] = {}
+    for (source, trigger), target in TRANSITIONS.items():
+        edges.setdefault((source, target), []).append(trigger)
+    lines = ["stateDiagram-v2", "    [*] --> IDLE"]
+    lines += [f"    {a.name} --> {b.name}: {' / '.join(t)}" for (a, b), t in edges.items()]
+    lines += ["    CLOSED --> [*]"]
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""How far a session has been read: one bounded object, O(1) a message.
+
+The tail holds what was accepted into the inbox, newest last; a suffix of it has not been taken by the consumer yet. In a
+living process the whole tail counts, because the inbox outlives the link. After a restart only what was taken counts:
+`rollback` drops the rest, and the server's replay brings it again. Rule: nothing enters that a server would not replay,
+and a position is made only of what the server itself said (its keys, its timestamps), never of our clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from .messages import parse_timestamp, print_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Key", "Mark", "Watermark"]
+
+#: (type, id): ids alone are not unique, one id serves `tool_call` and then `approval_required`.
+Key: TypeAlias = tuple[str, str]
+
+_MAX_ENTRIES: Final = 2_048
+_MAX_AGE: Final = 1_800.0
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_REGRESSION_WINDOW: Final = 64
+
+
+class Mark(NamedTuple):
+    """One accepted message: its unique key if it has an id, its text for comparison, the server's timestamp."""
+
+    key: Key | None
+    text: str
+    stamp: str | None
+    mono: float
+
+
+class Watermark:
+    """The position of one session. `joined` once a join has succeeded: from then on a join must end in a verdict."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.joined = False
+        self.epoch: str | None = None
+        self.accepted = 0
+        self.taken = 0
+        self.handed = 0
+        self._tail: deque[Mark] = deque()
+        self._keys: dict[Key, Mark] = {}
+        self._bytes = 0
+        self._stamp: str | None = None
+
+    def __repr__(self) -> str:
+        """A status line: session, counts, last timestamp."""
+        return f"<Watermark {self.session_id} accepted={self.accepted} taken={self.taken} last={self._stamp}>"
+
+    def __contains__(self, key: Key | None) -> bool:
+        """Was a message with this key accepted, as far as the tail reaches back?"""
+        return key in self._keys
+
+    @property
+    def tail(self) -> tuple[Mark, ...]:
+        """The accepted messages that are still held, oldest first."""
+        return tuple(self._tail)
+
+    @property
+    def last_timestamp(self) -> datetime | None:
+        """The server's timestamp of the last accepted message."""
+        return parse_timestamp(self._stamp)
+
+    def mark_of(self, key: Key) -> Mark | None:
+        """The accepted message with this key."""
+        return self._keys.get(key)
+
+    def accept(self, key: Key | None, text: str, stamp: str | None, mono: float) -> None:
+        """A message entered the inbox. A missing timestamp inherits the previous one."""
+        if stamp is None:
+            stamp = self._stamp
+        else:
+            self._stamp = stamp
+        mark = Mark(key, text, stamp, mono)
+        tail = self._tail
+        tail.append(mark)
+        self._bytes += len(text)
+        if key is not None:
+            self._keys[key] = mark
+        self.accepted += 1
+        if len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES:
+            self._trim(mono)
+
+    def _trim(self, mono: float) -> None:
+        # Counted back from the last delivery, not from now: the tail does not age while the link is down.
+        tail = self._tail
+        while len(tail) > 1 and (
+            len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES
+        ):
+            self._forget(tail.popleft())
+
+    def _forget(self, mark: Mark) -> None:
+        self._bytes -= len(mark.text)
+        if mark.key is not None and self._keys.get(mark.key) is mark:
+            del self._keys[mark.key]
+
+    def hand(self) -> None:
+        """The consumer got one message; it is not taken until he asks for the next."""
+        self.handed += 1
+
+    def take(self) -> None:
+        """The consumer asked for the next message: every message he was handed is done with."""
+        self.taken = self.handed
+
+    def rollback(self) -> int:
+        """The process is new: forget what was accepted and never taken. Returns how many were in the consumer's hands."""
+        for _ in range(min(self.accepted - self.taken, len(self._tail))):
+            self._forget(self._tail.pop())
+        in_hand = self.handed - self.taken
+        self.accepted = self.handed = self.taken
+        self._stamp = self._tail[-1].stamp if self._tail else None
+        return in_hand
+
+    def anchor(self) -> tuple[Mark | None, list[Mark]]:
+        """The last accepted message with a unique key, and the id-less ones accepted after it."""
+        after: list[Mark] = []
+        for mark in reversed(self._tail):
+            if mark.key is not None:
+                return mark, after[::-1]
+            after.append(mark)
+        return None, []
+
+    def since(self, overlap: float, server_time: datetime | None) -> str | None:
+        """What to ask the server for, in its own format; None to ask for everything.
+
+        The smallest timestamp of the last 64 messages (a clock that went back lowers it) minus the overlap. A timestamp
+        beyond the server's own time plus the overlap is not believed.
+        """
+        margin = timedelta(seconds=overlap)
+        best: tuple[datetime, str] | None = None
+        recent: Iterable[Mark] = itertools.islice(reversed(self._tail), _REGRESSION_WINDOW)
+        for mark in recent:
+            moment = parse_timestamp(mark.stamp)
+            if moment is None or mark.stamp is None:
+                continue
+            if server_time is not None and moment - server_time > margin:
+                continue
+            if best is None or moment < best[0]:
+                best = moment, mark.stamp
+        if best is None:
+            return None
+        try:
+            return print_like(best[0] - margin, best[1])
+        except OverflowError:
+            return None

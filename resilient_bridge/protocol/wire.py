@@ -1,0 +1,80 @@
+"""What a link says of itself: control frames, pings, and the barriers that prove how far the other side has read.
+
+A barrier is a ping behind entries: its pong proves that they were read. One per 64 entries under load, one within a second
+when idle (P12), none while the server acknowledges. Rule: control frames go before everything else, so a full queue
+starves neither the handshake nor the heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from .clock import Stamps
+from .frames import Encoder
+from .heartbeat import Heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..policies import Heartbeat as HeartbeatPolicy
+    from .clock import Identifiers, Now
+    from .heartbeat import Ping, Purpose
+
+__all__ = ["Wire"]
+
+_BARRIER_EVERY: Final = 64  # entries
+_BARRIER_WITHIN: Final = 0.9  # seconds
+
+
+class Wire:
+    """The control lane of one connection. `ping_type` None: this dialect has no application ping."""
+
+    def __init__(self, ids: Identifiers, policy: HeartbeatPolicy, ping_type: str | None) -> None:
+        self.control: deque[str] = deque()
+        self.heartbeat: Heartbeat | None = None
+        self.acks_seen = False
+        self.barrier_due: float | None = None
+        self._policy = policy
+        self._ping_type = ping_type
+        self._ids = ids
+        self._encoder = Encoder("json")
+        self._stamp = Stamps()
+        self._last_seq = 0
+        self._since_barrier = 0
+
+    def start_heartbeat(self, now: Now) -> None:
+        """Pings are legal from here on; a fresh object, so that no old ping counts."""
+        if self._ping_type is not None:
+            self.heartbeat = Heartbeat(self._policy, now.mono)
+
+    def say(self, type_: str, payload: Mapping[str, str | bool], now: Now) -> str:
+        """Queue a control frame; returns its id."""
+        identity = self._ids()
+        text = self._encoder.payload(type_, payload)
+        self.control.append(self._encoder.frame(type_, identity, self._stamp(now.wall), text))
+        return identity
+
+    def ping(self, purpose: Purpose, now: Now) -> None:
+        """Queue a ping; every ping is a barrier for what was handed out before it."""
+        if self.heartbeat is None or self._ping_type is None:
+            return
+        identity = self.say(self._ping_type, {}, now)
+        self.heartbeat.sent(identity, purpose, self._last_seq, now.mono)
+        self._since_barrier = 0
+        self.barrier_due = None
+
+    def pong(self, identity: str | None) -> list[Ping]:
+        """The pings that a pong answers."""
+        return self.heartbeat.pong(identity) if self.heartbeat is not None else []
+
+    def handed_out(self, seq: int, now: Now) -> str | None:
+        """An entry goes out; returns the barrier to write behind it, if one is due."""
+        self._last_seq = seq
+        self._since_barrier += 1
+        if self.barrier_due is None:
+            self.barrier_due = now.mono + _BARRIER_WITHIN
+        if self._since_barrier < _BARRIER_EVERY or self.acks_seen or self.heartbeat is None:
+            return None
+        self.ping("barrier", now)
+        return self.control.pop()

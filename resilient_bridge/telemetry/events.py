@@ -1,0 +1,224 @@
+"""Every event the package emits, and the two enums they carry.
+
+Frozen, past-tense records, so that pure code can make them and tests can compare them. None carries a payload, an
+argument or a secret: a session id, a message type and a key are as far as it goes. Public as `rb.events`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import attrs
+
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..errors import Failure
+
+__all__ = [
+    "BridgeState",
+    "ClockJumped",
+    "Closed",
+    "Connected",
+    "Disconnected",
+    "DuplicateConflict",
+    "Event",
+    "GaveUp",
+    "Joined",
+    "LateReply",
+    "MessageDropped",
+    "MessageQuarantined",
+    "MessageRejected",
+    "ReconnectScheduled",
+    "ReplayIgnored",
+    "Resumed",
+    "StateChanged",
+    "Suspended",
+    "Verdict",
+]
+
+
+class BridgeState(StrEnum):
+    """Where a bridge stands. `READY` sends and receives; `FAILED` and `CLOSED` are final."""
+
+    IDLE = "IDLE"
+    CONNECTING = "CONNECTING"
+    AUTHENTICATING = "AUTHENTICATING"
+    JOINING = "JOINING"
+    REPLAYING = "REPLAYING"
+    FLUSHING = "FLUSHING"
+    READY = "READY"
+    BACKOFF = "BACKOFF"
+    SUSPENDED = "SUSPENDED"
+    FAILED = "FAILED"
+    DRAINING = "DRAINING"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+
+
+class Verdict(StrEnum):
+    """How a resume ended: nothing was missed, something was, or nobody can tell."""
+
+    RECOVERED = "RECOVERED"
+    GAP = "GAP"
+    UNKNOWN = "UNKNOWN"
+
+
+# The repr is written once, in the base: attrs would compile one for every class, a third of the cost of importing them.
+@attrs.frozen(kw_only=True, repr=False)
+class Event:
+    """What all events have: `at`, the wall-clock time with its time zone."""
+
+    at: datetime
+
+    def __repr__(self) -> str:
+        """Return the record as a call, the time last: what happened is read first."""
+        fields = [field.name for field in attrs.fields(type(self))]
+        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in (*fields[1:], fields[0]))
+        return f"{type(self).__name__}({shown})"
+
+
+def _shown(value: object) -> str:
+    # An enum member reads better by its name, a time in the form people paste into searches.
+    if isinstance(value, StrEnum):
+        return str(value)
+    isoformat = getattr(value, "isoformat", None)
+    return str(isoformat()) if isoformat is not None else repr(value)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class StateChanged(Event):
+    """The bridge went from `previous` to `state`, because of `reason`."""
+
+    previous: BridgeState
+    state: BridgeState
+    reason: str
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Connected(Event):
+    """The server accepted the connection and our credentials; the session comes next."""
+
+    session_id: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Disconnected(Event):
+    """The connection is gone; `failure` is None when we closed it ourselves."""
+
+    reason: str
+    failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ReconnectScheduled(Event):
+    """Connection attempt number `attempt` after a loss starts in `wait` seconds."""
+
+    attempt: int
+    wait: float
+    reason: str
+    failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Joined(Event):
+    """A session was joined for the first time in this store: there was nothing to resume."""
+
+    session_id: str
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Resumed(Event):
+    """A join after a loss ended in `verdict`.
+
+    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a GAP, where known.
+    """
+
+    session_id: str
+    verdict: Verdict
+    reason: str
+    replayed: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Suspended(Event):
+    """Disconnected mode: `attempts` failed or the outage outlasted the grace; the schedule goes on (V7)."""
+
+    reason: str
+    failure: Failure | None = None
+    attempts: int = 0
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GaveUp(Event):
+    """`name` stopped trying for good; `failure` says why."""
+
+    name: str
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Closed(Event):
+    """The bridge is closed and will not come back."""
+
+    reason: str
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageDropped(Event):
+    """A message left a full or expired queue without being delivered; `key` is its idempotency key, where it has one."""
+
+    type: str
+    key: str | None
+    reason: str
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageQuarantined(Event):
+    """A message that killed its connection was set aside; the rest goes on."""
+
+    type: str
+    key: str | None
+    reason: str
+    failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageRejected(Event):
+    """A frame came in that is no message; it was dropped and the connection kept."""
+
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class LateReply(Event):
+    """An answer came for a request that had already failed or been withdrawn."""
+
+    type: str
+    id: str | None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ReplayIgnored(Event):
+    """A replay answer came after the verdict; its `messages` were counted and dropped, never merged."""
+
+    messages: int
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ClockJumped(Event):
+    """The wall clock and the monotonic clock drifted apart by `seconds`: the machine slept, or its clock was set."""
+
+    seconds: float
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DuplicateConflict(Event):
+    """A message came twice under one type and id with different payloads; the first was delivered."""
+
+    type: str
+    id: str

@@ -1,0 +1,116 @@
+"""The one place where events change hands: `listen` adds a listener, `emit` tells them all.
+
+Rule: emitting never fails and never waits. A listener runs in the emitter's place, so it has to be quick; what it raises is
+counted, logged once, and does not reach the emitter or the next listener.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from ..errors import config_error
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from .events import Event
+
+__all__ = ["emit", "has_listeners", "listen", "listener_failures"]
+
+_COROUTINE_FUNCTION: Final = (
+    0x80  # inspect.CO_COROUTINE; `inspect` itself costs more to import than this room
+)
+
+
+class _Listening:
+    """A listener's stay: active inside the `with` block."""
+
+    __slots__ = ("_complained", "_listener")
+
+    def __init__(self, listener: Callable[[Event], object]) -> None:
+        self._listener = listener
+        self._complained = False
+
+    def __enter__(self) -> None:
+        _hub.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _hub.remove(self)
+
+    def tell(self, event: Event) -> None:
+        try:
+            self._listener(event)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 -- a listener must not break what it watches, not even by CancelledError
+            _hub.failures += 1
+            if not self._complained:
+                self._complained = True
+                from .log import log_listener_failure
+
+                log_listener_failure(self._listener, error)
+
+
+class _Hub:
+    __slots__ = ("_lock", "failures", "listening")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.failures = 0
+        self.listening: tuple[_Listening, ...] = ()  # replaced, never changed: emit reads it without the lock
+
+    def add(self, one: _Listening) -> None:
+        with self._lock:
+            self.listening = (*self.listening, one)
+
+    def remove(self, one: _Listening) -> None:
+        with self._lock:
+            kept = list(self.listening)
+            kept.remove(one)  # one entry only: the same `with` object may have been entered twice
+            self.listening = tuple(kept)
+
+
+_hub: Final = _Hub()
+
+
+def listen(listener: Callable[[Event], object], /) -> _Listening:
+    """Call `listener` with every event of this process, inside `with listen(fn):`.
+
+    It is called in the thread and the task that emits, in the order of events. What it raises is counted
+    (`listener_failures`), logged once, and kept away from the emitter. While anybody listens, the default log is silent.
+    Raises ConfigError for something that cannot be called, or an `async def`, which would never run.
+    """
+    path = "listen.listener"
+    if not callable(listener):
+        raise config_error(path, "a callable that takes an event", listener)
+    code = getattr(getattr(listener, "__func__", listener), "__code__", None)
+    if code is not None and code.co_flags & _COROUTINE_FUNCTION:
+        raise config_error(path, "a plain function, not an async one", listener)
+    return _Listening(listener)
+
+
+def has_listeners() -> bool:
+    """Return whether somebody listens: ask before building an event that the default log does not show."""
+    return bool(_hub.listening)
+
+
+def listener_failures() -> int:
+    """Return how many calls of listeners have raised in this process."""
+    return _hub.failures
+
+
+def emit(event: Event, /) -> None:
+    """Tell every listener of `event`; with no listener, leave it to the default log. Never raises what they raise."""
+    listening = _hub.listening
+    if listening:
+        for one in listening:
+            one.tell(event)
+        return
+    from .log import log_event
+
+    log_event(event)

@@ -1,0 +1,43 @@
+"""What tests of bridge clients use: the real client in virtual time, an embedded bridge, a line that can be broken.
+
+Rule: each name loads when it is first asked for, so that a test pays for what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from .faults import Faults as Faults
+    from .proxy import Fault as Fault
+    from .proxy import FaultProxy as FaultProxy
+    from .server import BridgeServer as BridgeServer
+    from .server_faults import Behaviour as Behaviour
+    from .simulation import simulate as simulate
+
+__all__ = ["Behaviour", "BridgeServer", "Fault", "FaultProxy", "Faults", "simulate"]
+
+_HOMES = {
+    "Behaviour": "server_faults",
+    "BridgeServer": "server",
+    "Fault": "proxy",
+    "FaultProxy": "proxy",
+    "Faults": "faults",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value: object = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value  # the next look-up costs what any global costs
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

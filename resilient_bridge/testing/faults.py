@@ -1,0 +1,288 @@
+"""Faults: a seeded plan of what goes wrong with the network and the bridge, and when.
+
+Its rule: a plan is a value, so its one-line repr brings the same faults back; half of the faults on links wait for
+progress and not for an instant, because that is where bugs are; and after `heals_at` the network is clean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Final, Literal, get_args
+
+import attrs
+
+from ..errors import config_error
+from .link import Link, Way
+from .loop import SimulatedLoop
+from .timeline import stream
+
+
+LinkFault = Literal["abort", "fin", "blackhole", "vanish", "garbage"]
+NetworkFault = Literal["delay", "throttle", "refuse", "syn_blackhole", "accept_close"]
+ServerFault = Literal["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"]
+Kind = LinkFault | NetworkFault | ServerFault
+
+GARBAGE: Final = b"\xff\xfe\x00 garbage \xff"
+"""What is injected: no WebSocket frame begins with 0xff, and no text contains it."""
+
+_LINK: Final = get_args(LinkFault)
+_SERVER: Final = get_args(ServerFault)
+_WEIGHTS: Final[dict[Kind, int]] = {
+    "abort": 6, "fin": 5, "blackhole": 4, "vanish": 2, "garbage": 2,
+    "delay": 2, "throttle": 1, "refuse": 2, "syn_blackhole": 1, "accept_close": 1,
+    "restart": 2, "lose_sessions": 1, "expire_sessions": 1, "truncate_replay": 1, "step_clock": 1,
+}  # fmt: skip
+_CLOCK_ERROR: Final = (
+    120.0  # the bridge's clock stays that close to the truth, so no step is longer than twice this
+)
+
+
+@attrs.frozen(repr=False)
+class Fault:
+    """One fault: at an instant, or right after `after` chunks or bytes were delivered on one side of a link.
+
+    `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how long it lasts;
+    `amount` is seconds of delay, bytes/s of throttle, messages kept of the replay, or seconds of the clock step.
+    """
+
+    kind: Kind
+    at: float | None = attrs.field(default=None, kw_only=True)
+    link: int = attrs.field(default=0, kw_only=True)
+    side: Way = attrs.field(default="down", kw_only=True)
+    after: int = attrs.field(default=0, kw_only=True)
+    unit: Literal["chunk", "byte"] = attrs.field(default="chunk", kw_only=True)
+    way: Way | Literal["both"] = attrs.field(default="both", kw_only=True)
+    seconds: float = attrs.field(default=0.0, kw_only=True)
+    amount: float = attrs.field(default=0.0, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a fault that could never happen."""
+        if self.kind not in _WEIGHTS:
+            raise config_error("kind", f"one of {', '.join(_WEIGHTS)}", self.kind)
+        if (self.at is None) == (self.link < 1):
+            raise config_error("at", "an instant or a link, and not both", self.at)
+
+    def __repr__(self) -> str:
+        """Print what differs from the defaults: `Fault('abort', link=2, after=5)`."""
+        fields = attrs.fields(type(self))[1:]
+        said = [
+            (field.name, getattr(self, field.name))
+            for field in fields
+            if getattr(self, field.name) != field.default
+        ]
+        return f"Fault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in said)])})"
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Faults:
+    """A plan of faults, the same for the same arguments: `rate` per virtual second, from 0 until `until` seconds.
+
+    Network faults (reset, end of stream, black hole, half-open, garbage, delay, throttle, refused, unanswered and
+    dropped connects) and faults of the bridge (restart, sessions lost or expired, replay cut short, clock stepped).
+    With `script` it is exactly those faults. Used with `simulate(main, faults=Faults(seed=7))`.
+    """
+
+    seed: int = 0
+    rate: float = 0.1
+    until: float = 60.0
+    script: tuple[Fault, ...] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse numbers that make no plan."""
+        for name in ("rate", "until"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise config_error(name, "a finite number of at least 0", getattr(self, name))
+
+    def __repr__(self) -> str:
+        """Print the one line that brings the plan back."""
+        said = [f"seed={self.seed}", f"rate={self.rate}"]
+        if self.until != attrs.fields(Faults).until.default:
+            said.append(f"until={self.until}")
+        if self.script is not None:
+            said[1:2] = [f"script={self.script!r}"]
+        return f"Faults({', '.join(said)})"
+
+    @property
+    def heals_at(self) -> float:
+        """The virtual instant after which no fault begins and none goes on; links that vanished stay so."""
+        return self.until
+
+    @property
+    def plan(self) -> tuple[Fault, ...]:
+        """The faults, in the order drawn."""
+        if self.script is not None:
+            return self.script
+        rng = stream(self.seed, "faults")
+        clock = 0.0
+        plan: list[Fault] = []
+        for _ in range(int(self.rate * self.until + rng.random())):
+            fault = _draw(
+                [rng.random() for _ in range(9)], self.until
+            )  # nine each: more kinds will not reshuffle
+            if fault.kind == "step_clock":
+                fault = attrs.evolve(fault, amount=round(fault.amount - clock, 3))
+                clock += fault.amount
+            plan.append(fault)
+        return tuple(plan)
+
+
+def _draw(draws: list[float], until: float) -> Fault:
+    kind = _pick(draws[0])
+    ways: tuple[Way | Literal["both"], ...] = ("up", "down") if kind == "garbage" else ("up", "down", "both")
+    seconds = _spread(draws[2], 0.5, 40.0)
+    fault = Fault(kind, at=0.0, way=ways[int(draws[1] * len(ways))], amount=_amount(kind, draws[3]))
+    is_coin = [draw < 0.5 for draw in draws]
+    if kind not in _LINK or is_coin[4]:
+        at = round(draws[5] * until * 0.9, 3)
+        return attrs.evolve(fault, at=at, seconds=min(seconds, round(until - at, 3)))
+    by_byte = kind in {"abort", "fin"} and is_coin[6]
+    return attrs.evolve(
+        fault,
+        at=None,
+        link=1 + int(draws[5] * 4),
+        side="up" if is_coin[7] else "down",
+        unit="byte" if by_byte else "chunk",
+        after=int(_spread(draws[8], 1.0, 8_000.0 if by_byte else 100.0)),
+        seconds=seconds,
+    )
+
+
+def _amount(kind: Kind, draw: float) -> float:
+    match kind:
+        case "delay":
+            return _spread(draw, 0.05, 5.0)
+        case "throttle":
+            return _spread(draw, 200.0, 20_000.0)
+        case "truncate_replay":
+            return float(int(draw * 8))
+        case "step_clock":
+            return (draw * 2 - 1) * _CLOCK_ERROR
+        case _:
+            return 0.0
+
+
+def _pick(draw: float) -> Kind:
+    left = draw * sum(_WEIGHTS.values())
+    for kind, weight in _WEIGHTS.items():
+        left -= weight
+        if left < 0:
+            return kind
+    return "abort"
+
+
+def _spread(draw: float, low: float, high: float) -> float:
+    """Spread over magnitudes: the first chunks, bytes and seconds are where handshakes are."""
+    return round(low * math.pow(high / low, draw), 3)
+
+
+class FaultRun:
+    """A plan at work in one run; `fired` counts what really happened, by kind."""
+
+    def __init__(self, faults: Faults, loop: SimulatedLoop, server: object) -> None:
+        self.fired: Counter[str] = Counter()
+        self._until = faults.heals_at
+        self._loop = loop
+        self._server = server
+        self._context = copy_context()
+        self._waiting = [fault for fault in faults.plan if fault.at is None]
+        self._timers = [
+            loop.call_at(fault.at, self._fire, fault) for fault in faults.plan if fault.at is not None
+        ]
+        self._timers.append(loop.call_at(self._until, self._heal))
+        self._orders: list[Callable[[], object]] = []
+        self._clerk: asyncio.Task[None] | None = None
+        loop.network.on_link.append(self._watch)
+
+    def _watch(self, link: Link) -> None:
+        """Set the marks of the faults that wait for this link."""
+        for fault in self._waiting:
+            if fault.link == link.number:
+                (direction,) = link.ways(fault.side)
+                direction.when(fault.unit, fault.after, lambda fault=fault: self._fire(fault, link))  # type: ignore[misc]
+
+    def _heal(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._waiting.clear()
+        self._loop.network.heal()
+
+    async def finish(self) -> None:
+        """End every fault now, and wait for what the bridge is still doing because of one."""
+        self._heal()
+        if self._clerk is not None:
+            await self._clerk
+
+    def _fire(self, fault: Fault, link: Link | None = None) -> None:
+        if fault.kind in _LINK:
+            links = [link] if link is not None else self._loop.network.links
+            for each in links:
+                self._strike(fault, each)
+            happened = bool(links)
+        elif fault.kind in _SERVER:
+            happened = self._order(fault)
+        else:
+            happened = True
+            self._spoil(fault)
+        if happened:
+            self.fired[fault.kind] += 1
+            self._loop.note(f"fault {fault!r}")
+
+    def _seconds(self, fault: Fault) -> float:
+        return min(fault.seconds, self._until - self._loop.time())
+
+    def _strike(self, fault: Fault, link: Link) -> None:
+        match fault.kind:
+            case "abort":
+                link.abort()
+            case "fin":
+                link.fin(lose=fault.unit == "byte")
+            case "blackhole":
+                link.blackhole(self._seconds(fault), fault.way)
+            case "vanish":
+                link.vanish()
+            case _:
+                link.inject(GARBAGE, "up" if fault.way == "up" else "down")
+
+    def _spoil(self, fault: Fault) -> None:
+        network, seconds = self._loop.network, self._seconds(fault)
+        match fault.kind:
+            case "delay":
+                network.slow(seconds, lag=fault.amount)
+            case "throttle":
+                network.slow(seconds, rate=fault.amount)
+            case "syn_blackhole":
+                network.shut("blackhole", seconds)
+            case "refuse" | "accept_close":
+                network.shut(fault.kind, seconds)
+            case _:
+                raise AssertionError(fault)
+
+    def _order(self, fault: Fault) -> bool:
+        """Have the bridge misbehave, if it can; one order after the other, for a restart takes its time."""
+        name = "restart" if fault.kind == "lose_sessions" else fault.kind
+        method = getattr(self._server, name, None)
+        if method is None:
+            return False
+        match fault.kind:
+            case "restart" | "lose_sessions":
+                self._orders.append(lambda: method(lose_sessions=fault.kind == "lose_sessions"))
+            case "truncate_replay":
+                self._orders += [lambda: method(int(fault.amount)), lambda: method(None)]
+            case "step_clock":
+                self._orders.append(lambda: method(fault.amount))
+            case _:
+                self._orders.append(method)
+        if self._clerk is None or self._clerk.done():
+            self._clerk = self._loop.create_task(self._carry_out(), name="faults", context=self._context)
+        return True
+
+    async def _carry_out(self) -> None:
+        while self._orders:
+            done = self._orders.pop(0)()
+            if inspect.isawaitable(done):
+                await done

@@ -1,0 +1,305 @@
+"""One simulated TCP connection: two directions that deliver in order and can be cut, silenced or spoiled at any byte.
+
+Its rule: what TCP promises holds (bytes in order, once, or an error) and nothing beyond: no message borders, no news
+of a peer that is gone, and what was written but not yet read is lost with a reset. Every direction draws from a
+random stream of its own, so that traffic on one link never reshuffles another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import errno
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Final, Literal, Protocol
+
+import attrs
+
+from .timeline import Timeline, stream
+
+
+Way = Literal["up", "down"]
+
+RETRANSMIT: Final = 924.6
+"""Seconds until bytes that nobody acknowledges end a connection (ETIMEDOUT), as Linux has it."""
+
+_SPLIT: Final = 1 / 16  # how often a write arrives in two pieces
+
+
+class Sign(enum.Enum):
+    """What travels between the bytes."""
+
+    FIN = enum.auto()
+    RESET = enum.auto()
+
+
+class End(Protocol):
+    """What a direction needs to know of the sockets at its ends."""
+
+    context: Context
+    is_gone: bool
+
+    def is_reading(self) -> bool: ...
+    def is_closing(self) -> bool: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_sign(self, sign: Sign) -> None: ...
+    def fail(self, error: OSError) -> None: ...
+    def pump(self) -> None: ...
+    def write_foreign(self, data: bytes) -> None: ...
+
+
+@attrs.define
+class Weather:
+    """What holds for all links now: seconds of latency (low, high), extra `lag`, bytes/s (0 = unlimited), window."""
+
+    latency: tuple[float, float] = (0.001, 0.010)
+    lag: float = 0.0
+    rate: float = 0.0
+    window: int = 65_536
+
+
+class Direction:
+    """One way of a link: what both kernels and the wire hold between a writer and its reader.
+
+    `chunks` and `bytes` count what was delivered; nothing arrives before the instant `frozen_until`.
+    """
+
+    sender: End
+    receiver: End
+
+    def __init__(self, loop: Timeline, weather: Weather, rng: random.Random) -> None:
+        self.weather = weather
+        self.back = self  # the other direction, set by the link
+        self.in_flight = 0
+        self.chunks = 0
+        self.bytes = 0
+        self.frozen_until = 0.0
+        self._loop = loop
+        self._rng = rng
+        self._queue: deque[tuple[float, bytes | Sign]] = deque()
+        self._timer: asyncio.Handle | None = None
+        self._last = 0.0
+        self._marks: list[tuple[Literal["chunk", "byte"], int, Callable[[], None]]] = []
+        self._cut: Literal["", "silent", "answered"] = ""
+        self._is_doomed = False
+
+    # -- the writing end ----------------------------------------------------------------------------------------
+
+    def latency(self) -> float:
+        """Draw how long a packet takes now, in seconds."""
+        low, high = self.weather.latency
+        return self.weather.lag + low + (high - low) * self._rng.random()
+
+    def send(self, data: bytes) -> None:
+        """Put a write on its way; after a cut it is never heard of again, or comes back as a reset."""
+        if self._cut:
+            if self._cut == "answered":
+                self.back.sign(Sign.RESET)
+            return
+        size = len(data)
+        if self._rng.random() < _SPLIT and size > 1:
+            border = 1 + int(self._rng.random() * (size - 1))
+            self._put(data[:border], border)
+            data, size = data[border:], size - border
+        self._put(data, size)
+        if self.frozen_until == math.inf:
+            self._doom()
+
+    def sign(self, sign: Sign) -> None:
+        """Send a FIN or RESET behind what is on its way."""
+        self._put(sign, 0)
+
+    def _put(self, item: bytes | Sign, size: int) -> None:
+        at = max(self._loop.time() + self.latency(), self._last)
+        if self.weather.rate:
+            at += size / self.weather.rate
+        self._last = at
+        self._queue.append((at, item))
+        self.in_flight += size
+        self.arm()
+
+    def _doom(self) -> None:
+        if not self._is_doomed and self.in_flight:
+            self._is_doomed = True
+            error = TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+            self._loop.call_later(RETRANSMIT, self.sender.fail, error)
+
+    # -- the reading end ----------------------------------------------------------------------------------------
+
+    def _is_wanted(self) -> bool:
+        receiver = self.receiver
+        return receiver.is_reading() or receiver.is_gone or (receiver.is_closing() and self._ends_in_reset())
+
+    def _ends_in_reset(self) -> bool:
+        return bool(self._queue) and self._queue[-1][1] is Sign.RESET
+
+    def arm(self) -> None:
+        """Wake up for the next arrival, if there is one that its reader wants."""
+        if self._timer is None and self._queue and self._is_wanted():
+            when = max(self._queue[0][0], self.frozen_until)
+            if when != math.inf:
+                self._timer = self._loop.call_on_arrival(when, self._deliver, self.receiver.context)
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.arm()
+
+    def _is_due(self) -> bool:
+        return bool(self._queue) and max(self._queue[0][0], self.frozen_until) <= self._loop.time()
+
+    def _deliver(self) -> None:
+        self._timer = None
+        while self._is_due() and self._is_wanted():
+            item = self._queue.popleft()[1]
+            if isinstance(item, Sign):
+                self.receiver.on_sign(item)
+            elif self.receiver.is_reading():
+                self._hand_over(item)
+            else:
+                self.in_flight -= len(item)
+                if self.receiver.is_gone and not self._cut:
+                    self._cut = "answered"  # nobody is there: this write and every later one comes back
+                    self.back.sign(Sign.RESET)
+        self.arm()
+
+    def _hand_over(self, data: bytes) -> None:
+        queue, now = self._queue, self._loop.time()
+        fire: Callable[[], None] | None = None
+        arrived = 1
+        if self._marks:
+            data, fire = self._up_to_mark(data)
+        else:
+            while queue and queue[0][0] <= now and isinstance(more := queue[0][1], bytes):
+                queue.popleft()
+                data += more  # TCP keeps no border between two writes
+                arrived += 1
+        self.chunks += arrived
+        self.bytes += len(data)
+        self.in_flight -= len(data)
+        if data:
+            self.receiver.on_data(data)
+        if fire is not None:
+            fire()
+        self.sender.pump()
+
+    def _up_to_mark(self, data: bytes) -> tuple[bytes, Callable[[], None] | None]:
+        """Split at the first mark within the chunk; the rest waits behind whatever the mark does."""
+        for mark in self._marks:
+            unit, number, action = mark
+            if unit == "chunk" and number <= self.chunks + 1:
+                self._marks.remove(mark)
+                return data, action
+            if unit == "byte" and number <= self.bytes + len(data):
+                self._marks.remove(mark)
+                keep = max(number - self.bytes, 0)
+                if keep < len(data):
+                    self._queue.appendleft((self._loop.time(), data[keep:]))
+                return data[:keep], action
+        return data, None
+
+    # -- faults -------------------------------------------------------------------------------------------------
+
+    def when(self, unit: Literal["chunk", "byte"], number: int, action: Callable[[], None]) -> None:
+        """Call `action` right after the n-th chunk is delivered, or between the n-th byte and the next."""
+        self._marks.append((unit, number, action))
+
+    def freeze(self, until: float) -> None:
+        """Let nothing arrive before that instant (infinity: never again)."""
+        self.frozen_until = max(self.frozen_until, until)
+        if until == math.inf:
+            self._doom()
+
+    def clean(self) -> None:
+        """Take back marks, and a freeze unless it is for ever."""
+        self._marks.clear()
+        if self.frozen_until != math.inf:
+            self.frozen_until = 0.0
+            self._rearm()
+
+    def end(self, sign: Sign, *, lose: bool) -> None:
+        """End from the middle: later writes are lost after a RESET and answered with one after a FIN."""
+        self._cut = "silent" if sign is Sign.RESET else "answered"
+        if not lose:
+            self.sign(sign)
+            return
+        self._queue.clear()
+        self.in_flight = 0
+        self.frozen_until = 0.0
+        self._queue.append((self._loop.time(), sign))
+        self._rearm()
+
+    def holds_reset(self) -> bool:
+        """Tell whether a reset has arrived that a reader who paused has not seen."""
+        return self._ends_in_reset() and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
+
+    def holds_data(self) -> bool:
+        """Tell whether bytes have arrived that nobody has read."""
+        return self._is_due() and isinstance(self._queue[0][1], bytes)
+
+
+class Link:
+    """One connection: `up` is what the client writes, `down` what the server writes; numbers count from 1."""
+
+    def __init__(self, loop: Timeline, number: int, weather: Weather) -> None:
+        self.number = number
+        self.up = Direction(loop, weather, stream(loop.seed, f"link/{number}/up"))
+        self.down = Direction(loop, weather, stream(loop.seed, f"link/{number}/down"))
+        self.up.back, self.down.back = self.down, self.up
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        """Show number, bytes delivered each way, and whether an end is still open."""
+        return f"<Link {self.number} up={self.up.bytes} down={self.down.bytes} {'open' if self.is_open else 'closed'}>"
+
+    def join(self, client: End, server: End) -> None:
+        """Connect the two ends."""
+        self.up.sender = self.down.receiver = client
+        self.down.sender = self.up.receiver = server
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one end or both still hold their socket."""
+        return not (self.up.sender.is_gone and self.down.sender.is_gone)
+
+    def ways(self, way: Way | Literal["both"]) -> tuple[Direction, ...]:
+        """Return the directions that a word names."""
+        return {"up": (self.up,), "down": (self.down,), "both": (self.up, self.down)}[way]
+
+    def abort(self) -> None:
+        """Reset both ends now; what is in flight is lost."""
+        self._loop.note(f"net abort {self.number}")
+        for direction in self.ways("both"):
+            direction.end(Sign.RESET, lose=True)
+
+    def fin(self, *, lose: bool = False) -> None:
+        """End the stream at both ends, as a proxy does; what is in flight still arrives, or with `lose` does not."""
+        self._loop.note(f"net fin {self.number}")
+        for direction in self.ways("both"):
+            direction.end(Sign.FIN, lose=lose)
+
+    def blackhole(self, seconds: float, way: Way | Literal["both"] = "both") -> None:
+        """Let nothing through for so long; then everything arrives, as TCP sends it again."""
+        self._loop.note(f"net blackhole {self.number} {way} {seconds:g}")
+        for direction in self.ways(way):
+            direction.freeze(self._loop.time() + seconds)
+
+    def vanish(self) -> None:
+        """Half-open: each end is gone for the other, for ever, without a reset; only unread bytes time out."""
+        self.blackhole(math.inf)
+
+    def inject(self, data: bytes, way: Way = "down") -> None:
+        """Put foreign bytes behind what was written so far, on the border between two writes."""
+        self._loop.note(f"net inject {self.number} {way} {len(data)}")
+        for direction in self.ways(way):
+            direction.sender.write_foreign(data)
+
+    def cut_after(self, count: int, how: Literal["abort", "fin"] = "abort", way: Way = "down") -> None:
+        """Cut between byte `count` of that direction and the next; the rest is lost."""
+        for direction in self.ways(way):
+            direction.when("byte", count, self.abort if how == "abort" else lambda: self.fin(lose=True))

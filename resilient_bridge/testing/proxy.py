@@ -1,0 +1,144 @@
+"""A real TCP proxy between a client and a server that breaks connections the way networks do, on demand.
+
+The rule: a fault is asked for, never left to chance, and everything is gone once the proxy is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from .proxy_link import Fault, Link, Way
+
+
+__all__ = ["Fault", "FaultProxy"]
+
+
+class FaultProxy:
+    """Forwards TCP to a target and breaks it when told: `async with FaultProxy(host, port) as proxy: proxy.url()`.
+
+    Faults strike the open connections (`apply`), the coming ones in turn (`script`) or all coming ones (`every`). The
+    counters `connections` (accepted), `bytes_up` and `bytes_down` (passed on) only grow. Leaving the context resets what is
+    open and leaves no task and no socket. Needs a selector event loop, which is the default everywhere but on Windows.
+    """
+
+    def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Name the target and where to listen; port 0 takes a free one and keeps it."""
+        self.host = host
+        self.port = port
+        self.connections = 0
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self._target = (target_host, target_port)
+        self._listener: socket.socket | None = None
+        self._relisten: asyncio.TimerHandle | None = None
+        self._script: deque[Sequence[Fault]] = deque()
+        self._every: tuple[Fault, ...] = ()
+        self._links: dict[asyncio.Task[None], Link] = {}
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen; `port` and `url()` are valid from here on."""
+        self._listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening, reset what is open, and return when every task has ended."""
+        self.refuse()
+        for task in (links := list(self._links)):
+            task.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+
+    def url(self, path: str = "/", scheme: str = "ws") -> str:
+        """Return the address to give to the client."""
+        return f"{scheme}://{self.host}:{self.port}{path}"
+
+    def retarget(self, host: str, port: int) -> None:
+        """Lead the coming connections to another server; the open ones stay where they are."""
+        self._target = (host, port)
+
+    def apply(self, *faults: Fault) -> None:
+        """Strike every open connection; `after` counts from now."""
+        for link in self._links.values():
+            link.apply(faults)
+
+    def script(self, *plans: Fault | Iterable[Fault] | None) -> None:
+        """Plan the coming connections: one entry each, in turn: a fault, several, or None for a sound connection.
+
+        `Fault.fin()` or `Fault.abort()` at once is accept-then-close: the target never hears of that connection.
+        """
+        for plan in plans:
+            self._script.append(() if plan is None else (plan,) if isinstance(plan, Fault) else tuple(plan))
+
+    def every(self, *faults: Fault) -> None:
+        """Strike all coming connections that have no entry in the script, until `heal()`."""
+        self._every = faults
+
+    def refuse(self, seconds: float | None = None) -> None:
+        """Refuse new connections (ECONNREFUSED) for so many seconds or until `heal()`; open ones go on."""
+        self._cancel_relisten()
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        if seconds is not None:
+            self._relisten = asyncio.get_running_loop().call_later(seconds, self._listen)
+
+    def heal(self) -> None:
+        """End every fault and forget the planned ones: listen, open the holes, lift delays and throttles.
+
+        What was held back arrives now. A connection that was cut stays cut.
+        """
+        self._script.clear()
+        self._every = ()
+        for link in self._links.values():
+            link.heal()
+        self._listen()
+
+    def _cancel_relisten(self) -> None:
+        if self._relisten is not None:
+            self._relisten.cancel()
+            self._relisten = None
+
+    def _listen(self) -> None:
+        self._cancel_relisten()
+        if self._listener is not None:
+            return
+        listener = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setblocking(False)
+            listener.bind((self.host, self.port))
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+        self.port = listener.getsockname()[1]
+        self._listener = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # BlockingIOError: none left; ECONNABORTED: it is gone already
+            while True:
+                client, _ = listener.accept()
+                self.connections += 1
+                faults = self._script.popleft() if self._script else self._every
+                link = Link(client, faults, self._count)
+                task = asyncio.get_running_loop().create_task(link.run(self._target))
+                self._links[task] = link
+                task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._links.pop(task).close()
+
+    def _count(self, way: Way, size: int) -> None:
+        if way == "up":
+            self.bytes_up += size
+        else:
+            self.bytes_down += size

@@ -1,0 +1,272 @@
+"""BridgeServer: a real WebSocket bridge inside the test, correct by default and wrong on request.
+
+Rule: it speaks the seed's protocol from the seed's text alone and shares no code with the client it judges. Time
+comes from the running loop and the given wall clock, ids from the given random source: under a simulated loop a
+run repeats exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import ssl as ssl_module
+import time
+from collections.abc import Callable, Mapping
+from types import EllipsisType, TracebackType
+from typing import Any, Literal, Self
+
+import attrs
+
+from .server_faults import Behaviour
+from .server_listener import Listener
+from .server_session import BridgeMemory, Session
+from .server_wire import Message, new_id
+
+
+_TURN = 64  # pushes in a row before others get a turn
+
+
+class BridgeServer:
+    """An embedded bridge on loopback: `async with BridgeServer() as server: ... server.url ...`.
+
+    It keeps sessions 5 minutes after a drop (R4), replays up to 100 KB and 30 minutes with an inclusive, stable
+    `since` (R14), processes a message with a known idempotency key once in 5 minutes (V9), and serves GET /health
+    (G9). Keyword arguments beyond the named ones are fields of `Behaviour`.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+        wall: Callable[[], float] = time.time,  # noqa: TID251  # the default of an injected clock
+        rng: random.Random | None = None,
+        **behaviour: Any,
+    ) -> None:
+        self._host = host
+        self._scheme_end = "s" if ssl is not None else ""
+        self._memory = BridgeMemory(Behaviour(**behaviour), wall, rng or random.Random())
+        self._memory.token = token
+        self._listener = Listener(self._memory, host, port, ssl)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # ---- life
+    async def start(self) -> None:
+        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
+        await self._listener.start()
+
+    async def aclose(self) -> None:
+        """Close every connection with 1001 and stop; no task, timer or connection is left."""
+        await self._listener.stop(1001, "going away")
+        for session in self._memory.sessions.values():
+            session.disarm()
+
+    async def restart(self, *, lose_sessions: bool = False, down: float = 0.0) -> None:
+        """Close every connection with 1012, stay away for `down` seconds, listen on the same port again.
+
+        With `lose_sessions` the process forgets sessions and keys and has a new server_id.
+        """
+        await self._listener.stop(1012, "service restart")
+        if lose_sessions:
+            self._memory.forget()
+        if down > 0:
+            await asyncio.sleep(down)
+        await self._listener.start()
+
+    # ---- what a test does to it
+    async def push(
+        self,
+        type: str,
+        payload: Mapping[str, Any],
+        /,
+        *,
+        id: str | EllipsisType | None = ...,
+        session: str | None = None,
+    ) -> Message:
+        """Push a message to the session joined last, or to the one named, and return it as it was sent.
+
+        It enters the replay buffer whether or not somebody is connected. Without `id` it gets a fresh one, except
+        types that start with `stream_`, which have none. Raises LookupError before anybody joined, or for a name
+        nobody has; what is pushed to a session that expired meanwhile is lost, and still listed in `pushed`.
+        """
+        if isinstance(id, EllipsisType):
+            id = None if type.startswith("stream_") else new_id(self._memory.rng)  # noqa: A001
+        message = self._memory.push(type, payload, id, session)
+        # a turn for the loop when a client is behind, and now and then anyway; never a wait, the link may be dead
+        if len(self._memory.pushed) % _TURN == 0 or any(
+            link.connection.paused for link in self._listener.links
+        ):
+            await asyncio.sleep(0)
+        return message
+
+    async def push_raw(self, frame: str | bytes, /) -> None:
+        """Send every connected client a text or binary frame as it is: see GARBAGE. It is not replayed."""
+        for link in tuple(self._listener.links):
+            link.send_raw(frame)
+
+    async def cut(
+        self,
+        how: Literal["abort", "fin", "blackhole", "close"] = "abort",
+        *,
+        seconds: float = 0.0,
+        code: int = 1011,
+    ) -> None:
+        """Cut every link: a TCP reset, an end of stream, silence in both directions, or a close frame with `code`.
+
+        For `seconds` new connections fare no better; a black hole then ends and lets through what it held back
+        (with 0 it lasts until the peer gives up). Returns at once, without waiting for the end of the cut.
+        On a loop with `cut_links(how, seconds)` the simulated network does it.
+        """
+        listener = self._listener
+        loop = asyncio.get_running_loop()
+        if how == "close":
+            if seconds > 0:
+                listener.refuse(seconds, silently=False)
+            await listener.close_links(code, "scripted close")
+            return
+        cut_links = getattr(loop, "cut_links", None)
+        if cut_links is not None:
+            done = cut_links(how, seconds)
+            if inspect.isawaitable(done):
+                await done
+            return
+        await listener.cut(how, seconds)
+
+    async def truncate_replay(self, keep: int | None, /) -> None:
+        """From now on the replay buffers hold at most that many of the newest messages; None lifts it."""
+        for session in self._memory.sessions.values():
+            session.buffer.keep = keep
+            self._memory.replay(session, None)  # trims
+
+    def expire_sessions(self) -> None:
+        """End every session as the grace time would (R4): the next resume gets SESS_NOT_FOUND, a link 4404."""
+        for session in tuple(self._memory.sessions.values()):
+            self._memory.expire(session)
+
+    def close_session(self, session: str | None = None) -> None:
+        """Close the latest session, or the one named: operations on it, and a resume, get SESS_CLOSED."""
+        self._find(session).close()
+
+    def step_clock(self, seconds: float) -> None:
+        """Step the bridge's wall clock, backwards with a negative value; its durations are not affected."""
+        self._memory.stamps.offset += seconds
+
+    def _find(self, name: str | None) -> Session:
+        name = self.session if name is None else name
+        session = None if name is None else self._memory.sessions.get(name)
+        if session is None:
+            msg = f"a living session expected, got {name!r}"
+            raise LookupError(msg)
+        return session
+
+    # ---- what a test sets
+    @property
+    def behaviour(self) -> Behaviour:
+        """How it behaves from the next frame on; may be assigned at any time; see `behave`."""
+        return self._memory.behaviour
+
+    @behaviour.setter
+    def behaviour(self, value: Behaviour) -> None:
+        self._memory.behaviour = value
+
+    def behave(self, **changes: Any) -> None:
+        """Change some fields of `behaviour` and keep the others."""
+        self.behaviour = attrs.evolve(self.behaviour, **changes)
+
+    @property
+    def token(self) -> str | None:
+        """What auth must bring; None takes everybody."""
+        return self._memory.token
+
+    @token.setter
+    def token(self, value: str | None) -> None:
+        self._memory.token = value
+
+    @property
+    def on_request(self) -> Callable[[Message], Mapping[str, Any] | None] | None:
+        """Gives the payload of `X_response` for a message `X_request`; None sends no answer.
+
+        Without one the answer echoes the request's payload. If it raises, the answer is SYS_INTERNAL_ERROR and
+        the message counts as not processed.
+        """
+        return self._memory.on_request
+
+    @on_request.setter
+    def on_request(self, value: Callable[[Message], Mapping[str, Any] | None] | None) -> None:
+        self._memory.on_request = value
+
+    # ---- what a test reads
+    @property
+    def url(self) -> str:
+        """Where clients connect; known once the bridge was started."""
+        return f"ws{self._scheme_end}://{self._address()}/ws"
+
+    @property
+    def health_url(self) -> str:
+        """GET gives 200 when ready, 503 while starting or stopping; a stopped bridge refuses (G9)."""
+        return f"http{self._scheme_end}://{self._address()}/health"
+
+    def _address(self) -> str:
+        if self._listener.port == 0:
+            msg = "a started bridge expected, got one that never was"
+            raise RuntimeError(msg)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._listener.port}"
+
+    @property
+    def server_id(self) -> str:
+        """The identity stated in connection_ack; new after a restart that lost the sessions."""
+        return self._memory.server_id
+
+    @property
+    def session(self) -> str | None:
+        """The id of the session joined last, expired or not; None before the first join."""
+        return self._memory.latest
+
+    @property
+    def received(self) -> list[Message]:
+        """Each applied session message once, in order."""
+        return self._memory.received
+
+    @property
+    def frames(self) -> list[Message]:
+        """Every frame as received, duplicates included; one that is no JSON object as `{"raw": frame}`."""
+        return self._memory.frames
+
+    @property
+    def pushed(self) -> list[Message]:
+        """Every pushed message as it was sent, in order: the ground truth, delivered or not."""
+        return self._memory.pushed
+
+    def pushed_to(self, session: str) -> list[Message]:
+        """The pushed messages of one session, in order."""
+        return self._memory.pushed_to(session)
+
+    @property
+    def connections(self) -> int:
+        """How many WebSocket connections are open now."""
+        return len(self._listener.links)
+
+    @property
+    def connect_times(self) -> list[float]:
+        """The loop's time of every accepted upgrade."""
+        return self._listener.connect_times
+
+    @property
+    def attempt_times(self) -> list[float]:
+        """The loop's time of every upgrade asked for, the rejected ones included."""
+        return self._listener.attempt_times

@@ -1,0 +1,203 @@
+"""One accepted connection: reads frames into the dialogue, writes answers, and can be cut in every way.
+
+Rule: writing never waits (what is pushed must not hang on a dead link); reading does, so a client that does not
+read is not read either. A black hole holds frames back in both directions and lets them through when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import socket
+import struct
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from websockets.asyncio.server import ServerConnection, broadcast
+from websockets.exceptions import ConnectionClosed
+
+from .server_dialogue import Dialogue
+from .server_session import BridgeMemory
+
+
+_BACKLOG: Final = 64 << 20  # bytes behind a client that reads too slowly: then it is cut, as any server would
+_EMPTY_CLOSE: Final = b"\x88\x00"
+_NO_CODE, _RESET = 1005, 1006
+
+
+class Tasks:
+    """The bridge's background work, kept in order so that it ends in order."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it until it ends or the bridge does."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def stop(self) -> None:
+        """Cancel what is left and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def reset(connection: ServerConnection) -> None:
+    """End a connection with a TCP reset."""
+    sock = connection.transport.get_extra_info("socket")
+    if sock is not None:
+        with suppress(OSError, AttributeError):  # closed meanwhile, or not a real socket
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.transport.abort()
+
+
+class Link:
+    """A connection with its conversation."""
+
+    def __init__(self, connection: ServerConnection, memory: BridgeMemory, tasks: Tasks) -> None:
+        self.connection = connection
+        self._tasks = tasks
+        self._dialogue = Dialogue(self, memory)
+        self._light = asyncio.Event()
+        self._light.set()
+        self._held: list[str | bytes] = []
+        self._delayed: list[tuple[float, int, str]] = []
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._dawn: asyncio.TimerHandle | None = None
+        self._backlog = 0
+        self._gone = asyncio.Event()
+        self.is_ended = False
+
+    async def run(self) -> None:
+        """Read until the connection ends."""
+        connection, read = self.connection, self._dialogue.read
+        try:
+            while True:
+                frame = await connection.recv()
+                if not self._light.is_set():
+                    await self._light.wait()
+                if not self.is_ended:
+                    read(frame)
+                if connection.paused:
+                    await connection.drain()
+        except ConnectionClosed:
+            pass
+        finally:
+            self._close_down()
+
+    def _close_down(self) -> None:
+        for timer in (self._timer, self._dawn):
+            if timer is not None:
+                timer.cancel()
+        self._dialogue.lost()
+        self._gone.set()
+
+    async def gone(self) -> None:
+        """Wait until the bridge has noticed the end, a second at most: a peer may keep a stream half open."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._gone.wait()
+
+    # ---- writing
+    def send(self, text: str) -> None:
+        """Write a text frame now; on a dead link it goes nowhere, as on a real one."""
+        self.send_raw(text)
+
+    def send_raw(self, frame: str | bytes) -> None:
+        """Write any text, or bytes as a binary frame."""
+        if not self._light.is_set():
+            self._held.append(frame)
+            return
+        if self.is_ended:
+            return
+        if isinstance(frame, str):
+            broadcast((self.connection,), frame.encode("utf-8", "surrogatepass"), text=True)
+        else:
+            broadcast((self.connection,), frame)
+        if self.connection.paused:
+            self._backlog += len(frame)
+            if self._backlog > _BACKLOG:
+                self.reset()
+        else:
+            self._backlog = 0
+
+    def later(self, delay: float, text: str) -> None:
+        """Write it after a delay; equal delays keep their order."""
+        loop = asyncio.get_running_loop()
+        # not a timer each: the loop does not promise an order among equal ones
+        heapq.heappush(self._delayed, (loop.time() + delay, self._count, text))
+        self._count += 1
+        self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._delayed and not self.is_ended:
+            self._timer = loop.call_at(self._delayed[0][0], self._send_due)
+
+    def _send_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._delayed and self._delayed[0][0] <= now:
+            self.send(heapq.heappop(self._delayed)[2])
+        self._timer = None
+        self._arm(loop)
+
+    # ---- ending
+    def end(self, code: int, reason: str) -> None:
+        """Close with that code, in the background; 1006 is a reset, 1005 a close frame without a code."""
+        if not self.is_ended:
+            self.is_ended = True
+            self._tasks.start(self.close(code, reason))
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close and wait until the connection is gone (bounded by the close timeout)."""
+        self.is_ended = True
+        if code == _RESET or not self._light.is_set():
+            self.reset()  # a polite close of a black hole would hang
+        elif code == _NO_CODE:
+            self.connection.transport.write(_EMPTY_CLOSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self.connection.wait_closed()
+            self.connection.transport.abort()
+        else:
+            await self.connection.close(code, reason)
+
+    def reset(self) -> None:
+        """TCP reset; what was held back is gone."""
+        self.is_ended = True
+        self._held.clear()
+        reset(self.connection)
+        self._light.set()
+
+    def fin(self) -> None:
+        """TCP end of stream without a close frame."""
+        self.is_ended = True
+        self.connection.transport.close()
+
+    def darken(self, seconds: float) -> None:
+        """Let nothing through in either direction, without anybody noticing; with 0 seconds until the end."""
+        self._light.clear()
+        if seconds > 0:
+            self._dawn = asyncio.get_running_loop().call_later(seconds, self.lighten)
+        with suppress(RuntimeError):  # closing meanwhile
+            self.connection.transport.pause_reading()
+
+    def lighten(self) -> None:
+        """End the black hole: what was held back goes through now, as TCP would send it again."""
+        if self._light.is_set():
+            return
+        self._light.set()
+        with suppress(RuntimeError):
+            self.connection.transport.resume_reading()
+        held, self._held = self._held, []
+        for frame in held:
+            self.send_raw(frame)

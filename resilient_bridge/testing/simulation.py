@@ -1,0 +1,174 @@
+"""Simulations: a program and a bridge on a loop of virtual time, with faults, judged when the program ends.
+
+Its rule: what a run does is decided by its seed and its faults alone, and a run is clean only if nothing is left
+over: no task, no open link, no error that asyncio would merely log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar
+
+from ..client.environment import ENVIRONMENT, Environment
+from .faults import FaultRun, Faults
+from .loop import SimulatedLoop
+from .server import BridgeServer
+from .timeline import SimulationError, stream, waiting_at
+
+
+__all__ = ["Simulation", "simulate"]
+
+T = TypeVar("T")
+
+_SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end
+_COLLECT_EVERY: Final = (
+    64  # runs between two full collections: errors in cyclic garbage come to light late, but do
+)
+
+
+def simulate(
+    main: Callable[[BridgeServer], Coroutine[Any, Any, T]], /, *, seed: int = 0, faults: Faults | None = None
+) -> T:
+    """Run `await main(server)` in virtual time, with a bridge that already listens, and return its result.
+
+    The loop, the network, every clock and every random number of the client are simulated: the same seed and faults
+    give the same run. What `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
+    leaves tasks, open links or errors behind, `SimDeadlock` if it can never end, `SimOverrun` if it does not. Call it
+    from a plain function, not from a coroutine.
+    """
+    return Simulation(seed, faults).run(main)
+
+
+class Simulation:
+    """One run, and what is known of it afterwards.
+
+    `server` makes the bridge, as BridgeServer does: called with `wall` and `rng`, it returns an async context
+    manager. After `run()`: `trace_hash`, `virtual_seconds`, `steps`, `faults_fired` (count by kind), `loop`.
+    """
+
+    _runs = 0
+    _strays: Final[list[str]] = []
+
+    def __init__(
+        self,
+        seed: int = 0,
+        faults: Faults | None = None,
+        *,
+        server: Callable[..., AbstractAsyncContextManager[Any]] = BridgeServer,
+        max_steps: int = 10_000_000,
+        max_seconds: float = 604_800.0,
+        shuffle: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.faults = faults
+        self.virtual_seconds = 0.0
+        self.loop: SimulatedLoop | None = None
+        self.faults_fired: Mapping[str, int] = {}
+        self._server = server
+        self._limits = {"max_steps": max_steps, "max_seconds": max_seconds, "shuffle": shuffle}
+        self._problems: list[str] = []
+
+    def __repr__(self) -> str:
+        """Print the line that repeats the run."""
+        return f"Simulation(seed={self.seed}, faults={self.faults!r})"
+
+    @property
+    def trace_hash(self) -> str:
+        """A digest of everything a user could see, with its instants; empty before the run."""
+        return "" if self.loop is None else self.loop.trace_hash()
+
+    @property
+    def steps(self) -> int:
+        """How many callbacks the loop ran."""
+        return 0 if self.loop is None else self.loop.steps
+
+    def run(self, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Run once on a fresh loop; see `simulate` for what it returns and raises."""
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            msg = "simulate() has a loop of its own: call it from a plain function, not within a running loop"
+            raise SimulationError(msg)
+        label = f"seed={self.seed}, faults={self.faults!r}"
+        self.loop = loop = SimulatedLoop(seed=self.seed, label=label, **self._limits)
+        self._problems = []
+        with _reproducible(self.seed):
+            try:
+                result = self._drive(loop, main)
+            except BaseException as error:
+                error.add_note(f"in {self!r} after {loop.time():.3f} virtual seconds")
+                raise
+            Simulation._runs += 1
+            if Simulation._runs % _COLLECT_EVERY == 0:
+                gc.collect()
+        loop.strays = Simulation._strays
+        self._judge()
+        return result
+
+    def _drive(self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        runner = asyncio.Runner(loop_factory=lambda: loop)
+        try:
+            result = runner.run(self._scenario(loop, main))
+        except BaseException:
+            with suppress(SimulationError):  # the first failure is the one to report
+                runner.close()
+            raise
+        try:
+            runner.close()
+        except SimulationError as error:
+            self._problems.append(f"what was left did not end when cancelled: {error}")
+        return result
+
+    async def _scenario(self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        async with self._server(wall=loop.true_time, rng=stream(self.seed, "server")) as server:
+            fault_run = FaultRun(self.faults or Faults(rate=0.0, until=0.0), loop, server)
+            self.faults_fired = fault_run.fired
+            try:
+                result = await loop.create_task(main(server), name="main", context=self._environment(loop))
+            finally:
+                self.virtual_seconds = loop.time()
+                await fault_run.finish()
+            await asyncio.sleep(_SETTLE)
+            for link in loop.network.links:
+                if not link.up.sender.is_gone:
+                    self._problems.append(f"open link: {link!r}")
+        await asyncio.sleep(_SETTLE)
+        this = asyncio.current_task()
+        for task in sorted(asyncio.all_tasks(), key=hash):
+            if task is not this:
+                self._problems.append(f"leaked task: {waiting_at(task)}")
+        self._problems += [f"error in the loop: {text}" for text in loop.errors]
+        return result
+
+    def _environment(self, loop: SimulatedLoop) -> Context:
+        """The context in which the client finds this run's wall clock and random stream instead of its own."""
+        context = copy_context()
+        context.run(ENVIRONMENT.set, Environment(wall=loop.wall, rng=stream(self.seed, "user")))
+        return context
+
+    def _judge(self) -> None:
+        problems, strays = [*self._problems], Simulation._strays
+        problems += [f"left by an earlier run: {text}" for text in strays]
+        strays.clear()
+        if problems:
+            lines = "".join(f"\n  {problem}" for problem in problems)
+            msg = f"{self!r} left {len(problems)} thing(s) behind:{lines}"
+            raise SimulationError(msg)
+
+
+@contextmanager
+def _reproducible(seed: int) -> Generator[None]:
+    """Seed the random module, which libraries use, and keep the collector from running at moments of its own."""
+    state, collects = random.getstate(), gc.isenabled()
+    gc.disable()
+    random.seed(f"{seed}/random")
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        if collects:
+            gc.enable()

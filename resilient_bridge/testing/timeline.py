@@ -1,0 +1,336 @@
+"""Virtual time for asyncio: a loop that jumps from timer to timer and can repeat a run exactly.
+
+Its rule: the same seed gives the same run. No clock, no thread and no object's address has a say in what runs next,
+and a run that can go no further, or does not end, says so instead of hanging.
+"""
+
+# CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here because asyncio has
+# no public way to give a loop another clock. They are the same on 3.11, 3.12 and 3.13; only this room may use them.
+# ruff: noqa: SLF001
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import heapq
+import math
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from itertools import count
+from pathlib import PurePath
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+EPOCH: Final = 1_767_225_600.0
+"""What simulated wall clocks show at virtual time 0: 2026-01-01T00:00:00Z, in seconds since 1970."""
+
+_SWEEP: Final = 128  # cancelled timers kept in the heap before a sweep is worth its cost
+_CHECK: Final = (
+    100_000  # steps between two collections of garbage, and those left to clean up after an overrun
+)
+_MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
+
+
+class SimulationError(AssertionError):
+    """A simulated run ended as no correct program ends; the message names the run and what is wrong."""
+
+
+class SimDeadlock(SimulationError):  # noqa: N818 - the name that every simulator gives it
+    """Nothing is ready and no timer is left: somebody waits for a wake-up that can never come."""
+
+
+class SimOverrun(SimulationError):  # noqa: N818
+    """The run passed its bound of steps (it spins) or of virtual seconds (it waits for what never happens)."""
+
+
+def stream(seed: int, name: str) -> random.Random:
+    """Return the random stream of one part of a run: a draw in one part must not reshuffle the others."""
+    return random.Random(f"{seed}/{name}")  # a str is hashed with SHA-512: the same in every process
+
+
+class SimulatedTask(asyncio.Task[Any]):
+    """A task whose hash is its number.
+
+    `asyncio.wait`, `all_tasks` and TaskGroup keep tasks in sets; hashed by address, their order would change from
+    process to process, and with it the run.
+    """
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, **options: Any) -> None:
+        self.number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def waiting_at(task: asyncio.Task[Any]) -> str:
+    """Name a task and both ends of what it waits in: `task-3 (test_x.py:12 run > locks.py:213 wait)`."""
+    places: list[str] = []
+    inner: Any = task.get_coro()
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        code = frame.f_code
+        places.append(f"{PurePath(code.co_filename).name}:{frame.f_lineno} {code.co_name}")
+        inner = inner.cr_await
+    return f"{task.get_name()} ({' > '.join(dict.fromkeys(places[:1] + places[-1:])) or 'ended'})"
+
+
+class Timeline(asyncio.BaseEventLoop):
+    """An event loop in virtual time, without a way to the outside.
+
+    `steps` counts callbacks, `errors` has one line per call of the exception handler. `max_steps` and `max_seconds`
+    (virtual) end a run with SimOverrun. `shuffle=True` runs ready callbacks in a seeded random order: that breaks
+    asyncio's first come, first served, so a failure found only there may be a false alarm.
+    """
+
+    _closed: bool
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+    _task_factory: object
+    _thread_id: int | None
+    _timer_cancelled_count: int
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        max_steps: int = 10_000_000,
+        max_seconds: float = 604_800.0,
+        shuffle: bool = False,
+        label: str = "",
+    ) -> None:
+        super().__init__()
+        self.seed = seed
+        self.label = label or f"seed={seed}"
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.shuffle = shuffle
+        self.wall_offset = 0.0
+        self.steps = 0
+        self.errors: list[str] = []
+        self.strays: list[str] | None = None
+        self.recent: deque[str] = deque(maxlen=100)
+        self._scheduler = stream(seed, "scheduler")
+        self._now = 0.0
+        self._slept = 0.0
+        self._order = count()
+        self._numbers = count(1)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._arrivals: list[tuple[float, int, asyncio.Handle]] = []
+        self._next_check = min(_CHECK, max_steps + 1)
+        self._trace = hashlib.blake2b(digest_size=16)
+        self.set_exception_handler(self._keep_error)
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return the monotonic clock: virtual seconds since the loop was made."""
+        return self._now
+
+    def true_time(self) -> float:
+        """Return what a perfect wall clock shows, in seconds since 1970; it goes on while the machine sleeps."""
+        return EPOCH + self._now + self._slept
+
+    def wall(self) -> float:
+        """Return the client's wall clock: `true_time()` plus `wall_offset`, which a test may set at any moment."""
+        return EPOCH + self._now + self._slept + self.wall_offset
+
+    def stall(self, seconds: float) -> None:
+        """Block the loop: time passes and packets arrive, but nothing runs before the caller has returned."""
+        self._now += _duration("stall", seconds)
+
+    def sleep_machine(self, seconds: float) -> None:
+        """Suspend the machine: every wall clock goes on by `seconds`, the monotonic clock stands still."""
+        self._slept += _duration("sleep_machine", seconds)
+
+    # -- the trace ----------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Add an event that a user could see to the trace: two runs are the same when their notes are."""
+        line = f"{self._now!r} {text}"
+        self.recent.append(line)
+        self._trace.update(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def trace_hash(self) -> str:
+        """Return a digest over (virtual time, event) of every connect, cut, fault and note so far."""
+        return self._trace.hexdigest()
+
+    def _keep_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Keep what asyncio would only log: in a simulation every such line is a failure."""
+        error = context.get("exception")
+        text = str(context.get("message"))
+        if error is not None:
+            text += f": {type(error).__name__}: {error}"
+        if not self._closed:
+            self.errors.append(text)
+        elif self.strays is not None:  # garbage that only a later run collects
+            self.strays.append(f"{text} ({self.label})")
+
+    # -- one turn -----------------------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        ready, timers, arrivals = self._ready, self._timers, self._arrivals
+        if self._timer_cancelled_count > _SWEEP:
+            self._sweep()
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
+        while arrivals and arrivals[0][2]._cancelled:
+            heapq.heappop(arrivals)
+        if not ready and not self._stopping:
+            self._advance()
+        self._gather(self._now)
+        turn = len(ready)
+        self.steps += turn
+        if self.steps >= self._next_check:
+            self._check()
+        for _ in range(turn):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _gather(self, now: float) -> None:
+        # What arrived goes before the timers that are due, as `select` has it: after a stall, a reader gets its bytes
+        # in the same turn in which its timeout fires, and not a turn too late.
+        ready, timers, arrivals = self._ready, self._timers, self._arrivals
+        while arrivals and arrivals[0][0] <= now:
+            ready.append(heapq.heappop(arrivals)[2])
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # type: ignore[attr-defined]  # asyncio counts cancelled ones by it
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(timer)
+        if self.shuffle:
+            handles = sorted(ready, key=lambda _: self._scheduler.random())
+            ready.clear()
+            ready.extend(handles)
+
+    def _advance(self) -> None:
+        """Jump to the next timer or packet; without one nothing can ever happen again."""
+        heads = [heap[0][0] for heap in (self._timers, self._arrivals) if heap]
+        if not heads:
+            msg = f"deadlock after {self._now:.3f} s: nothing is ready and no timer is left{self.describe()}"
+            raise SimDeadlock(msg)
+        if min(heads) > self.max_seconds:
+            msg = f"still running after {self.max_seconds:g} virtual seconds{self.describe()}"
+            self.max_seconds += _MERCY
+            raise SimOverrun(msg)
+        self._now = max(self._now, min(heads))
+
+    def _sweep(self) -> None:
+        if self._timer_cancelled_count * 2 > len(self._timers):
+            self._timers[:] = [entry for entry in self._timers if not entry[2]._cancelled]
+            heapq.heapify(self._timers)
+            self._timer_cancelled_count = 0
+
+    def _check(self) -> None:
+        """Stop what spins, and collect garbage: at fixed steps, because a collection can end generators and tasks."""
+        if self.steps > self.max_steps:
+            msg = f"more than {self.max_steps} steps, after {self._now:.3f} s{self.describe()}"
+            self.max_steps = self.steps + _CHECK
+            self._next_check = self.max_steps + 1
+            raise SimOverrun(msg)
+        if not gc.isenabled():
+            gc.collect()
+        self._next_check = min(self.steps + _CHECK, self.max_steps + 1)
+
+    def describe(self) -> str:
+        """Say which run this is and where its tasks wait, for error messages."""
+        tasks = sorted(asyncio.all_tasks(self), key=hash)
+        return f" ({self.label}); waiting: {', '.join(map(waiting_at, tasks[:20])) or 'nobody'}"
+
+    # -- scheduling ---------------------------------------------------------------------------------------------
+
+    def _fence(self) -> None:
+        """Refuse foreign threads: when they run is up to the machine, so no seed could repeat it."""
+        if self._closed:
+            msg = "Event loop is closed"  # asyncio's own words
+            raise RuntimeError(msg)
+        if self._thread_id is not None and self._thread_id != threading.get_ident():
+            msg = f"a simulated loop belongs to one thread, got a call from {threading.current_thread().name}"
+            raise RuntimeError(msg)
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Run the callback in the next turn; RuntimeError in any thread but the loop's own."""
+        self._fence()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Do what `call_soon` does, with the same fence: here are no other threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run the callback at a virtual instant; equal ones in the order asked; infinity is never, nan ValueError."""
+        self._fence()
+        if math.isnan(when):
+            msg = "timer wanted an instant, got nan"
+            raise ValueError(msg)
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if when != math.inf:
+            heapq.heappush(self._timers, (when, next(self._order), handle))
+            handle._scheduled = True  # type: ignore[attr-defined]
+        return handle
+
+    def call_on_arrival(
+        self, when: float, callback: Callable[[], object], context: Context
+    ) -> asyncio.Handle:
+        """Run the callback when a packet arrives: at that instant, before any timer due at it."""
+        handle = asyncio.Handle(callback, (), self, context)
+        heapq.heappush(self._arrivals, (when, next(self._order), handle))
+        return handle
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        """Start a task whose hash and name depend on nothing but how many there were before."""
+        # Not through a task factory of ours: 3.13.0 gives every task that comes from one the name "None".
+        if self._task_factory is not None:
+            return super().create_task(coro, name=name, context=context, **options)
+        self._fence()
+        number = next(self._numbers)
+        name = f"task-{number}" if name is None else str(name)
+        return SimulatedTask(coro, number, loop=self, name=name, context=context, **options)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Close the loop and forget every timer and packet."""
+        super().close()
+        self._timers.clear()
+        self._arrivals.clear()
+
+
+def _duration(what: str, seconds: float) -> float:
+    if not 0 <= seconds < math.inf:
+        msg = f"{what} wanted seconds of at least 0, got {seconds}"
+        raise ValueError(msg)
+    return seconds

@@ -1,0 +1,127 @@
+"""What may be said to whom: origins, loopback, redirects, and the URL parts that no error may show.
+
+The rule: judged from the text alone, before a name is looked up or a byte is sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from websockets.exceptions import InvalidURI
+from websockets.uri import WebSocketURI, parse_uri
+
+
+__all__ = ["InsecureURLError", "RedirectRefusedError"]
+
+_SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+class RedirectRefusedError(ConnectionError):
+    """The server redirects to another origin, from wss to ws, or too often; nothing was sent there."""
+
+
+class InsecureURLError(ValueError):
+    """Credentials would cross a network unencrypted: ws:// to a host that is not this machine."""
+
+
+def parse_url(url: str) -> WebSocketURI:
+    """Return the parts of a WebSocket URL, or raise `InvalidURI` without a word of its user, password or query."""
+    try:
+        target = parse_uri(url)
+        target.host.encode("idna")
+    except InvalidURI as error:
+        raise InvalidURI(_shown(url), error.msg) from None
+    except ValueError:
+        raise InvalidURI(_shown(url), "host or port cannot be read") from None
+    return target
+
+
+def _shown(url: str) -> str:
+    """Scheme and host of a URL that could not be read, which is to say: only what is certainly no secret."""
+    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(?:[^/?#]*@)?([a-zA-Z0-9.-]*)(?=[:/?#]|$)", url)
+    return f"{found[1]}://{found[2]}" if found and "@" not in url[found.end() :] else "the url"
+
+
+def origin_of(target: WebSocketURI) -> str:
+    """Return scheme, host and port, which hold no secret."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return f"{'wss' if target.secure else 'ws'}://{host}:{target.port}"
+
+
+def is_ip(host: str) -> bool:
+    """Whether a host is an address and needs no DNS."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, judged without DNS, is this machine."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    if not is_ip(name):
+        return False
+    ip = ipaddress.ip_address(name)
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_loopback
+
+
+def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the pairs, or raise `ValueError` without showing a value.
+
+    What breaks a header is most often the line break at the end of a token that was read from a file.
+    """
+    items: Callable[[], Iterable[tuple[str, str]]] = getattr(headers, "items", lambda: headers)
+    pairs = list(items())
+    for name, value in pairs:
+        if not _HEADER_NAME.fullmatch(name):
+            msg = "headers: wanted names of letters, digits and hyphens, got another character"
+            raise ValueError(msg)
+        if not _HEADER_VALUE.fullmatch(value):
+            msg = f"headers: wanted printable characters, got another one in the value of {name}"
+            raise ValueError(msg)
+    return pairs
+
+
+def refuse_credentials(
+    target: WebSocketURI, headers: Iterable[tuple[str, str]], *, has_credentials: bool
+) -> None:
+    """Raise `InsecureURLError` if there is a credential: said by the caller, in the URL, or by a header's name."""
+    if (
+        has_credentials
+        or target.username is not None
+        or any(name.lower() in _SECRET_HEADERS for name, _ in headers)
+    ):
+        msg = f"url: wanted wss:// to carry credentials, got {origin_of(target)}"
+        raise InsecureURLError(msg)
+
+
+def redirect_within(url: str, location: str) -> str:
+    """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the origin of `url`.
+
+    User and password stay those of `url`, whatever the location says; http and https stand for ws and wss.
+    """
+    here = parse_url(url)
+    wanted = f"redirect refused: wanted a url inside {origin_of(here)}"
+    try:
+        new = urlsplit(urljoin(url, location))
+        scheme = {"http": "ws", "https": "wss"}.get(new.scheme, new.scheme)
+        there = parse_url(
+            new._replace(scheme=scheme, netloc=new.netloc.rpartition("@")[2], fragment="").geturl()
+        )
+    except (ValueError, InvalidURI):
+        msg = f"{wanted}, got an unreadable one"
+        raise RedirectRefusedError(msg) from None
+    if (there.secure, there.host, there.port) != (here.secure, here.host, here.port):
+        msg = f"{wanted}, got {origin_of(there)}"
+        raise RedirectRefusedError(msg)
+    return urlsplit(url)._replace(path=new.path, query=new.query, fragment="").geturl()

@@ -1,0 +1,77 @@
+"""A staggered race between the addresses of one name, after RFC 8305: a black hole on one must not eat the deadline.
+
+The rule: whoever loses, or wins after the race was called off, is taken down. asyncio's own race (`happy_eyeballs_delay`)
+forgets a connected socket when it is cancelled at the wrong moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import chain, zip_longest
+from typing import Any, Final, TypeVar
+
+
+__all__ = ["first_connected", "interleaved"]
+
+T = TypeVar("T")
+# An address that this machine has no route for says nothing about the server.
+_ROUTELESS: Final = frozenset(
+    {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+)
+
+
+def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the hosts of a `getaddrinfo()` answer, each once, the families taking turns."""
+    families: dict[int, list[str]] = {}
+    for family, *_, place in infos:
+        hosts = families.setdefault(family, [])
+        if place[0] not in hosts:
+            hosts.append(place[0])
+    return [host for host in chain.from_iterable(zip_longest(*families.values())) if host is not None]
+
+
+async def first_connected(
+    attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]], delay: float, discard: Callable[[T], object]
+) -> T:
+    """Run the attempts, each `delay` seconds after the one before or when that fails, and return the first result.
+
+    If all fail with an `OSError` the most telling one is raised; a refusal by TLS, or any other error, ends the race. A
+    result that is not returned is given to `discard`, after a cancellation too.
+    """
+    waiting = deque(attempts)
+    started: list[asyncio.Task[T]] = []
+    winner: asyncio.Task[T] | None = None
+    failures: list[OSError] = []
+    try:
+        running: set[asyncio.Task[T]] = set()
+        while waiting or running:
+            if waiting:
+                started.append(asyncio.create_task(waiting.popleft()()))
+                running.add(started[-1])
+            done, running = await asyncio.wait(
+                running, timeout=delay if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    winner = task
+                    return task.result()
+                if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+                    raise error
+                failures.append(error)
+        raise next((error for error in failures if error.errno not in _ROUTELESS), failures[0])
+    finally:
+        for task in started:
+            if task is not winner:
+                task.cancel()
+                task.add_done_callback(lambda loser: _take_down(loser, discard))
+        del failures  # an exception that holds the frame that holds it would live until the next collection
+
+
+def _take_down(loser: asyncio.Task[T], discard: Callable[[T], object]) -> None:
+    if not loser.cancelled() and loser.exception() is None:
+        discard(loser.result())

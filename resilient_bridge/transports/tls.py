@@ -1,0 +1,219 @@
+"""TLS for the links we open: pins checked inside the handshake, and what a refused certificate says about itself.
+
+The rule: a certificate is judged before one byte of HTTP leaves, so a credential never meets a peer that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import functools
+import hashlib
+import os
+import ssl
+from typing import Final
+
+
+__all__ = [
+    "PinMismatchError",
+    "certificate_expiry",
+    "default_context",
+    "parse_pin",
+    "pinned_context",
+]
+
+DIAGNOSIS_SECONDS: Final = (
+    1.0  # a stuck peer must not cost the caller much more than the error it already has
+)
+_SHA256_BYTES: Final = 32
+
+
+class PinMismatchError(ssl.SSLCertVerificationError):
+    """The peer's certificate is not the pinned one (R5); raised by the handshake, nothing but the handshake was sent.
+
+    `certificate_reason` is always "PIN_MISMATCH", `certificate_expiry` the end of the certificate that was shown.
+    """
+
+    reason = "PIN_MISMATCH"
+    certificate_reason = "PIN_MISMATCH"
+    certificate_expiry: str | None = None
+    verify_code = 0
+    verify_message = "certificate pin mismatch"
+
+
+def parse_pin(text: str) -> bytes:
+    """Return the 32 bytes of a SHA-256 certificate pin (R5).
+
+    Accepts `sha256:<64 hex digits>`, colons between the digits allowed, and `sha256/<base64>`. The digest is that of the
+    whole certificate in DER form, as `openssl x509 -fingerprint -sha256` prints it. Raises `ValueError` naming `pin`.
+    """
+    wanted = 'pin: wanted "sha256:<64 hex digits>" or "sha256/<base64>"'
+    value = text.strip()
+    algorithm, separator, digest = value[:6].lower(), value[6:7], value[7:]
+    if algorithm != "sha256" or separator not in {":", "/"} or not separator:
+        msg = f"{wanted}, got {text[:80]!r}"
+        raise ValueError(msg)
+    try:
+        if separator == ":":
+            pin = binascii.unhexlify(digest.replace(":", ""))
+        else:
+            pin = base64.b64decode(digest + "=" * (-len(digest) % 4), validate=True)
+    except ValueError as error:
+        msg = f"{wanted}, got {text[:80]!r}"
+        raise ValueError(msg) from error
+    if len(pin) != _SHA256_BYTES:
+        msg = f"{wanted}, got {len(pin)} bytes in {text[:80]!r}"
+        raise ValueError(msg)
+    return pin
+
+
+def default_context() -> ssl.SSLContext:
+    """Return a new context that checks chain and host name against the system's authorities, TLS 1.2 or newer."""
+    return ssl.create_default_context()
+
+
+def shared_default_context() -> ssl.SSLContext:
+    """Return the process's one default context: loading the authorities takes milliseconds, too long for each attempt."""
+    return _context_for(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.lru_cache(maxsize=4)
+def _context_for(_file: str | None, _directory: str | None) -> ssl.SSLContext:
+    return default_context()
+
+
+class _PinnedContext(ssl.SSLContext):
+    """A context whose handshakes end in `PinMismatchError` unless the peer shows the one certificate."""
+
+    pin: bytes
+    base: ssl.SSLContext | None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        if self.base is None:
+            return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        # A context cannot be copied and the user's must not be changed, so its product is turned into a checking one.
+        wrapped = self.base.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        wrapped.__class__ = self.sslobject_class
+        return wrapped
+
+    def wrap_socket(self, *_args: object, **_options: object) -> ssl.SSLSocket:
+        msg = "a pinned context works through wrap_bio (asyncio) only: a plain TLS socket would not check the pin"
+        raise NotImplementedError(msg)
+
+
+def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.SSLContext:
+    """Return a context that accepts exactly the certificate with this SHA-256 digest (R5), for asyncio only.
+
+    Without `base` the pin is the whole proof: no chain, host name or date is checked, so a self-signed peer is fine. With
+    `base` (a client certificate, a private authority) everything that context checks holds as well, and it is not changed.
+    A mismatch ends the handshake with `PinMismatchError`. Raises `ValueError` naming `pin` when it cannot be read.
+    """
+    digest = parse_pin(pin) if isinstance(pin, str) else pin
+
+    class PinnedObject(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            _check_pin(self.getpeercert(binary_form=True), digest)
+
+    context = _PinnedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.sslobject_class = PinnedObject
+    context.pin, context.base = digest, base
+    return context
+
+
+def _check_pin(certificate: bytes | None, wanted: bytes) -> None:
+    got = hashlib.sha256(certificate or b"").digest()
+    if certificate is not None and got == wanted:
+        return
+    shown = "no certificate" if certificate is None else f"sha256:{got.hex()}"
+    mismatch = PinMismatchError(1, f"certificate pin mismatch: wanted sha256:{wanted.hex()}, got {shown}")
+    with contextlib.suppress(ValueError):
+        mismatch.certificate_expiry = certificate_expiry(certificate or b"")
+    raise mismatch
+
+
+async def explain_refusal(
+    error: ssl.SSLCertVerificationError, host: str, port: int, server_hostname: str
+) -> None:
+    """Set `error.certificate_expiry` (such as "2026-03-01T00:00:00Z") from the certificate the peer shows, if it can be had.
+
+    OpenSSL forgets a certificate it refused, so the peer is dialled once more, without judging it and without sending
+    anything after the handshake. Takes at most a second; raises nothing but cancellation.
+    """
+    if isinstance(error, PinMismatchError):
+        return  # it has seen the certificate itself
+    try:
+        async with asyncio.timeout(DIAGNOSIS_SECONDS):
+            certificate = await _certificate_of(host, port, server_hostname)
+        error.certificate_expiry = certificate_expiry(certificate)  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001, S110 (whatever goes wrong here, the refusal is the news)
+        pass
+
+
+async def _certificate_of(host: str, port: int, server_hostname: str) -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        asyncio.Protocol, host, port, ssl=context, server_hostname=server_hostname
+    )
+    try:
+        tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        return tls.getpeercert(binary_form=True) or b""
+    finally:
+        transport.abort()
+
+
+def certificate_expiry(certificate: bytes) -> str:
+    """Return the notAfter instant of an X.509 certificate in DER form as "2026-03-01T00:00:00Z".
+
+    The standard library decodes only certificates it has accepted. Raises `ValueError` when the bytes are no certificate.
+    """
+    try:
+        tbs, _ = _der_value(_der_value(certificate, 0, 0x30)[0], 0, 0x30)
+        at = 0
+        if tbs[0] == 0xA0:  # the version, left out by version 1
+            at = _der_value(tbs, at, 0xA0)[1]
+        for tag in (0x02, 0x30, 0x30):  # serial number, signature algorithm, issuer
+            at = _der_value(tbs, at, tag)[1]
+        validity, _ = _der_value(tbs, at, 0x30)
+        _, at = _der_value(validity, 0, validity[0])  # notBefore
+        kind = validity[at]
+        text = _der_value(validity, at, kind)[0].decode("ascii")
+    except IndexError as error:
+        msg = "wanted a DER certificate, got one that is cut short"
+        raise ValueError(msg) from error
+    if kind == 0x17:  # UTCTime: two digits of the year, 50 and above are 19xx (RFC 5280, 4.1.2.5.1)
+        text = ("19" if text[:2] >= "50" else "20") + text
+    if len(text) != len("YYYYMMDDHHMMSSZ") or not text[:-1].isdigit() or text[-1] != "Z":
+        msg = f"wanted YYYYMMDDHHMMSSZ, got {text[:20]!r}"
+        raise ValueError(msg)
+    return f"{text[:4]}-{text[4:6]}-{text[6:8]}T{text[8:10]}:{text[10:12]}:{text[12:14]}Z"
+
+
+def _der_value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
+    """Return the content of the DER element that starts at `at`, and where the next one starts."""
+    if data[at] != tag:
+        msg = f"wanted DER tag {tag:#x}, got {data[at]:#x}"
+        raise ValueError(msg)
+    length, start = data[at + 1], at + 2
+    if length & 0x80:
+        size = length & 0x7F
+        start += size
+        length = int.from_bytes(data[at + 2 : start], "big")
+    if start + length > len(data):
+        msg = f"wanted {length} bytes of DER, got {len(data) - start}"
+        raise ValueError(msg)
+    return data[start : start + length], start + length

@@ -1,0 +1,292 @@
+"""The WebSocket transport: dials one URL, follows no redirect to another origin, and carries frames until the link is lost.
+
+The rule: a credential leaves only towards the origin of the URL, and only encrypted or to this machine (R5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from ssl import SSLCertVerificationError, SSLContext
+from typing import Any, Final, Protocol
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.connection import Connection
+from websockets.exceptions import ConnectionClosedError, InvalidProxy, InvalidStatus
+from websockets.protocol import State
+from websockets.proxy import get_proxy
+from websockets.uri import WebSocketURI
+
+from . import tls
+from .origin import (
+    InsecureURLError,
+    RedirectRefusedError,
+    checked_headers,
+    is_ip,
+    is_loopback,
+    origin_of,
+    parse_url,
+    redirect_within,
+    refuse_credentials,
+)
+from .racing import first_connected, interleaved
+
+
+__all__ = ["InsecureURLError", "RedirectRefusedError", "WebSocketTransport", "open_websocket"]
+
+USER_AGENT: Final = "resilient_bridge"  # no version: it would tell an attacker more than an operator
+CLOSE_SECONDS: Final = 2.0  # what a peer has to end the TCP connection once closing began; then it is aborted
+MAX_REDIRECTS: Final = 5
+NEXT_ADDRESS_SECONDS: Final = 0.25  # RFC 8305, 5
+NEXT_TLS_ADDRESS_SECONDS: Final = 1.0  # an attempt over TLS takes more round trips
+_QUEUED_BYTES: Final = 64 * 2**20  # frames wait unread up to this much, whatever their size
+_REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
+
+# At debug level websockets writes headers and frames, so tokens, into the log: a root logger set to DEBUG must not get them.
+_logger = logging.getLogger(__name__)
+_logger.setLevel(logging.INFO)
+
+
+class WebSocketLike(Protocol):
+    """What a WebSocket connection opened by the user must offer to be wrapped."""
+
+    def send(self, message: str, /) -> Awaitable[None]:
+        """Send one text frame."""
+        ...
+
+    def recv(self) -> Awaitable[str | bytes]:
+        """Return the next frame."""
+        ...
+
+    def close(self, code: int = ..., /) -> Awaitable[None]:
+        """Close politely."""
+        ...
+
+
+class WebSocketTransport:
+    """One open WebSocket connection; the native exceptions of websockets surface unchanged."""
+
+    def __init__(self, ws: Any, address: tuple[str, int] | None = None) -> None:
+        """Adopt an open connection; `open_websocket()` and `wrap()` are the ways in."""
+        self.address = address
+        """Host and port that were dialled; None behind an HTTP proxy or for a wrapped connection."""
+        self._ws = ws
+        self._aborted = False
+        self._is_websockets = isinstance(ws, Connection)
+        self._pending: set[asyncio.Future[Any]] = set()
+
+    @classmethod
+    def wrap(cls, ws: WebSocketLike) -> WebSocketTransport:
+        """Adapt a connection the user opened, anything with `send`, `recv` and `close`; the transport then owns it."""
+        return cls(ws)
+
+    def __repr__(self) -> str:
+        """Show where it leads and whether it was dropped, nothing else."""
+        return f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
+
+    async def send(self, frame: str) -> None:
+        """Send one text frame, waiting while the write buffer is full; see `Transport.send`."""
+        if self._is_websockets and not self._aborted:
+            await self._ws.send(frame)
+        else:
+            await self._foreign(self._ws.send, frame)
+        # An abort wakes a sender that waits for room as if there were room: say that the frame is lost.
+        if self._aborted:
+            raise ConnectionClosedError(None, None)
+
+    async def receive(self) -> str | bytes:
+        """Return the next frame: text, or bytes if it is not UTF-8; see `Transport.receive`.
+
+        Bytes that are not UTF-8 are handed on, because websockets itself would end the connection with 1007.
+        """
+        if self._aborted or not self._is_websockets:
+            return await self._foreign(self._ws.recv)  # type: ignore[no-any-return]
+        frame: bytes = await self._ws.recv(decode=False)
+        try:
+            return frame.decode()
+        except UnicodeDecodeError:
+            return frame
+
+    async def _foreign(self, method: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        """Await a call on a connection that may have no abort: then `abort()` cancels the call instead."""
+        if self._aborted:
+            raise ConnectionClosedError(None, None)
+        call = asyncio.ensure_future(method(*arguments))
+        self._pending.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._aborted and not (task and task.cancelling()):
+                raise ConnectionClosedError(None, None) from None
+            raise
+        finally:
+            self._pending.discard(call)
+
+    def abort(self) -> None:
+        """Drop the connection now, without a close frame; see `Transport.abort`."""
+        if self._aborted:
+            return
+        self._aborted = True
+        abort = getattr(getattr(self._ws, "transport", None), "abort", None)
+        if abort is not None:
+            abort()
+        for call in tuple(self._pending):
+            call.cancel()
+        if abort is None:  # its own close is the only way to give its resources back
+            farewell = asyncio.ensure_future(self._let_go())
+            self._pending.add(farewell)
+            farewell.add_done_callback(self._pending.discard)
+
+    async def _let_go(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._ws.close()
+        except Exception:
+            _logger.debug("closing an aborted connection failed", exc_info=True)
+
+    async def close(self, code: int = 1000) -> None:
+        """Close politely with this code; see `Transport.close`. A connection we opened is gone after 2 s at most."""
+        if not self._aborted:
+            await self._ws.close(code)
+        elif self._is_websockets:
+            await self._ws.wait_closed()
+        else:
+            await asyncio.gather(*self._pending, return_exceptions=True)
+
+
+async def open_websocket(
+    url: str,
+    *,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    ssl: SSLContext | None = None,
+    pin: str | bytes | None = None,
+    address: tuple[str, int] | None = None,
+    max_frame_bytes: int,
+    allow_plaintext_credentials: bool = False,
+    has_credentials: bool = False,
+) -> WebSocketTransport:
+    """Dial a ws:// or wss:// URL and return the open transport.
+
+    The caller bounds the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled call leaves nothing behind.
+    `pin` is the SHA-256 of the peer's certificate (`tls.parse_pin`); `ssl` a context of one's own; both hold when both are
+    given. `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate check. Redirects
+    are followed within the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close code
+    1009. The environment's HTTP proxy is used, never towards this machine.
+
+    Raises `InsecureURLError`, `RedirectRefusedError`, `ValueError` (headers, pin), or what the network says, unchanged:
+    `OSError` (with errno), `ssl.SSLError`, and websockets' `InvalidURI`, `InvalidStatus` and other handshake errors. A refused
+    certificate carries its end as `certificate_expiry` where that could be had. No error contains the URL's user or query.
+    """
+    target = parse_url(url)
+    pairs = checked_headers(headers)
+    is_local = is_loopback(target.host) and (address is None or is_loopback(address[0]))
+    if not (target.secure or is_local or allow_plaintext_credentials):
+        refuse_credentials(target, pairs, has_credentials=has_credentials)
+    options = _tls_options(target, ssl, pin)
+    # A proxy would look up "localhost" on its own machine, and get the credentials on the way.
+    proxy = None if is_local else get_proxy(target)
+    if proxy is None and address is not None:
+        options["host"], options["port"] = address
+
+    try:
+        ws = await _Connect(
+            url,
+            additional_headers=pairs,
+            user_agent_header=USER_AGENT,
+            compression=None,
+            proxy=proxy,
+            open_timeout=None,
+            ping_interval=None,
+            close_timeout=CLOSE_SECONDS,
+            max_size=max_frame_bytes,
+            max_queue=max(2, min(64, _QUEUED_BYTES // max(1, max_frame_bytes))),
+            write_limit=2**16,
+            logger=_logger,
+            create_connection=_Connection,
+            **options,
+        )
+    except SSLCertVerificationError as error:
+        if proxy is None:
+            await tls.explain_refusal(error, *(address or (target.host, target.port)), target.host)
+        raise
+    except InvalidProxy as error:
+        msg = "the environment's proxy"
+        raise InvalidProxy(msg, error.msg) from None  # its address may hold a password
+    peer: Any = None if proxy is not None else ws.remote_address
+    return WebSocketTransport(ws, None if peer is None else (peer[0], peer[1]))
+
+
+def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes | None) -> dict[str, Any]:
+    if target.secure:
+        context = tls.shared_default_context() if ssl is None else ssl
+        return {
+            "ssl": context if pin is None else tls.pinned_context(pin, ssl),
+            "ssl_shutdown_timeout": CLOSE_SECONDS,
+        }
+    if pin is not None or ssl is not None:
+        msg = f"{'ssl' if pin is None else 'pin'}: wanted a wss:// url, got {origin_of(target)}"
+        raise ValueError(msg)
+    return {}
+
+
+class _Connection(ClientConnection):
+    """A connection that does not wait for ever for a peer that should end it."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # websockets keeps its close deadline in send() and close() only. A reader would wait as long as the peer likes,
+        # for example while it goes on sending the 50 MB frame that was just answered with 1009.
+        if self._deadline is None and self.protocol.state is State.CLOSING:
+            self._deadline = self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+
+class _Connect(connect):
+    """websockets' opening, with a race between the addresses of a name and with redirects kept inside the origin."""
+
+    _redirects = 0
+
+    async def open_tcp_connection(self) -> ClientConnection:
+        here, options = self.ws_uri, dict[str, Any](self.create_connection_kwargs)
+        if self.proxy is not None or "host" in options or is_ip(here.host):
+            return await super().open_tcp_connection()
+        loop = asyncio.get_running_loop()
+        if here.secure:
+            options.setdefault("server_hostname", here.host)
+
+        async def dial(host: str) -> ClientConnection:
+            _, connection = await loop.create_connection(
+                lambda: self.factory(here), host, here.port, **options
+            )
+            return connection
+
+        infos = await loop.getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)
+        return await first_connected(
+            [partial(dial, host) for host in interleaved(infos)],
+            NEXT_TLS_ADDRESS_SECONDS if here.secure else NEXT_ADDRESS_SECONDS,
+            lambda connection: connection.transport.abort(),
+        )
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        if not isinstance(exc, InvalidStatus) or exc.response.status_code not in _REDIRECTS:
+            return exc
+        location = exc.response.headers.get_all("Location")
+        if not location:
+            return exc
+        self._redirects += 1
+        if self._redirects > MAX_REDIRECTS:
+            return RedirectRefusedError(f"redirect refused: wanted at most {MAX_REDIRECTS}, got one more")
+        try:
+            return redirect_within(self.uri, location[0])
+        except RedirectRefusedError as refusal:
+            return refusal

@@ -1,0 +1,65 @@
+"""Event records: frozen, comparable, readable, and free of what may not leave."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+
+import attrs
+import pytest
+
+from resilient_bridge.errors import Failure
+from resilient_bridge.telemetry import events
+
+
+AT = datetime(2026, 3, 20, 14, 32, tzinfo=UTC)
+RECORDS = [
+    value for value in vars(events).values() if isinstance(value, type) and issubclass(value, events.Event)
+]
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_every_event_is_a_frozen_record_with_its_time(kind):
+    """Each event has `at`, takes keywords only, cannot be changed, is listed, and has no room for a payload."""
+    fields = [field.name for field in attrs.fields(kind)]
+    assert fields[0] == "at"
+    assert kind.__name__ in events.__all__
+    assert not {"payload", "arguments", "args", "kwargs", "headers", "token"} & set(fields)
+    with pytest.raises(TypeError):
+        kind(*[None for _ in fields])
+    event = kind(at=AT, **dict.fromkeys(fields[1:], "x"))
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.at = None
+    assert pickle.loads(pickle.dumps(event)) == event
+
+
+def test_events_compare_by_content():
+    """Tests of users compare whole records."""
+    one = events.StateChanged(
+        at=AT, previous=events.BridgeState.READY, state=events.BridgeState.BACKOFF, reason="user"
+    )
+    assert one == attrs.evolve(one)
+    assert one != attrs.evolve(one, reason="dns")
+
+
+def test_an_event_reads_as_one_line():
+    """What happened first, the time last, enum members by their name."""
+    event = events.Resumed(at=AT, session_id="s1", verdict=events.Verdict.GAP, reason="truncated", since=AT)
+    assert repr(event) == (
+        "Resumed(session_id='s1', verdict=GAP, reason='truncated', replayed=0, since=2026-03-20T14:32:00+00:00, "
+        "until=None, at=2026-03-20T14:32:00+00:00)"
+    )
+
+
+def test_states_and_verdicts_are_words():
+    """An enum member is its name, as text."""
+    for kind in (events.BridgeState, events.Verdict):
+        assert all(str(member) == member.name for member in kind)
+    assert len(events.BridgeState) == 13
+
+
+def test_a_failure_rides_along():
+    """An event carries the failure as a record."""
+    failure = Failure.of("CONN_TIMEOUT")
+    event = events.Suspended(at=AT, reason="connect_timeout", failure=failure, attempts=5)
+    assert event.failure is failure

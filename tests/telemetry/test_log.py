@@ -1,0 +1,96 @@
+"""The default log: what is worth a line when nobody listens."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from resilient_bridge.errors import Failure
+from resilient_bridge.telemetry import emit, events, listen
+
+
+AT = datetime(2026, 3, 20, tzinfo=UTC)
+FAILURE = Failure.of("CONN_REFUSED", "connection refused")
+LOUD = [
+    (
+        events.ReconnectScheduled(at=AT, attempt=3, wait=5.25, reason="connect_refused", failure=FAILURE),
+        logging.WARNING,
+        f"connection lost, attempt 3 in 5.25 s: connect_refused: {FAILURE}",
+    ),
+    (
+        events.Suspended(at=AT, reason="connect_refused", failure=FAILURE, attempts=5),
+        logging.WARNING,
+        f"disconnected after 5 attempts, still trying: connect_refused: {FAILURE}",
+    ),
+    (
+        events.GaveUp(at=AT, name="BridgeClient wss://host/ws", failure=FAILURE),
+        logging.ERROR,
+        f"BridgeClient wss://host/ws gave up: {FAILURE}",
+    ),
+]
+QUIET = [
+    events.ReconnectScheduled(at=AT, attempt=1, wait=1.0, reason="peer_closed"),
+    events.Connected(at=AT),
+    events.Disconnected(at=AT, reason="peer_closed", failure=FAILURE),
+    events.MessageDropped(at=AT, type="x", key=None, reason="expired"),
+]
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+@pytest.mark.parametrize(("event", "level", "line"), LOUD, ids=lambda case: type(case).__name__)
+def test_waits_over_a_second_and_give_ups_are_logged(log, event, level, line):
+    """One record, in the logger `resilient_bridge`, that says what and why."""
+    emit(event)
+    assert log.record_tuples == [("resilient_bridge", level, line)]
+
+
+@pytest.mark.parametrize("event", QUIET, ids=lambda event: type(event).__name__)
+def test_everything_else_is_quiet(log, event):
+    """Short waits and daily business leave no line."""
+    emit(event)
+    assert log.records == []
+
+
+def test_a_listener_silences_the_default_log(log):
+    """Who listens does not hear it twice."""
+    with listen(lambda event: None):
+        for event, _, _ in LOUD:
+            emit(event)
+    assert log.records == []
+
+
+def test_text_of_a_peer_cannot_forge_a_line_or_show_a_secret(log):
+    """Line breaks, terminal escapes and tokens in a reason do not reach the log as they are."""
+    reason = "bye\nERROR all is lost\x1b[31m token=abcdef0123456789"
+    emit(events.Suspended(at=AT, reason=reason, attempts=1))
+    (record,) = log.records
+    assert record.getMessage().isprintable()
+    assert "abcdef0123456789" not in record.getMessage()
+    assert "bye" in record.getMessage()
+
+
+def test_percent_signs_are_no_format(log):
+    """A reason with %s in it is text."""
+    emit(events.Suspended(at=AT, reason="100 %s", attempts=1))
+    assert log.records[0].getMessage().endswith("100 %s")
+
+
+def test_a_broken_handler_does_not_reach_the_emitter():
+    """What a filter of the application raises stays in the log."""
+
+    def broken(record):
+        raise ValueError
+
+    logger = logging.getLogger("resilient_bridge")
+    logger.addFilter(broken)
+    try:
+        emit(LOUD[2][0])
+    finally:
+        logger.removeFilter(broken)

@@ -1,0 +1,172 @@
+"""The manners that a linter cannot see: size, names, docstrings, what an import costs, and who may reach the network."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "resilient_bridge"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BANNED = {"utils", "util", "helpers", "core", "manager", "types", "common", "misc"}
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _loads(statement: str, *names: str) -> set[str]:
+    """Which of the modules named are loaded by a statement in a fresh interpreter."""
+    code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()} & set(names)
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=_named)
+def test_no_module_is_longer_than_two_jobs(path):
+    """400 lines at most: more is two files."""
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_named)
+def test_every_module_states_its_job(path):
+    """Each module opens with a docstring that is at least a sentence."""
+    stated = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert len(stated.split()) >= 5
+
+
+@pytest.mark.parametrize("path", TESTS, ids=_named)
+def test_every_test_states_its_fact(path):
+    """Each test function has a docstring."""
+    found = [
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+    assert found == []
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    """Nothing is called utils, helpers, core, manager, types or common, in the package or the tests."""
+    assert [_named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED] == []
+
+
+def test_every_bridge_of_testing_is_held_to_its_contract():
+    """Each testing/server*.py stands in the import contract that keeps `protocol` and `client` out of it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    witness = next(contract for contract in contracts if contract["id"] == "witness")
+    bridges = {f"resilient_bridge.testing.{path.stem}" for path in (PACKAGE / "testing").glob("server*")}
+    assert bridges == set(witness["source_modules"])
+
+
+def test_importing_the_package_loads_nothing_else():
+    """`import resilient_bridge` costs no loop, no socket and no library: each name loads when it is asked for."""
+    heavy = "asyncio attrs attr httpx websockets tenacity sqlite3 ssl socket email typing_extensions".split()
+    assert _loads("import resilient_bridge", *heavy) == set()
+
+
+def test_policies_and_failures_load_no_network():
+    """What only describes (policies, presets, errors, classification) loads neither loop nor HTTP nor WebSocket stack."""
+    names = "Backoff, BridgePolicy, Failure, Rule, classify, events, presets"
+    heavy = "asyncio httpx websockets tenacity sqlite3 email".split()
+    assert _loads(f"from resilient_bridge import {names}", *heavy) == set()
+
+
+def test_the_bridge_client_loads_no_http_stack():
+    """A BridgeClient needs websockets, and neither httpx nor tenacity."""
+    assert (
+        _loads("from resilient_bridge import BridgeClient", "httpx", "httpcore", "tenacity", "sqlite3")
+        == set()
+    )
+
+
+# The broadcast address: the kernel itself refuses it, so that a broken guard fails here and sends nothing either.
+STRAYS = '''
+import asyncio, contextlib, socket
+import pytest
+
+def test_plain():
+    """Raises, and fails."""
+    socket.create_connection(("255.255.255.255", 9), timeout=1)
+
+def test_swallowed():
+    """The code under test hides the error."""
+    with contextlib.suppress(OSError):
+        socket.create_connection(("255.255.255.255", 9), timeout=1)
+
+def test_asyncio():
+    """Event loops connect sockets of their own."""
+    async def main():
+        with contextlib.suppress(OSError):
+            await asyncio.open_connection("255.255.255.255", 9)
+    asyncio.run(main())
+
+def test_datagram():
+    """A datagram needs no connect."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        sock.sendto(b"x", ("255.255.255.255", 9))
+
+def test_loopback():
+    """This machine is free to reach."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        pass
+
+def test_skipped():
+    """Where every server is there, nothing may be skipped."""
+    pytest.skip("no server")
+'''
+
+
+def _strays(tmp_path: Path, **environment: str) -> str:
+    script = tmp_path / "test_strays.py"
+    script.write_text(STRAYS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "conftest",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(tmp_path),
+        str(script),
+    ]
+    clean = {name: value for name, value in os.environ.items() if name != "RESILIENT_BRIDGE_REQUIRE_SERVERS"}
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=clean | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_a_test_that_leaves_this_machine_fails(tmp_path):
+    """A connect or datagram to another host fails its test, swallowed or not, and no packet is sent."""
+    printed = _strays(tmp_path)
+    assert "4 failed, 1 passed, 1 skipped" in printed
+    assert "loopback expected, got a connect to '255.255.255.255'" in printed
+
+
+def test_a_skip_fails_where_every_server_must_be_there(tmp_path):
+    """RESILIENT_BRIDGE_REQUIRE_SERVERS=1, as CI sets it, turns a skip into a failure with its reason."""
+    printed = _strays(tmp_path, RESILIENT_BRIDGE_REQUIRE_SERVERS="1")
+    assert "5 failed, 1 passed" in printed
+    assert "nothing may be skipped here" in printed

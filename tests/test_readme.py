@@ -1,0 +1,77 @@
+"""The README's two commands are the ones that run. Rule: nothing here repeats a command, it reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def _command(name: str) -> str:
+    found = re.findall(rf"^<!-- command: {name} -->\n+```\w*\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL)
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("name", ["demo", "tests"])
+def test_each_command_is_one_line_for_a_bare_machine(name):
+    """One line to paste, which makes its own environment: Debian's pip refuses to install outside of one."""
+    command = _command(name)
+    assert "\n" not in command
+    assert command.startswith("python3 -m venv ")
+    assert "sudo" not in command
+
+
+def test_ci_runs_the_very_line_that_the_readme_prints(tmp_path):
+    """`.ci/run` takes its test command from README.md: another line there, and CI runs that one instead."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
+    line = _command("tests")
+    planted = "printenv RESILIENT_BRIDGE_REQUIRE_SERVERS > ran && echo '1 passed'"
+    (tmp_path / "README.md").write_text(README.replace(line, planted))
+    done = subprocess.run(
+        ["bash", tmp_path / ".ci/run", "readme", "totals"],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (tmp_path / "ran").read_text() == "1\n"
+    assert done.stdout.splitlines()[-1] == "1 passed"
+
+
+def test_ci_fails_if_that_line_fails(tmp_path):
+    """A failing README line fails the run, although its output is also kept for the totals."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
+    (tmp_path / "README.md").write_text(README.replace(_command("tests"), "exit 3"))
+    done = subprocess.run(
+        ["bash", tmp_path / ".ci/run", "readme"],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 3
+
+
+def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
+    """With no step named, the README's line is a step, and the number of tests is printed last."""
+    script = (ROOT / ".ci/run").read_text()
+    every = re.search(r"steps=\((system [^)]*)\)", script)
+    assert every
+    steps = every.group(1).split()
+    assert {"style", "types", "layers", "simulation", "readme"} <= set(steps)
+    assert steps[-1] == "totals"
+
+
+def test_ci_has_no_test_command_of_its_own():
+    """Pytest is named in no line of `.ci/run`: what runs is the README's line and nox's sessions."""
+    assert "pytest" not in (ROOT / ".ci/run").read_text()

@@ -1,0 +1,56 @@
+"""The promises against the tests that prove them. Rule: tests are read, not run, so that it holds for a partial run too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .requirements import REQUIREMENTS, SOURCES, page
+
+
+ROOT = Path(__file__).parents[1]
+ROWS = {row.id: row for row in REQUIREMENTS}
+
+
+def _claims(path: Path) -> Iterator[str]:
+    """The ids in every `pytest.mark.requirement("R3")` of a file: decorator, parameter or `pytestmark`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.requirement":
+            for argument in node.args:
+                assert isinstance(argument, ast.Constant), f"{path}:{node.lineno}: the id must be spelled out"
+                yield argument.value
+
+
+@pytest.fixture(scope="module")
+def claimed() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for row in _claims(path):
+            found.setdefault(row, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_every_row_of_the_five_specifications_is_listed():
+    """R1 to R19, C1 to C10, S1 to S11, G1 to G10 and V1 to V16 are there, once, in order."""
+    sizes = {"R": 19, "C": 10, "S": 11, "G": 10, "V": 16}
+    assert list(ROWS) == [f"{letter}{n}" for letter, size in sizes.items() for n in range(1, size + 1)]
+    assert len(REQUIREMENTS) == len(ROWS)
+    assert sizes.keys() == SOURCES.keys()
+
+
+def test_no_proven_promise_is_without_a_test(claimed):
+    """A row that says "proven" has at least one test that carries its mark."""
+    assert not [row.id for row in REQUIREMENTS if row.status == "proven" and row.id not in claimed]
+
+
+def test_no_test_names_an_unknown_promise(claimed):
+    """A mark's id is a row."""
+    assert not {row: where for row, where in claimed.items() if row not in ROWS}
+
+
+def test_the_page_of_promises_is_what_the_rows_print():
+    """docs/reference/promises.md is generated; `python -m tests.requirements > docs/reference/promises.md` renews it."""
+    assert (ROOT / "docs/reference/promises.md").read_text() == page()

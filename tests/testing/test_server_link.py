@@ -1,0 +1,100 @@
+"""One connection: writing that never waits, delays in order, frames as they are, a client that does not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from resilient_bridge.testing import server_link
+from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing.server_faults import GARBAGE
+from tests.testing.server_peer import peer
+
+
+pytestmark = pytest.mark.real
+
+
+async def test_slow_answers_keep_their_order():
+    """Fifty answers with one delay come in the order of the questions, after the delay."""
+    async with BridgeServer(acks="none") as server, peer(server.url) as client:
+        await client.join("s")
+        server.behave(slow=0.05)
+        start = asyncio.get_running_loop().time()
+        asked = [await client.say("echo_request", {"n": n}) for n in range(50)]
+        assert [(await client.hear())["id"] for _ in asked] == asked
+        assert asyncio.get_running_loop().time() - start > 0.04
+
+
+async def test_a_late_replay_lets_live_frames_pass():
+    """The snapshot is older than what comes before it on the wire."""
+    async with BridgeServer(replay_delay=0.05) as server, peer(server.url) as client:
+        await client.join("s")
+        first = await server.push("tool_call", {"n": 0})
+        await client.hear()
+        await client.say("request_replay")
+        await client.ask("heartbeat_ping")  # the request was read before this pong
+        live = await server.push("tool_call", {"n": 1})
+        assert await client.hear() == live
+        assert (await client.hear())["payload"]["messages"] == [first]
+
+
+@pytest.mark.parametrize("name", list(GARBAGE))
+async def test_garbage_is_sent_as_it_is(name):
+    """push_raw changes nothing, text or binary, and leaves no trace in the replay."""
+    async with BridgeServer() as server, peer(server.url) as client:
+        await client.join("s")
+        await server.push_raw(GARBAGE[name])
+        assert await client.connection.recv() == GARBAGE[name]
+        assert (await client.ask("request_replay"))["payload"]["messages"] == []
+        assert server.pushed == []
+
+
+async def test_text_that_is_no_utf8_ends_the_connection():
+    """A lone surrogate in the frame itself is invalid UTF-8: the peer closes with 1007."""
+    async with BridgeServer() as server, peer(server.url) as client:
+        await client.join("s")
+        await server.push_raw('"\ud800"')
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.connection.recv()
+        assert caught.value.sent.code == 1007
+
+
+async def test_bad_frames_from_a_client_are_answered_and_survived():
+    """Malformed, deep, binary: an error each, and the session goes on."""
+    async with BridgeServer() as server, peer(server.url) as client:
+        await client.join("s")
+        for name in ("malformed", "bom", "nan", "deep", "not_an_object", "binary", "null_payload"):
+            await client.connection.send(GARBAGE[name])
+            assert (await client.hear())["payload"]["code"] == "PROTO_INVALID_MESSAGE", name
+        assert (await client.ask("note"))["payload"]["status"] == "applied"
+
+
+async def test_a_frame_over_the_limit_is_refused_with_1009():
+    """max_frame_bytes is the connection's own limit."""
+    async with BridgeServer(max_frame_bytes=1000) as server, peer(server.url) as client:
+        await client.join("s")
+        await client.say("note", {"text": "x" * 1000})
+        assert (await client.closed())[0] == 1009
+
+
+async def test_pushing_to_a_client_that_does_not_read_never_hangs(monkeypatch):
+    """The backlog grows to its bound; then the client is cut, as any server would."""
+    monkeypatch.setattr(server_link, "_BACKLOG", 1 << 20)
+    async with BridgeServer() as server, peer(server.url) as client:
+        await client.join("s")
+        client.connection.transport.pause_reading()
+        async with asyncio.timeout(20):
+            while server.connections:
+                await server.push("tool_call", {"text": "x" * 50_000})
+        assert len(server.pushed) > 10
+
+
+async def test_a_poisonous_frame_ends_the_connection():
+    """With the scripted code, received by the peer."""
+    async with BridgeServer(poison="drink me", poison_code=1007) as server, peer(server.url) as client:
+        await client.join("s")
+        await client.say("note", {"text": "drink me"})
+        assert (await client.closed())[0] == 1007
+        assert server.received == []

@@ -1,0 +1,111 @@
+"""The public names as a user types them: read by mypy and pyright, never run. Rule: every line would work as written."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, assert_type
+
+import resilient_bridge as rb
+
+
+# Policies are values: built by keyword, compared, evolved.
+backoff: rb.Backoff = rb.Backoff.steps(1, 2, 5, then=rb.Backoff.exponential(10, cap=60, jitter="none"))
+assert_type(backoff.delays(6), list[float])
+assert_type(backoff.explain(), str)
+delays = [rb.Backoff.constant(1), rb.Backoff.linear(timedelta(seconds=1)), rb.Backoff.decorrelated(1, cap=30)]
+
+policy: rb.BridgePolicy = rb.presets.recursor.evolve(
+    reconnect=rb.Reconnect(
+        backoff=backoff, rules={"CONN_TIMEOUT": rb.Rule(backoff=backoff)}, on_exhausted="suspend"
+    ),
+    heartbeat=rb.Heartbeat(every=15, timeout=timedelta(seconds=10)),
+    outbox=rb.Outbox(max_messages=10, overflow="drop_oldest"),
+    inbox=rb.Inbox(overflow="resync"),
+    replay=rb.Replay(overlap=300),
+    dialect=rb.Dialect(request_replay=None, codec="json"),
+)
+
+
+def failures(error: Exception) -> str:
+    """One failure, three readers."""
+    failure = rb.classify(error)
+    assert_type(failure, rb.Failure)
+    assert_type(failure.category, rb.Category)
+    assert_type(failure.kind, rb.Kind)
+    assert_type(failure.severity, rb.Severity)
+    assert_type(failure.executed, rb.Executed)
+    assert_type(failure.retry_after, float | None)
+    assert_type(failure.to_dict(), dict[str, Any])
+    return failure.explain() if failure.retryable else failure.to_llm()
+
+
+def watch(event: rb.events.Event) -> None:
+    """A listener gets any event and asks for its class."""
+    assert_type(event.at, datetime)
+    if isinstance(event, rb.events.Resumed):
+        assert_type(event.verdict, rb.Verdict)
+    elif isinstance(event, rb.events.StateChanged):
+        assert_type(event.state, rb.BridgeState)
+
+
+async def on_gap(gap: rb.Gap) -> None:
+    """What could not be recovered, in its place in the stream."""
+    assert_type(gap.verdict, rb.Verdict)
+    assert_type(gap.since, datetime | None)
+
+
+async def token() -> str:
+    """Asked for at each attempt."""
+    return "secret"
+
+
+async def bridge(url: str) -> None:
+    """The client that stays connected."""
+    with rb.listen(watch):
+        async with rb.BridgeClient(
+            url, token=token, headers={"x": "y"}, policy=policy, on_gap=on_gap
+        ) as client:
+            await client.wait_ready(timeout=timedelta(seconds=30))
+            receipt = await client.send("tool_result", {"content": "ok"}, idempotency_key="k", ttl=60)
+            assert_type(receipt, rb.Receipt)
+            answer = await client.request("git_status_request", {}, timeout=10, idempotent=True)
+            assert_type(answer, rb.Message)
+            how: str = await receipt.confirmed(timeout=30)
+            assert_type(receipt.withdraw(), bool)
+            async for message in client:
+                assert_type(message, rb.Message)
+                assert_type(message.redelivered or message.maybe_duplicate, bool)
+                await client.send("echo", {"type": message.type, "how": how}, volatile=True)
+            assert_type(client.state, rb.BridgeState)
+            assert_type(client.health(), rb.Health)
+            assert_type(await client.aclose(drain=5), list[rb.Receipt])
+
+
+async def main(server: rb.testing.BridgeServer) -> int:
+    """The same in virtual time."""
+    await bridge(server.url)
+    return 1
+
+
+assert_type(rb.testing.simulate(main, seed=7), int)
+
+
+def errors() -> float | None:
+    """What `except` looks like: by what happened, or by the standard library's own classes."""
+    try:
+        raise NotImplementedError
+    except rb.RejectedError as error:
+        return error.retry_after
+    except (rb.OutcomeUnknownError, rb.SessionError, rb.AuthError, rb.ProtocolError) as error:
+        assert_type(error.failure, rb.Failure)
+    except (ValueError, TimeoutError, ConnectionError):
+        pass
+    return None
+
+
+wrong_value: type[ValueError] = rb.ConfigError
+late: type[TimeoutError] = rb.AttemptTimeoutError
+unreachable: type[ConnectionError] = rb.NotConnectedError
+unread: type[rb.OutcomeUnknownError] = rb.InboxFullError
+full: type[rb.RejectedError] = rb.OutboxFullError
+dropped: type[rb.RejectedError] = rb.NotDeliveredError
