@@ -72,12 +72,17 @@ def _package(cls: type) -> str:
 def failure_of(error: BaseException, depth: int = 0) -> Failure:
     """Return the failure of an exception; raises what is none (CancelledError and its like) again."""
     if (group := _as_group(error)) is not None:
-        return _of_group(group, depth)
+        failure = _of_group(group, depth)
+        if failure is None:  # nothing but cancellation
+            raise group
+        return failure
     if dispatch(type(error)).stops:
         raise error
     root = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
-        return attrs.evolve(_of_group(group, depth + 1), cause=error)
+        below = _of_group(group, depth + 1)
+        if below is not None:
+            return attrs.evolve(below, cause=error)
     found = _find(root)
     if found is None and root is not error:  # nothing known below: the wrapper speaks for itself
         root, found = error, _find(error)
@@ -137,10 +142,10 @@ def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
     return cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
 
 
-def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure:
+def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
     failures = [failure_of(leaf, depth) for leaf in _leaves(group)]
-    if not failures:  # nothing but cancellation
-        raise group
+    if not failures:
+        return None
     # Several: repeating helps only if it helps all of them; then not before the last of them is ready.
     worst = next((failure for failure in failures if not failure.retryable), failures[0])
     waits = [failure.retry_after for failure in failures if failure.retry_after is not None]

@@ -6,4 +6,5 @@ from .bridge import BridgeClient
 from .health import Health
 from .receipt import Receipt
 
+
 __all__ = ["BridgeClient", "Health", "Receipt"]

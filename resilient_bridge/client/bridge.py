@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import (
     AttemptTimeoutError,
+    Executed,
     Failure,
-    NotConnectedError,
     SessionError,
     config_error,
     error_for,
 )
-from ..presets import BridgePolicy
 from ..presets import default as default_policy
 from ..protocol import EntryState, Session
 from ..stores import MemoryStore
 from ..telemetry.events import BridgeState
+from .arguments import check_factory, check_pin, check_session, check_url, checked_policy, shown
 from .dialing import dial_factory, dial_url
 from .driver import Driver
 from .environment import current_environment
@@ -29,6 +29,7 @@ from .seconds import as_seconds
 from .streams import EventStream
 from .supervisor import Supervisor
 
+
 if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
+    from ..presets import BridgePolicy
     from ..protocol import Entry, Gap, Message
     from ..telemetry.events import Event
     from .supervisor import Dial
 
     Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
-    Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
+    Headers: TypeAlias = (
+        Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
+    )
     Seconds: TypeAlias = float | timedelta
     OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
 
@@ -78,24 +82,26 @@ class BridgeClient:
         pin: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
     ) -> None:
-        if not (isinstance(url, str) or callable(url)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
-        if isinstance(url, str) and not url.startswith(("ws://", "wss://")):
-            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", url.split("?")[0].rpartition("@")[2])
-        if pin is not None:
-            _check_pin(pin)
-        self._name = _shown(url) if isinstance(url, str) else "<url from a callable>"
+        check_url(url)
+        check_pin(pin)
+        self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
         dial = dial_url(
             url,
             token=token,
             headers=headers,
             pin=pin,
             ssl=ssl,
-            reconnect=_checked(policy).reconnect,
+            reconnect=checked_policy(policy).reconnect,
             dialect=policy.dialect,
         )
         self._build(
-            dial, policy, session_id, store, on_gap, receive=receive, can_refresh=any(map(callable, (url, token, headers)))
+            dial,
+            policy,
+            session_id,
+            store,
+            on_gap,
+            receive=receive,
+            can_refresh=any(map(callable, (url, token, headers))),
         )
 
     @classmethod
@@ -112,12 +118,11 @@ class BridgeClient:
         receive: bool = True,
     ) -> Self:
         """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
-        if not callable(factory):  # pyright: ignore[reportUnnecessaryComparison]
-            raise config_error("BridgeClient.over.factory", "a callable that returns an async context manager", factory)
+        check_factory(factory)
         self = cls.__new__(cls)
         self._name = "<own websocket>"
         self._build(
-            dial_factory(factory, token), _checked(policy), session_id, store, on_gap,
+            dial_factory(factory, token), checked_policy(policy), session_id, store, on_gap,
             receive=receive, can_refresh=callable(token),
         )  # fmt: skip
         return self
@@ -133,12 +138,7 @@ class BridgeClient:
         receive: bool,
         can_refresh: bool,
     ) -> None:
-        if session_id is not None and (not isinstance(session_id, str) or not session_id):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
-        if store is not None and not isinstance(store, MemoryStore):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise config_error("BridgeClient.store", "a MemoryStore (durable stores are not there yet)", type(store).__name__)
-        if on_gap is not None and not callable(on_gap):  # pyright: ignore[reportUnnecessaryComparison]
-            raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
+        check_session(session_id, store, on_gap)
         environment = current_environment()
         kept = store or MemoryStore()
         session = Session(
@@ -176,7 +176,9 @@ class BridgeClient:
     async def __aenter__(self) -> Self:
         """Start connecting and return at once."""
         if self._task is not None:
-            raise config_error("BridgeClient", "a client that has not been started", f"one that is {self.state.value}")
+            raise config_error(
+                "BridgeClient", "a client that has not been started", f"one that is {self.state.value}"
+            )
         self._task = self._driver.loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
         return self
 
@@ -241,7 +243,7 @@ class BridgeClient:
 
     async def send(
         self,
-        type: str,  # noqa: A002 -- the field's name on the wire
+        type: str,
         payload: Mapping[str, Any],
         /,
         *,
@@ -295,7 +297,7 @@ class BridgeClient:
 
     async def request(
         self,
-        type: str,  # noqa: A002 -- the field's name on the wire
+        type: str,
         payload: Mapping[str, Any],
         /,
         *,
@@ -329,7 +331,9 @@ class BridgeClient:
     def _abandon(self, entry: Entry, why: str) -> None:
         never = entry.state is EntryState.QUEUED
         left = "it never left" if never else "it was handed out"
-        failure = Failure.of("SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed="no" if never else "maybe")
+        failure = Failure.of(
+            "SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed=Executed.NO if never else Executed.MAYBE
+        )
         self._session.outbound.give_up(entry, failure)
         self._driver.after(self._driver.now())
 
@@ -337,7 +341,9 @@ class BridgeClient:
         """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
         entry = self._session.outbound.find(idempotency_key)
         if entry is None or entry.is_request:
-            raise SessionError(Failure.of("SESS_NOT_FOUND", f"no send with the idempotency key {idempotency_key}"))
+            raise SessionError(
+                Failure.of("SESS_NOT_FOUND", f"no send with the idempotency key {idempotency_key}")
+            )
         return Receipt(entry, self._driver)
 
     # ---- receiving --------------------------------------------------------------------------------------------
@@ -395,7 +401,9 @@ class BridgeClient:
             if isinstance(error, AttemptTimeoutError):
                 raise
             raise AttemptTimeoutError(
-                Failure.of("SYS_TIMEOUT", f"still {self.state.value} after {timeout} s: {self._session.reason}")
+                Failure.of(
+                    "SYS_TIMEOUT", f"still {self.state.value} after {timeout} s: {self._session.reason}"
+                )
             ) from None
 
     def reconnect_now(self) -> None:
@@ -405,25 +413,3 @@ class BridgeClient:
 
 _DRAINABLE = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
-_ = NotConnectedError
-
-
-def _shown(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
-
-
-def _checked(policy: BridgePolicy) -> BridgePolicy:
-    if not isinstance(policy, BridgePolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise config_error("BridgeClient.policy", "a BridgePolicy", policy)
-    return policy
-
-
-def _check_pin(pin: str) -> None:
-    from ..transports.tls import parse_pin  # noqa: PLC0415 -- only pinning clients load TLS
-
-    try:
-        parse_pin(pin)
-    except ValueError as error:
-        raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .supervisor import ask
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
@@ -33,7 +34,7 @@ def dial_url(
     """Dial `url`; URL, token and headers are asked for on each attempt. Without an auth message the token is a header."""
 
     async def dial(address: tuple[str, int] | None) -> tuple[Transport, str | None]:
-        from ..transports.websocket import open_websocket  # noqa: PLC0415 -- websockets is loaded by the first connect
+        from ..transports.websocket import open_websocket
 
         where: str = await ask(url)
         secret: str | None = await ask(token)
@@ -60,7 +61,7 @@ def dial_factory(factory: Callable[[], AbstractAsyncContextManager[Any]], token:
 
     async def dial(address: tuple[str, int] | None) -> tuple[Transport, str | None]:
         del address  # the user's own business
-        from ..transports.websocket import WebSocketTransport  # noqa: PLC0415 -- as above
+        from ..transports.websocket import WebSocketTransport
 
         secret: str | None = await ask(token)
         entered = factory()

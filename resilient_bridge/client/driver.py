@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import Failure, NotConnectedError, error_for
+from ..errors import Executed, Failure, NotConnectedError, error_for
 from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
         self._watchers: list[asyncio.Future[None]] = []
 
     @property
@@ -73,22 +75,21 @@ class Driver:
             told = True
             self._tell()
             self._arm(now)
-        if self._reader is not None and len(session.inbound.inbox):
+        if self._reader is not None and (len(session.inbound.inbox) or session.state in _ENDED):
             _wake([self._reader])
             self._reader = None
-        pump = self.pump
-        if pump is not None:
-            death = session.death
-            if death is not None:
-                pump.end(death)
-            elif session.wants_to_send:
-                pump.wake_writer()
+        if self.pump is not None:
+            self._move_pump(self.pump)
         if told and self._watchers:
             watchers, self._watchers = self._watchers, []
             _wake(watchers)
-        if session.state in _ENDED and self._reader is not None:
-            _wake([self._reader])
-            self._reader = None
+
+    def _move_pump(self, pump: Connection) -> None:
+        death = self.session.death
+        if death is not None:
+            pump.end(death)
+        elif self.session.wants_to_send:
+            pump.wake_writer()
 
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
@@ -153,6 +154,21 @@ class Driver:
         self._reader = self.loop.create_future()
         await self._reader
 
+    def taken(self) -> None:
+        """The consumer took a message: whoever waits for room may go on."""
+        if self.session.is_paused and self.pump is not None:
+            self.pump.wake_reader()
+        if self._room is not None and self.session.inbound.inbox.has_room:
+            _wake([self._room])
+
+    async def room(self) -> None:
+        """Return when the inbox has room again."""
+        self._room = self.loop.create_future()
+        try:
+            await self._room
+        finally:
+            self._room = None
+
     async def settled(self, entry: Entry) -> None:
         """Return when the outcome of `entry` is known."""
         if entry.is_settled:
@@ -176,7 +192,11 @@ class Driver:
             raise error_for(self.session.failure)
         if state in _REFUSING:
             raise NotConnectedError(
-                Failure.of("CONN_NOT_CONNECTED", f"expected an open bridge client, it is {state.value}", executed="no")
+                Failure.of(
+                    "CONN_NOT_CONNECTED",
+                    f"expected an open bridge client, it is {state.value}",
+                    executed=Executed.NO,
+                )
             )
 
 

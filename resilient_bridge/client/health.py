@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+
 if TYPE_CHECKING:
     from ..errors import Failure
     from ..telemetry.events import BridgeState

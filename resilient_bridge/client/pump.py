@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+
 if TYPE_CHECKING:
     from ..errors import Failure
     from ..transports import Transport
@@ -57,41 +58,42 @@ class Pump:
     # ---- the two tasks ----------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        driver, transport = self._driver, self._transport
+        driver, receive = self._driver, self._transport.receive
         session = driver.session
-        try:
-            while self.loss is None:
-                now = driver.now()
-                if not session.may_read(now, iterating=driver.is_iterated()):
-                    driver.after(now)
-                    if self.loss is None:
-                        self._idle_reader = driver.loop.create_future()
-                        await self._idle_reader
-                    continue
-                frame = await transport.receive()
-                now = driver.now()
-                session.receive(frame, now)
+        while self.loss is None:
+            now = driver.now()
+            if not session.may_read(now, iterating=driver.is_iterated()):
                 driver.after(now)
-        except Exception as error:  # noqa: BLE001 -- whatever the transport raises is the loss; classify() reads it
-            self.end(error)
+                if self.loss is None:
+                    self._idle_reader = driver.loop.create_future()
+                    await self._idle_reader
+                continue
+            try:
+                frame = await receive()
+            except Exception as error:  # noqa: BLE001 -- whatever the transport raises is the loss; classify() reads it
+                self.end(error)
+                return
+            now = driver.now()
+            session.receive(frame, now)
+            driver.after(now)
 
     async def _write(self) -> None:
-        driver, transport = self._driver, self._transport
+        driver, send = self._driver, self._transport.send
         session = driver.session
-        try:
-            while self.loss is None:
-                now = driver.now()
-                frames = session.frames_to_send(now)
-                driver.after(now)
-                if not frames:
-                    self._idle_writer = driver.loop.create_future()
-                    await self._idle_writer
-                    continue
-                driver.arm(now)
+        while self.loss is None:
+            now = driver.now()
+            frames = session.frames_to_send(now)
+            driver.after(now)
+            if not frames:
+                self._idle_writer = driver.loop.create_future()
+                await self._idle_writer
+                continue
+            driver.arm(now)
+            try:
                 for frame in frames:
-                    await transport.send(frame)
-        except Exception as error:  # noqa: BLE001 -- as above
-            self.end(error)
+                    await send(frame)
+            except Exception as error:  # noqa: BLE001 -- as above
+                self.end(error)
 
     def wake_writer(self) -> None:
         """There is something to send, or nothing ever again."""

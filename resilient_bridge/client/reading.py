@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..errors import config_error, error_for
 from ..telemetry.events import BridgeState
 
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -48,8 +49,7 @@ class Messages:
         while True:
             message = inbound.take()
             if message is not None:
-                if session.is_paused and driver.pump is not None:
-                    driver.pump.wake_reader()
+                driver.taken()
                 return message
             gap = inbound.inbox.peek_gap()
             if gap is not None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
-from ..errors import AttemptTimeoutError, BridgeError, Failure, NotDeliveredError, OutcomeUnknownError, error_for
+from ..errors import (
+    AttemptTimeoutError,
+    BridgeError,
+    Failure,
+    NotDeliveredError,
+    OutcomeUnknownError,
+    error_for,
+)
 from ..protocol import EntryState
 from .seconds import as_seconds
+
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -36,7 +44,7 @@ class Receipt:
     @property
     def state(self) -> ReceiptState:
         """`queued` (provably not sent), `written` (handed out, nothing heard), or how it ended."""
-        return cast("ReceiptState", self._entry.state.value)
+        return self._entry.state.value
 
     @property
     def idempotency_key(self) -> str:
@@ -80,14 +88,21 @@ class Receipt:
         entry = self._entry
         if entry.state is EntryState.DEAD:
             return error_for(
-                Failure.of("PROTO_VIOLATION", f"{entry.type} was set aside: {entry.failure.message if entry.failure else entry.reason}")
+                Failure.of(
+                    "PROTO_VIOLATION",
+                    f"{entry.type} was set aside: {entry.failure.message if entry.failure else entry.reason}",
+                )
             )
         if entry.failure is not None:
             return error_for(entry.failure)
         if entry.state in _NEVER_SENT:
-            return NotDeliveredError(Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}"))
+            return NotDeliveredError(
+                Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}")
+            )
         return OutcomeUnknownError(
-            Failure.of("SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}")
+            Failure.of(
+                "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
+            )
         )
 
     def withdraw(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..telemetry.events import Closed, GaveUp
 
+
 if TYPE_CHECKING:
     from ..telemetry.events import Event
     from .driver import Driver

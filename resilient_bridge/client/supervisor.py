@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
-from ..telemetry.events import BridgeState
 from .pump import Pump
+
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,7 +38,9 @@ async def ask(source: Any) -> Any:
         raise
     except Exception as error:
         raise BridgeError(
-            Failure.of("AUTH_REFRESH_FAILED", f"asking for credentials raised {type(error).__name__}", cause=error)
+            Failure.of(
+                "AUTH_REFRESH_FAILED", f"asking for credentials raised {type(error).__name__}", cause=error
+            )
         ) from error
 
 
@@ -98,9 +100,8 @@ class Supervisor:
             pass
         finally:
             self._waiting = None
-        inbox = self._driver.session.inbound.inbox
-        while inbox.is_full and self._driver.session.state in {BridgeState.BACKOFF, BridgeState.SUSPENDED}:
-            await self._driver.changed()
+        if self._driver.session.inbound.inbox.is_full:
+            await self._driver.room()
 
     def skip_wait(self) -> None:
         """Try again now."""

@@ -23,4 +23,4 @@ class Heartbeat(Value):
 
     every: float = attrs.field(default=15.0, converter=as_seconds, validator=short_seconds)
     timeout: float = attrs.field(default=10.0, converter=as_seconds, validator=short_seconds)
-    probe_timeout: float = attrs.field(default=2.0, converter=as_seconds, validator=short_seconds)
+    probe_timeout: float = attrs.field(default=1.5, converter=as_seconds, validator=short_seconds)

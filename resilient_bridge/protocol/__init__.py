@@ -10,4 +10,5 @@ from .reconnection import Decision
 from .session import Session
 from .watermark import Watermark
 
+
 __all__ = ["Decision", "Entry", "EntryState", "Gap", "Message", "Now", "Session", "Store", "Watermark"]

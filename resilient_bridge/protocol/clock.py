@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 
 if TYPE_CHECKING:
     import random
@@ -30,7 +31,15 @@ class Now(NamedTuple):
     @property
     def at(self) -> datetime:
         """The wall clock as an aware datetime in UTC."""
-        return datetime.fromtimestamp(self.wall, UTC)
+        return datetime.fromtimestamp(_printable(self.wall), UTC)
+
+
+_YEAR_9999: Final = 253_402_300_799.0
+
+
+def _printable(wall: float) -> float:
+    """A wall clock that is wildly wrong still has to be printed: kept within the years that a date can have."""
+    return min(max(wall, 0.0), _YEAR_9999)
 
 
 class Identifiers:
@@ -61,6 +70,7 @@ class Stamps:
 
     def __call__(self, wall: float) -> str:
         """`wall` (epoch seconds) as e.g. `2026-03-20T14:32:00.250Z`."""
+        wall = _printable(wall)
         second = int(wall)
         if second != self._second:
             self._second = second

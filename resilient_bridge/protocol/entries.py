@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+
 if TYPE_CHECKING:
     from ..errors import Failure
     from .clock import Now
@@ -43,7 +44,7 @@ class Entry:
         type_: str,
         frame: str,
         *,
-        expires: float | None = None,
+        expires: Now | None = None,
         coalesce: str | None = None,
         volatile: bool = False,
         is_request: bool = False,
@@ -81,6 +82,10 @@ class Entry:
         self.generation = generation
         if self.written_at is None:
             self.written_at = now
+
+    def is_expired(self, now: Now) -> bool:
+        """Has its ttl ended, by either clock?"""
+        return self.expires is not None and (now.mono >= self.expires.mono or now.wall >= self.expires.wall)
 
     def age(self, now: Now) -> float:
         """Seconds since it was first handed out; 0 if it never was."""

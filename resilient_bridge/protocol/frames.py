@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import Failure, ProtocolError
+from ..errors import Executed, Failure, ProtocolError
 from .messages import parse_timestamp
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ __all__ = ["Encoder", "InvalidFrameError", "canonical", "decode", "envelope", "v
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SHOWN: Final = 80
+_MAX_DEPTH: Final = 100
 
 
 class InvalidFrameError(ValueError):
@@ -65,9 +67,12 @@ def canonical(text: str) -> str:
 def decode(frame: str | bytes) -> dict[str, Any]:
     """The envelope in `frame`. Raises InvalidFrameError (PROTO_INVALID_FRAME or PROTO_INVALID_MESSAGE), nothing else."""
     try:
-        value: Any = _decode(frame if isinstance(frame, str) else frame.decode())
-        if isinstance(frame, str) and "\\u" in frame and "\\ud" in frame.lower():
+        text = frame if isinstance(frame, str) else frame.decode()
+        value: Any = _decode(text)
+        if "\\u" in text and "\\ud" in text.lower():
             _encode(value).encode()  # a lone surrogate cannot be written again
+        if text.count("{") + text.count("[") > _MAX_DEPTH:
+            _check_depth(value)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise InvalidFrameError(
@@ -76,19 +81,31 @@ def decode(frame: str | bytes) -> dict[str, Any]:
     return envelope(value)
 
 
+def _check_depth(value: Any) -> None:
+    """Far below the interpreter's limit, because what is read here is written and compared deeper in the stack."""
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        inner = [part for part in level if isinstance(part, (dict, list))]
+        if not inner:
+            return
+        level = [x for part in inner for x in (part.values() if isinstance(part, dict) else part)]
+    raise ValueError("nested too deeply")
+
+
 def envelope(value: Any) -> dict[str, Any]:
     """`value` checked leniently as an envelope; raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations."""
     if type(value) is dict:
-        identity, stamp = value.get("id"), value.get("timestamp")
+        body = cast("dict[str, Any]", value)
+        identity, stamp = body.get("id"), body.get("timestamp")
         if (
-            type(value.get("type")) is str
-            and value["type"]
+            type(body.get("type")) is str
+            and body["type"]
             and (identity is None or type(identity) is str)
             and (stamp is None or type(stamp) is str)
-            and type(value.get("payload", _unique)) in _PAYLOADS
+            and type(body.get("payload", _unique)) in _PAYLOADS
         ):
-            return value
-        found = violations(value, strict=False)
+            return body
+        found = violations(body, strict=False)
     else:
         found = ({"field": "$", "constraint": "object", "received": _shown(value)},)
     raise InvalidFrameError(
@@ -101,6 +118,10 @@ def envelope(value: Any) -> dict[str, Any]:
 
 
 _PAYLOADS: Final = (dict, type(_unique))  # the second is the default above: a missing payload is read as {}
+
+
+def _is_type(value: object) -> bool:
+    return isinstance(value, str) and _TYPE.fullmatch(value) is not None
 
 
 def _shown(value: Any) -> str:
@@ -119,10 +140,22 @@ def violations(value: Mapping[str, Any], *, strict: bool = True) -> tuple[dict[s
     rules = (
         ("type", "required", bool(kind) and isinstance(kind, str), kind),
         ("type", "^[a-z_]+$", not strict or not isinstance(kind, str) or bool(_TYPE.fullmatch(kind)), kind),
-        ("id", "uuid", isinstance(identity, str) and bool(_UUID.fullmatch(identity))
-         if strict else identity is None or isinstance(identity, str), identity),
-        ("timestamp", "iso8601", isinstance(stamp, str) and "T" in stamp and parse_timestamp(stamp) is not None
-         if strict else stamp is None or isinstance(stamp, str), stamp),
+        (
+            "id",
+            "uuid",
+            isinstance(identity, str) and bool(_UUID.fullmatch(identity))
+            if strict
+            else identity is None or isinstance(identity, str),
+            identity,
+        ),
+        (
+            "timestamp",
+            "iso8601",
+            isinstance(stamp, str) and "T" in stamp and parse_timestamp(stamp) is not None
+            if strict
+            else stamp is None or isinstance(stamp, str),
+            stamp,
+        ),
         ("payload", "object", isinstance(payload, dict), payload),
     )
     return tuple(
@@ -130,6 +163,16 @@ def violations(value: Mapping[str, Any], *, strict: bool = True) -> tuple[dict[s
         for field, constraint, holds, received in rules
         if not holds
     )
+
+
+def _with_orjson(dumps: Callable[[Any], bytes]) -> Callable[[Any], str]:
+    def encode(payload: Any) -> str:
+        text = dumps(payload)
+        if b"null" in text:
+            _encode(payload)  # orjson writes NaN and infinities as null; here they are errors
+        return text.decode()
+
+    return encode
 
 
 class Encoder:
@@ -144,13 +187,12 @@ class Encoder:
                 if codec == "orjson":
                     raise
             else:
-                dumps = orjson.dumps
-                self._payload = lambda payload: dumps(payload).decode()
+                self._payload = _with_orjson(orjson.dumps)
 
     def payload(self, type_: str, payload: Mapping[str, Any]) -> str:
         """`payload` as JSON. Raises ProtocolError (PROTO_INVALID_MESSAGE) if the message could not be sent as it is."""
         found: list[dict[str, str]] = []
-        if not (isinstance(type_, str) and _TYPE.fullmatch(type_)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not _is_type(type_):
             found.append({"field": "type", "constraint": "^[a-z_]+$", "received": _shown(type_)})
         text = "{}"
         if not isinstance(payload, dict):
@@ -178,9 +220,10 @@ class Encoder:
             raise ProtocolError(
                 Failure.of(
                     "PROTO_INVALID_MESSAGE",
-                    "message validation failed: " + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
+                    "message validation failed: "
+                    + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
                     details={"violations": tuple(found)},
-                    executed="no",
+                    executed=Executed.NO,
                 )
             )
         return text

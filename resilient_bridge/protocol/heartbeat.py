@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+
 if TYPE_CHECKING:
     from ..policies import Heartbeat as HeartbeatPolicy
 
@@ -62,6 +63,11 @@ class Heartbeat:
             while answered[-1].id != identity:
                 answered.append(self._out.popleft())
         return answered
+
+    @property
+    def proves_reading(self) -> bool:
+        """May a pong confirm what was written before its ping? Not once more pongs than pings came without an id."""
+        return self._echoes_ids or not self.strays
 
     def pause(self) -> None:
         """Reading stops (the inbox is full): no verdict until it goes on."""

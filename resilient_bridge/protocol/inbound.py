@@ -14,6 +14,7 @@ from .inbox import Inbox
 from .merge import Item
 from .messages import Gap, Message
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
@@ -46,7 +47,7 @@ class Inbound:
         self.dropped = 0
         self.duplicates = 0
         self._emit = emit
-        self._redelivery = self.watermark.rollback()
+        self.watermark.rollback()
         self._in_hand: Watermark | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
 
@@ -69,10 +70,19 @@ class Inbound:
             self._emit(DuplicateConflict(at=now.at, type=type_, id=identity))
 
     def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
-        """A frame that a server never replays: delivered, but no part of the position."""
-        message = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+        """A frame that is no part of the position: delivered once, whatever a replay may hold."""
+        identity = body.get("id")
+        if identity is not None:
+            if self.watermark.is_used_up((type_, identity)):
+                self.duplicates += 1
+                return
+            self.watermark.use_up((type_, identity))
+        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {})
+        self._put(message, len(text), None)
+
+    def _put(self, message: Message, size: int, watermark: Watermark | None) -> None:
         if self.receives:
-            self.inbox.put(message, len(text), None)
+            self.inbox.put(message, size, watermark)
         else:
             self.dropped += 1
 
@@ -93,32 +103,38 @@ class Inbound:
             message = item.message
             message.replayed = index < outcome.replayed
             message.maybe_duplicate = doubtful
-            if message.replayed and self._redelivery > 0:
-                self._redelivery -= 1
-                message.redelivered = True
-            self._accept(item.key, message, item.text, now.mono)
-        self._redelivery = 0
+            message.redelivered = message.replayed and self.watermark.was_in_hand(item.key, item.text)
+            if item.counts:
+                self._accept(item.key, message, item.text, now.mono)
+            else:
+                self._put(message, len(item.text), None)
+                if item.key is not None:
+                    self.watermark.use_up(item.key)
+        if gap is None:
+            self.watermark.forget_hand()
+        self.inbox.absorb()
         return gap
 
     def forget_session(self, session_id: str) -> None:
         """The session is gone on the server: from here on we are in another one."""
-        self._before = self.watermark.last_timestamp or self._before
-        self._store.drop_session(self.watermark.session_id)
+        lost = self.watermark
+        self._before = lost.last_timestamp or self._before
+        self._store.drop_session(lost.session_id)
         self.watermark = self._store.session(session_id)
+        self.watermark.replaces = lost.asked_to_join or lost.replaces
 
-    def hold(self, type_: str, body: dict[str, Any], text: str) -> Item:
+    def hold(self, type_: str, body: dict[str, Any], text: str, *, counts: bool) -> Item:
         """A frame that has to wait for the verdict of its join."""
-        return Item(Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}), text)
+        message = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+        return Item(message, text, counts=counts)
 
     def _accept(self, key: tuple[str, str] | None, message: Message, text: str, mono: float) -> None:
         watermark = self.watermark
         watermark.accept(key, text, message.raw_timestamp, mono)
-        if self.receives:
-            self.inbox.put(message, len(text), watermark)
-        else:
+        self._put(message, len(text), watermark)
+        if not self.receives:
             watermark.hand()
             watermark.take()
-            self.dropped += 1
 
     # ---- the consumer's side ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .messages import Gap
 
+
 if TYPE_CHECKING:
     from ..policies import Inbox as InboxPolicy
     from .messages import Message
@@ -26,6 +27,7 @@ class Inbox:
         self._max_bytes = policy.max_bytes
         self._items: deque[tuple[Message, int, Watermark | None] | Gap] = deque()
         self.bytes = 0
+        self.absorbs_replay = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -49,6 +51,10 @@ class Inbox:
         """Accept a message; `watermark`: the position it is part of, if it is."""
         self._items.append((message, size, watermark))
         self.bytes += size
+
+    def absorb(self) -> None:
+        """A replay was put in: until there is room again, being full is no reason to drop the link and ask once more."""
+        self.absorbs_replay = self.is_full
 
     def put_gap(self, gap: Gap) -> None:
         """Mark the place where messages are missing."""

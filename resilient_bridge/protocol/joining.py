@@ -15,6 +15,7 @@ from .messages import parse_timestamp
 from .rejoin import Rejoin
 from .replayed import read_replay
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -46,6 +47,7 @@ class Joining:
         move: Callable[[str, Now], None],
         die: Callable[[Failure], None],
         is_content: Callable[[dict[str, Any], Now], bool],
+        counts: Callable[[str, dict[str, Any]], bool],
     ) -> None:
         self.state = BridgeState.AUTHENTICATING
         self.rejoin: Rejoin | None = Rejoin(inbound.watermark, replay)
@@ -53,12 +55,14 @@ class Joining:
         self.server_stamp: str | None = None
         self.join_id = ""
         self.asks: set[str] = set()
-        self.sessionless = dialect.join is None
+        self._join_ping: str | None = None
+        self._ask_pings: set[str] = set()
+        self.remembers = False  # has the server shown that it knows the session?
         self.flush_mark = 0
         self._in, self._out, self._wire = inbound, outbound, wire
         self._dialect, self._policy, self._timeout = dialect, replay, timeout
         self._ids, self._emit, self._move, self._die = ids, emit, move, die
-        self._is_content = is_content
+        self._is_content, self._counts = is_content, counts
         self._epoch: str | None = None
         self._forgotten = False
 
@@ -84,15 +88,17 @@ class Joining:
     def _join(self, now: Now, *, resume: bool) -> None:
         self.deadline = now.mono + self._timeout
         if self._dialect.join is not None:
-            payload = {"session_id": self._in.watermark.session_id, "resume": resume}
+            payload: dict[str, str | bool] = {"session_id": self._in.watermark.session_id, "resume": resume}
+            self._in.watermark.asked_to_join = True
             self.join_id = self._wire.say(self._dialect.join, payload, now)
         if self._wire.heartbeat is not None:
-            self._wire.ping("join", now)
+            self._join_ping = self._wire.ping("join", now)
         elif self._dialect.join is None or self._dialect.joined is None:
             self.confirmed(now)
 
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         """The dialect's answer to the join."""
+        self.remembers = True
         if self.state is not BridgeState.JOINING or self.rejoin is None:
             return
         stated = payload.get("session_id")
@@ -122,9 +128,7 @@ class Joining:
         """The server answered the join with an error."""
         if failure.code in SESSION_CODES:
             self.session_lost(failure, now)
-        elif failure.code == "PROTO_UNKNOWN_TYPE":
-            self.sessionless = True  # a bridge without sessions: every join of it ends UNKNOWN, and we say so
-        else:
+        elif failure.code != "PROTO_UNKNOWN_TYPE":  # a bridge without sessions is no error: its joins end UNKNOWN
             self._die(failure)
 
     def session_lost(self, failure: Failure, now: Now) -> None:
@@ -140,9 +144,10 @@ class Joining:
     def forget_session(self) -> None:
         """The server no longer has our session: the next join asks for a new one, and ends in a gap if we had joined."""
         self._forgotten = True
-        if self.rejoin is not None:
-            self.rejoin.new_session = self._in.watermark.joined
+        self._join_ping = None
+        self._ask_pings.clear()
         self._in.forget_session(self._ids())
+        self.rejoin = Rejoin(self._in.watermark, self._policy)
 
     # ---- replay -----------------------------------------------------------------------------------------------
 
@@ -156,16 +161,19 @@ class Joining:
         identity = self._wire.say(name, {} if since is None else {"since": since}, now)
         self.asks.add(identity)
         self.rejoin.ask(identity, everything=since is None)
-        self._wire.ping("ask", now)
+        ping = self._wire.ping("ask", now)
+        if ping is not None:
+            self._ask_pings.add(ping)
 
     def on_replay(self, body: dict[str, Any], now: Now) -> None:
         """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
-        items, rejected = read_replay(body, self._is_content, now)
+        items, rejected = read_replay(body, self._is_content, self._counts, now)
         if self.rejoin is None:
             self._emit(ReplayIgnored(at=now.at, messages=len(items)))
             return
         for failure in rejected:
             self._emit(MessageRejected(at=now.at, failure=failure))
+        self.remembers = True
         self.rejoin.answer(items, body.get("id"))
         self.advance(now)
 
@@ -175,9 +183,11 @@ class Joining:
             self.rejoin.no_replay = True
             self.advance(now)
 
-    def barrier(self, now: Now) -> None:
-        """The pong behind an ask came."""
-        if self.rejoin is not None:
+    def on_pong(self, ping: str, now: Now) -> None:
+        """A ping of ours was answered: the one behind the latest join confirms it, one behind an ask is a barrier."""
+        if ping == self._join_ping and self.state is BridgeState.JOINING:
+            self.confirmed(now)
+        elif ping in self._ask_pings and self.rejoin is not None:
             self.rejoin.barrier()
             self.advance(now)
 
@@ -199,7 +209,9 @@ class Joining:
             return
         if self.state is not BridgeState.REPLAYING:
             if rejoin.overflowed:
-                self._die(Failure.of("SYS_INBOX_FULL", "more arrived before the join than the side buffer may hold"))
+                self._die(
+                    Failure.of("SYS_INBOX_FULL", "more arrived before the join than the side buffer may hold")
+                )
         elif rejoin.complete:
             self._resolve(now)
         elif rejoin.wants_everything:
@@ -215,10 +227,12 @@ class Joining:
         self.deadline = None
         outcome = rejoin.resolve()
         watermark = self._in.watermark
-        same_epoch = not self.sessionless and not rejoin.new_session and watermark.epoch == self._epoch
+        # A server that shows no sign of the session is another one: what it may have received must not be repeated.
+        new_session = rejoin.new_session
+        same_epoch = self.remembers and not new_session and watermark.epoch == self._epoch
         since = self._in.last_timestamp
         gap = self._in.merge(outcome, now)
-        watermark.joined, watermark.epoch = True, self._epoch
+        watermark.joined, watermark.replaces, watermark.epoch = True, False, self._epoch
         if outcome.verdict is None:
             self._emit(Joined(at=now.at, session_id=watermark.session_id))
         else:
@@ -233,7 +247,7 @@ class Joining:
                     until=gap.until if gap else None,
                 )
             )
-        self._out.requeue(now, same_epoch=same_epoch, new_session=rejoin.new_session)
+        self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
         queued = self._out.outbox.queued
         self.flush_mark = queued[-1].seq if queued else 0
         self._move("merged", now)

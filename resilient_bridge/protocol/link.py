@@ -17,6 +17,7 @@ from .joining import SESSION_CODES, Joining
 from .transitions import EXPECTED
 from .wire import Wire
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -69,6 +70,7 @@ class Link:
             move=lambda trigger, now: move(trigger, trigger, now),
             die=self.die,
             is_content=self._is_content,
+            counts=self._counts,
         )
         fields = ("auth_ack", "auth_error", "joined", "replay", "pong", "ack", "error")
         names = ((field, getattr(dialect, field)) for field in fields)
@@ -144,7 +146,13 @@ class Link:
         joining, wire = self.joining, self.wire
         if joining.deadline is not None and now.mono >= joining.deadline:
             phase = self.state.value
-            self.die(Failure.of("CONN_TIMEOUT", f"no answer while {phase} within {self._timeout:g} s", details={"phase": phase}))
+            self.die(
+                Failure.of(
+                    "CONN_TIMEOUT",
+                    f"no answer while {phase} within {self._timeout:g} s",
+                    details={"phase": phase},
+                )
+            )
             return
         if joining.replay_deadline is not None and now.mono >= joining.replay_deadline:
             joining.timed_out(now)
@@ -171,17 +179,23 @@ class Link:
     # ---- frames of the other side -----------------------------------------------------------------------------
 
     def _content(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
-        if self._out.match(type_, body, now):
+        if self._is_answer(type_, body, now):
             return
-        joining = self.joining
+        rejoin = self.joining.rejoin
         if type_.startswith(self._dialect.unreplayed):
             self._in.transient(type_, body, text)
-        elif joining.rejoin is None:
+        elif rejoin is not None:
+            rejoin.hold(self._in.hold(type_, body, text, counts=self._counts(type_, body)))
+            if rejoin.overflowed:
+                self.joining.advance(now)
+        elif self._counts(type_, body):
             self._in.live(type_, body, text, now)
         else:
-            joining.rejoin.hold(self._in.hold(type_, body, text))
-            if joining.rejoin.overflowed:
-                joining.advance(now)
+            self._in.transient(type_, body, text)
+
+    def _counts(self, type_: str, body: dict[str, Any]) -> bool:
+        """Is this message part of the position? Errors and replies to our sends are not: servers differ in replaying them."""
+        return type_ != self._dialect.error and not self._out.replies_to_send(body.get("id"))
 
     def _is_content(self, body: dict[str, Any], now: Now) -> bool:
         """Does a replayed frame belong into the stream? Acks and answers in it settle what they are about (reconcile)."""
@@ -189,10 +203,21 @@ class Link:
         field = self._fields.get(type_)
         if field == "ack":
             self._out.ack(body.get("payload") or {})
+        elif field == "error":
+            self._is_answer(type_, body, now)
+        elif field is None and not type_.startswith(self._dialect.unreplayed):
+            identity = body.get("id")
+            if identity is None or not self._in.watermark.is_used_up((type_, identity)):
+                return not self._is_answer(type_, body, now)
+        return False
+
+    def _is_answer(self, type_: str, body: dict[str, Any], now: Now) -> bool:
+        """Settle what `body` answers; an answer to a request is remembered with the position, for replays to come."""
+        if not self._out.match(type_, body, now):
             return False
-        if (field is not None and field != "error") or type_.startswith(self._dialect.unreplayed):
-            return False
-        return not self._out.match(type_, body, now)
+        if body.get("id") is not None:
+            self._in.watermark.use_up((type_, body["id"]))
+        return True
 
     def _on_auth_ack(self, body: dict[str, Any], now: Now) -> None:
         self.joining.server_stamp = body.get("timestamp")
@@ -209,26 +234,23 @@ class Link:
         self.joining.server_stamp = body.get("timestamp") or self.joining.server_stamp
         for ping in self.wire.pong(body.get("id")):
             self._ponged()
-            if ping.seq:
+            if ping.seq and self.wire.proves_reading:
                 self._out.outbox.confirm_through(ping.seq, self.generation)
-            if ping.purpose == "join" and self.state is BridgeState.JOINING:
-                self.joining.confirmed(now)
-            elif ping.purpose == "ask":
-                self.joining.barrier(now)
+            self.joining.on_pong(ping.id, now)
 
     def _on_ack(self, body: dict[str, Any], now: Now) -> None:
         del now
         self.wire.acks_seen |= bool(self._out.ack(body.get("payload") or {}))
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
-        payload = body.get("payload") or {}
+        payload: dict[str, Any] = body.get("payload") or {}
         failure = classify_error_payload(payload)
         joining, about = self.joining, payload.get("request_type")
         if body.get("id") == joining.join_id or (about is not None and about == self._dialect.join):
             joining.refused(failure, now)
         elif body.get("id") in joining.asks or (about is not None and about == self._dialect.request_replay):
             joining.no_replay(now)
-        elif not self._out.match(body["type"], body, now):
+        elif not self._is_answer(body["type"], body, now):
             if failure.code in SESSION_CODES:
                 joining.session_lost(failure, now)
             elif failure.code.startswith("AUTH_") or self.state is BridgeState.AUTHENTICATING:

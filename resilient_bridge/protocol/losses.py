@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from .frames import canonical
 
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,11 +28,16 @@ __all__ = ["Item", "Join", "cut", "join_live", "without_repeats"]
 
 
 class Item:
-    """One replayable message with its text, from an answer or from the side buffer; comparable by content."""
+    """One message with its text, from an answer or from the side buffer; comparable by content.
 
-    __slots__ = ("_canonical", "key", "message", "text")
+    `counts`: it is part of the position. A reply to one of our sends is not: some servers replay their replies, some do not,
+    so it can neither be an anchor nor be missed.
+    """
 
-    def __init__(self, message: Message, text: str) -> None:
+    __slots__ = ("_canonical", "counts", "key", "message", "text")
+
+    def __init__(self, message: Message, text: str, *, counts: bool = True) -> None:
+        self.counts = counts
         self.message = message
         self.text = text
         self.key: Key | None = None if message.id is None else (message.type, message.id)
@@ -49,14 +55,18 @@ class Cut(NamedTuple):
     """Where the news begin in an answer: `found` anchor, absent anchor, or an anchor whose surroundings disagree."""
 
     found: Literal["anchor", "absent", "mismatch"]
-    index: int
+    at: int
 
 
 class Join(NamedTuple):
-    """How an answer and the side buffer fit: skip this many side items; the next `doubtful` ones may repeat the answer."""
+    """How an answer and the side buffer fit: skip this many side items; the next `doubtful` ones may repeat the answer.
+
+    `subsumed`: the side buffer already holds all of the answer, which adds nothing (a server that cut its answer short).
+    """
 
     skip: int
     doubtful: int
+    subsumed: bool = False
 
 
 _ABSENT: Final = Cut("absent", 0)
@@ -80,35 +90,51 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
     anchor, after = watermark.anchor()
     if anchor is None:
         return _ABSENT
-    at = next((i for i, item in enumerate(answer) if item.key == anchor.key), None)
+    counted = [(place, item) for place, item in enumerate(answer) if item.counts]
+    at = next((i for i, (_, item) in enumerate(counted) if item.key == anchor.key), None)
     if at is None:
         return _ABSENT
-    following = answer[at + 1 : at + 1 + len(after)]
-    if all(_same(item, mark) for item, mark in zip(following, after, strict=False)):
-        return Cut("anchor", at + 1 + len(following))
-    return Cut("mismatch", at + 1)
+    following = counted[at + 1 : at + 1 + len(after)]
+    if all(_same(item, mark) for (_, item), mark in zip(following, after, strict=False)):
+        return Cut("anchor", counted[at + len(following)][0] + 1)
+    return Cut("mismatch", counted[at][0] + 1)
 
 
 def _same(item: Item, mark: Mark) -> bool:
     return item.key == mark.key and (item.text == mark.text or item.canonical == canonical(mark.text))
 
 
-def join_live(answer: Sequence[Item], side: Sequence[Item], arrived_before: int) -> Join:
-    """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did."""
-    in_answer = {item.key for item in answer if item.key is not None}
-    # A key of the answer that sits at side[i] proves that at least i + 1 side items are in the answer.
-    least = max((i + 1 for i, item in enumerate(side) if item.key in in_answer), default=0)
-    most = min(len(answer), len(side))
-    if least <= arrived_before <= most and _fits(answer, side, arrived_before):
-        return Join(arrived_before, 0)
-    fitting = [k for k in range(least, most + 1) if _fits(answer, side, k)]
-    if not fitting:
+def join_live(answer: Sequence[Item], side: Sequence[Item], arrived_before: int, *, proven: bool) -> Join:
+    """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did.
+
+    Both must be of messages that count. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a
+    gap is told anyway, and then neither repeating nor reordering may happen.
+    """
+    ends = _ends(answer, side)
+    if arrived_before in ends:
+        end, doubtful = arrived_before, 0
+    elif not ends:
         # The two disagree (a server that reorders, or drops): skip nothing that is not known by its key.
-        return Join(0, 0)
-    return Join(fitting[0], fitting[-1] - fitting[0])
+        end, doubtful = 0, 0
+    elif proven:
+        end, doubtful = ends[0], ends[-1] - ends[0]
+    else:
+        end, doubtful = ends[-1], 0
+    return Join(end, doubtful) if end <= len(answer) else Join(0, 0, subsumed=True)
 
 
-def _fits(answer: Sequence[Item], side: Sequence[Item], k: int) -> bool:
+def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
+    """Where in `side` the answer can end: after that many side items, with all that both hold being equal."""
+    place = {item.key: at for at, item in enumerate(answer) if item.key is not None}
+    # A key that both hold leaves one possible end; without one, every end has to be tried.
+    proofs = {at + len(answer) - place[item.key] for at, item in enumerate(side) if item.key in place}
+    candidates = sorted(proofs) if proofs else range(len(side) + 1)
+    return [end for end in candidates if end <= len(side) and _fits(answer, side, end)] if len(proofs) < 2 else []
+
+
+def _fits(answer: Sequence[Item], side: Sequence[Item], end: int) -> bool:
+    overlap = min(len(answer), end)
     return all(
-        a.key == b.key and a.canonical == b.canonical for a, b in zip(answer[len(answer) - k :], side[:k], strict=True)
+        a.key == b.key and a.canonical == b.canonical
+        for a, b in zip(answer[len(answer) - overlap :], side[end - overlap : end], strict=True)
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,7 +87,9 @@ def parse_timestamp(raw: str | None) -> datetime | None:
 def print_like(moment: datetime, sample: str) -> str:
     """`moment` written the way the server wrote `sample`: same separator, digits and zone style."""
     found = _ISO.fullmatch(sample)
-    _, separator, _, _, _, fraction, zone = found.groups() if found else (None, "T", None, None, None, None, "Z")
+    _, separator, _, _, _, fraction, zone = (
+        found.groups() if found else (None, "T", None, None, None, None, "Z")
+    )
     text = moment.astimezone(UTC).strftime(f"%Y-%m-%d{separator}%H:%M:%S")
     if fraction:
         text += "." + f"{moment.microsecond:06d}".ljust(9, "0")[: len(fraction)].ljust(len(fraction), "0")

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
 from ..telemetry.events import Event, LateReply, MessageDropped, MessageQuarantined
-from .clock import Stamps
+from .clock import Now, Stamps
 from .entries import Entry, EntryState
 from .frames import Encoder
 from .messages import Message
 from .outbox import Outbox
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..policies import Dialect, Outbox as OutboxPolicy
-    from .clock import Identifiers, Now
+    from ..policies import Dialect
+    from ..policies import Outbox as OutboxPolicy
+    from .clock import Identifiers
 
 __all__ = ["Outbound"]
 
@@ -67,16 +69,18 @@ class Outbound:
         volatile: bool = False,
     ) -> Entry:
         """Check and number a send; it is not in the outbox yet. A key that is still known returns its entry."""
-        if key is None and "idempotency_key" in payload:
-            key = payload["idempotency_key"]
+        if key is None and isinstance(payload, dict):  # anything else is refused below, in words
+            key = payload.get("idempotency_key")
         if key is not None:
             if type(key) is not str or not key:
                 raise config_error("send.idempotency_key", "a non-empty string", key)
             known = self._by_key.get(key)
             if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED):
                 return known
-        expires = None if ttl is None else now.mono + ttl
-        return self._entry(type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile)
+        expires = None if ttl is None else Now(now.mono + ttl, now.wall + ttl)
+        return self._entry(
+            type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile
+        )
 
     def is_known(self, entry: Entry) -> bool:
         """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
@@ -84,8 +88,9 @@ class Outbound:
 
     def admit(self, entry: Entry) -> bool:
         """Make room for a prepared send. False if the overflow policy dropped it. Raises OutboxFullError."""
+        added = self.outbox.make_room(entry)
         self._remember(entry)
-        return self.outbox.make_room(entry)
+        return added
 
     def add(self, entry: Entry) -> None:
         """Queue an admitted send; the store has accepted it."""
@@ -105,8 +110,10 @@ class Outbound:
         self.requests.append(entry)
         return entry
 
-    def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, *, key: str | None = None, **rest: Any) -> Entry:
-        text = self._encoder.payload(type_, payload)
+    def _entry(
+        self, type_: str, payload: Mapping[str, Any], now: Now, *, key: str | None = None, **rest: Any
+    ) -> Entry:
+        text = self._encoder.payload(type_, payload)  # raises for what is no message, so below it is one
         identity = self._ids()
         self._seq += 1
         wire_key = None if "idempotency_key" in payload else key or identity
@@ -137,7 +144,9 @@ class Outbound:
         state = EntryState.WITHDRAWN if entry.state is EntryState.QUEUED else EntryState.UNKNOWN
         self._end_request(entry, state, failure)
 
-    def _end_request(self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None) -> None:
+    def _end_request(
+        self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None
+    ) -> None:
         self.open_requests.pop(entry.id, None)
         if entry in self.requests:
             self.requests.remove(entry)
@@ -165,13 +174,19 @@ class Outbound:
 
     def ack(self, payload: Mapping[str, Any]) -> int:
         """An ack frame. Returns how many entries it confirmed; what it names beyond that is counted as stray."""
-        named = payload.get("message_ids")
-        names = named if isinstance(named, list) else [payload.get("message_id"), payload.get("idempotency_key")]
+        names: list[Any] | None = payload.get("message_ids")
+        if type(names) is not list:
+            names = [payload.get("message_id"), payload.get("idempotency_key")]
         how = "read" if payload.get("status") == "already_processed" else "applied"
         confirmed = 0
         for name in names:
             entry = self.find(name) if isinstance(name, str) else None
-            if entry is not None and not entry.is_settled and entry.state is EntryState.WRITTEN and not entry.is_request:
+            if (
+                entry is not None
+                and not entry.is_settled
+                and entry.state is EntryState.WRITTEN
+                and not entry.is_request
+            ):
                 self.outbox.confirm(entry, how)
                 confirmed += 1
         if not confirmed:
@@ -179,7 +194,10 @@ class Outbound:
         return confirmed
 
     def match(self, type_: str, body: dict[str, Any], now: Now) -> bool:
-        """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that."""
+        """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that.
+
+        The answer to a request is, and so is an error about a send. Another answer to a send is news for the consumer too.
+        """
         entry = self._by_id.get(body["id"]) if body.get("id") is not None else None
         if entry is None:
             payload = body.get("payload")
@@ -193,7 +211,7 @@ class Outbound:
         if not entry.is_request:
             if not entry.is_settled:
                 self._answered_send(entry, body, now, is_error=is_error)
-            return False
+            return is_error
         return self._answered_request(entry, type_, body, now, is_error=is_error)
 
     def _answered_send(self, entry: Entry, body: dict[str, Any], now: Now, *, is_error: bool) -> None:
@@ -204,7 +222,9 @@ class Outbound:
         self.outbox.kill(entry, failure)
         self.quarantined(entry, "refused", failure, now)
 
-    def _answered_request(self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool) -> bool:
+    def _answered_request(
+        self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool
+    ) -> bool:
         if not entry.is_settled:
             if is_error:
                 self._end_request(entry, EntryState.DEAD, classify_error_payload(body.get("payload") or {}))
@@ -213,17 +233,25 @@ class Outbound:
             self._end_request(entry, EntryState.CONFIRMED, None, answer)
             return True
         if entry.answer is not None:
-            return entry.answer.type == type_  # the same answer once more, e.g. in a replay; another type is a message
+            return (
+                entry.answer.type == type_
+            )  # the same answer once more, e.g. in a replay; another type is a message
         if entry.reason != "late":
             entry.reason = "late"
             self._emit(LateReply(at=now.at, type=type_, id=entry.id))
         return True
 
+    def replies_to_send(self, identity: str | None) -> bool:
+        """Does a frame with this id answer a send? Whether a server replays its replies, nobody knows beforehand."""
+        entry = self._by_id.get(identity) if identity is not None else None
+        return entry is not None and not entry.is_request
+
     # ---- losses and joins -------------------------------------------------------------------------------------
 
     def link_lost(self, failure: Failure, now: Now, generation: int) -> tuple[bool, bool]:
         """The link is gone: requests fail unless they may be repeated. Returns (poison found, poison suspected)."""
-        poison, suspected = self.outbox.link_lost(failure, generation)
+        asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
+        poison, suspected = self.outbox.link_lost(failure, generation, asked)
         if poison is not None:
             self.quarantined(poison, "poison", failure, now)
         for entry in list(self.open_requests.values()):
@@ -252,14 +280,14 @@ class Outbound:
             self.outbox.lose(entry, "inbox full")
             entry.failure = failure
 
-    def end_all(self, now: Now, failure: Failure) -> list[Entry]:
+    def end_all(self, failure: Failure) -> list[Entry]:
         """The client ends. Returns the sends whose outcome could not be settled."""
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
             self._end_request(entry, state, _never_left(failure) if never else _unknown(entry, failure))
         confirmable = self._dialect.ping is not None or self._dialect.ack is not None
-        return self.outbox.end_all(now, confirmable=confirmable)
+        return self.outbox.end_all(confirmable=confirmable)
 
     # ---- the driver's side ------------------------------------------------------------------------------------
 
@@ -280,7 +308,9 @@ class Outbound:
 
     def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:
         """An event for an entry that was set aside."""
-        self._emit(MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure))
+        self._emit(
+            MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
+        )
 
 
 def _unknown(entry: Entry, failure: Failure) -> Failure:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import Failure, OutboxFullError
 from .entries import Entry, EntryState
 
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -35,28 +36,30 @@ class Outbox:
         self.unconfirmed: deque[Entry] = deque()
         self.bytes = 0
         self.count = 0
-        self.cautious: Entry | None = None  # while set, one entry at a time, to find the one that kills the link
+        # While there are any, one entry goes at a time, to find the one that kills the link.
+        self._suspects: set[Entry] = set()
         self._coalesce: dict[str, Entry] = {}
         self._expiring: list[tuple[float, int, Entry]] = []
 
     # ---- in ---------------------------------------------------------------------------------------------------
 
-    def has_room(self, size: int) -> bool:
-        """Would an entry of `size` bytes fit now?"""
-        return self.count < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
+    def has_room(self, size: int, *, after: int = 0) -> bool:
+        """Would an entry of `size` bytes fit now, or after that many others have gone?"""
+        return self.count - after < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
 
     def make_room(self, entry: Entry) -> bool:
         """Apply the overflow policy; True if `entry` may be added. Raises OutboxFullError under `raise` (and `block`)."""
-        if entry.coalesce is not None:
-            older = self._coalesce.get(entry.coalesce)
-            if older is not None:
-                self.drop(older, "coalesced")
+        older = self._coalesce.get(entry.coalesce) if entry.coalesce is not None else None
+        if older is not None and self.has_room(entry.size - older.size, after=1):
+            self.drop(older, "coalesced")
         if self.has_room(entry.size):
             return True
         overflow = self._policy.overflow
-        if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
+        if overflow in {"drop_oldest", "coalesce"} and entry.size <= self._policy.max_bytes:
+            reason = "coalesced" if overflow == "coalesce" else "overflow"
             for older in [e for e in self.queued if e.state is EntryState.QUEUED]:
-                self.drop(older, "overflow")
+                if overflow == "drop_oldest" or older.type == entry.type:
+                    self.drop(older, reason)
                 if self.has_room(entry.size):
                     return True
         if overflow in {"drop_oldest", "drop_newest"}:
@@ -79,7 +82,7 @@ class Outbox:
         if entry.coalesce is not None:
             self._coalesce[entry.coalesce] = entry
         if entry.expires is not None:
-            heappush(self._expiring, (entry.expires, entry.seq, entry))
+            heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
 
     # ---- out --------------------------------------------------------------------------------------------------
 
@@ -97,7 +100,7 @@ class Outbox:
         """Is there an entry to send, and may it go before the previous one is confirmed?"""
         if not self.queued:
             return False
-        return self.cautious is None or not self.unconfirmed
+        return not self._suspects or not self.unconfirmed
 
     # ---- outcomes ---------------------------------------------------------------------------------------------
 
@@ -131,13 +134,20 @@ class Outbox:
         self._end(entry, EntryState.UNKNOWN, reason=reason)
 
     def expire(self, now: Now) -> None:
-        """End what outlived its ttl: EXPIRED if it never went out, UNKNOWN if it did."""
+        """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
         while self._expiring and self._expiring[0][0] <= now.mono:
-            entry = heappop(self._expiring)[2]
-            if entry.state is EntryState.QUEUED:
-                self._end(entry, EntryState.EXPIRED, reason="expired")
-            elif entry.state is EntryState.WRITTEN and entry in self.queued:
-                self._end(entry, EntryState.UNKNOWN, reason="expired before it could be repeated")
+            self._end_expired(heappop(self._expiring)[2])
+
+    def expire_by_wall(self, now: Now) -> None:
+        """The clocks jumped: a machine that slept has aged, though its monotonic clock stood still."""
+        for entry in [entry for entry in self.queued if entry.is_expired(now)]:
+            self._end_expired(entry)
+
+    def _end_expired(self, entry: Entry) -> None:
+        if entry.state is EntryState.QUEUED:
+            self._end(entry, EntryState.EXPIRED, reason="expired")
+        elif entry.state is EntryState.WRITTEN and entry in self.queued:
+            self._end(entry, EntryState.UNKNOWN, reason="expired before it could be repeated")
 
     def next_expiry(self) -> float | None:
         """When the next ttl ends (monotonic)."""
@@ -148,7 +158,9 @@ class Outbox:
     def _end(self, entry: Entry, state: EntryState, **outcome: Any) -> None:
         if entry.is_settled:
             return
-        queue = self.unconfirmed if self.unconfirmed and entry.seq <= self.unconfirmed[-1].seq else self.queued
+        queue = (
+            self.unconfirmed if self.unconfirmed and entry.seq <= self.unconfirmed[-1].seq else self.queued
+        )
         if queue and queue[0] is entry:
             queue.popleft()
         else:
@@ -160,58 +172,71 @@ class Outbox:
         self.bytes -= entry.size
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
-        if self.cautious is not None and entry.seq >= self.cautious.seq:
-            self.cautious = None
+        self._suspects.discard(entry)
         entry.settle(state, **outcome)
         self._settled.append(entry)
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
-    def link_lost(self, failure: Failure, generation: int) -> tuple[Entry | None, bool]:
-        """The link ended: find poison, drop what was volatile.
+    def link_lost(
+        self, failure: Failure, generation: int, requests: Iterable[Entry] = ()
+    ) -> tuple[Entry | None, bool]:
+        """The link ended: find poison, drop what was volatile. `requests`: what was asked on it and is unanswered.
 
         Returns the entry that was set aside, if any, and whether one is under suspicion (set aside or not).
         """
-        poison, suspected = self._poison(failure, generation)
+        poison, suspected = self._poison(failure, generation, requests)
         for entry in [e for e in self.queued if e.volatile and e.state is EntryState.QUEUED]:
             self.drop(entry, "not connected")
         return poison, suspected
 
-    def _poison(self, failure: Failure, generation: int) -> tuple[Entry | None, bool]:
+    def _poison(
+        self, failure: Failure, generation: int, requests: Iterable[Entry]
+    ) -> tuple[Entry | None, bool]:
         code, by = failure.details.get("close_code"), failure.details.get("close_by")
         if by != "peer" or code not in {1007, 1009, 1011}:
             return None, False
-        written = [entry for entry in self.unconfirmed if entry.generation == generation]
+        sends = [entry for entry in self.unconfirmed if entry.generation == generation]
+        written = sorted((*sends, *requests), key=lambda entry: entry.seq)
         if not written:
             return None, False
-        if code == 1009:
-            culprit = max(written, key=lambda entry: entry.size)
-        else:
-            culprit = written[0]
-            culprit.deaths += 1
-            if culprit.deaths < _POISON_DEATHS:
-                # Others may have been in flight with it: from here one at a time, until all of these are settled.
-                self.cautious = written[-1]
-                return None, True
+        culprit = max(written, key=lambda entry: entry.size) if code == 1009 else written[0]
+        culprit.deaths += 1
+        if code != 1009 and culprit.deaths < _POISON_DEATHS:
+            # Others may have been in flight with it: from here one at a time, until all of these are settled.
+            self._suspects.update(sends)
+            return None, True
+        if culprit.is_request:
+            return None, True  # it fails with this link anyway, and innocent sends stay what they are
         self.kill(culprit, failure)
         return culprit, True
 
     def requeue(self, now: Now, *, same_epoch: bool) -> None:
         """After a join: what was handed out and is unconfirmed is repeated first, or ends UNKNOWN."""
+        written = [*self.unconfirmed, *(e for e in self.queued if e.state is EntryState.WRITTEN)]
+        written.sort(key=lambda entry: entry.seq)
         again: list[Entry] = []
-        for entry in list(self.unconfirmed):
-            if entry.volatile:
-                self.lose(entry, "volatile")
-            elif self._policy.on_unknown == "resend" or (
-                same_epoch and entry.age(now) < self._policy.resend_within
-            ):
+        for entry in written:
+            reason = self._unrepeatable(entry, now, same_epoch=same_epoch)
+            if reason is None:
                 again.append(entry)
             else:
-                self.lose(entry, "the server is another one" if not same_epoch else "too old to be recognised")
+                self.lose(entry, reason)
         self.unconfirmed.clear()
-        self.queued.extendleft(reversed(again))
+        self.queued = deque((*again, *(e for e in self.queued if e.state is EntryState.QUEUED)))
 
-    def end_all(self, now: Now, *, confirmable: bool) -> list[Entry]:
+    def _unrepeatable(self, entry: Entry, now: Now, *, same_epoch: bool) -> str | None:
+        if entry.volatile:
+            return "volatile"
+        if entry.is_expired(now):
+            return "expired before it could be repeated"
+        if self._policy.on_unknown == "resend":
+            return None
+        if not same_epoch:
+            return "the server is another one"
+        return None if entry.age(now) < self._policy.resend_within else "too old to be recognised"
+
+    def end_all(self, *, confirmable: bool) -> list[Entry]:
         """The client ends: DROPPED what never went out, UNKNOWN (or a final WRITTEN) the rest. Returns them in order."""
         left = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
         for entry in left:
@@ -230,4 +255,6 @@ class Outbox:
             self.count += 1
             self.bytes += entry.size
             if entry.expires is not None:
-                heappush(self._expiring, (entry.expires, entry.seq, entry))
+                heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
+            if entry.coalesce is not None and entry.state is EntryState.QUEUED:
+                self._coalesce[entry.coalesce] = entry

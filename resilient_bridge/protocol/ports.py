@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 

@@ -13,6 +13,7 @@ from ..errors import Failure
 from ..policies import most_specific
 from .losses import LossAction, meaning, reason_of, wants_slow_start
 
+
 if TYPE_CHECKING:
     import random
 
@@ -139,9 +140,7 @@ class Reconnection:
             count = self._rule_counts[id(rule)] = self._rule_counts.get(id(rule), 0) + 1
             if count > limit:
                 return True
-        return (
-            self._policy.on_exhausted == "raise" and attempts is not None and self.failed >= attempts
-        )
+        return self._policy.on_exhausted == "raise" and attempts is not None and self.failed >= attempts
 
     def _exhausted(self, failure: Failure) -> Failure:
         return Failure.of(

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..telemetry.events import Verdict
 from .merge import Item, cut, join_live, without_repeats
 
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..policies import Replay
-    from .watermark import Watermark
+    from .watermark import Key, Watermark
 
 __all__ = ["Outcome", "Rejoin"]
 
@@ -46,14 +47,16 @@ class Rejoin:
     def __init__(self, watermark: Watermark, policy: Replay) -> None:
         self._watermark = watermark
         self._policy = policy
-        self.first = not watermark.joined
-        self.new_session = False
+        # The first join ever of this session, and one that takes the place of a lost session, are judged differently.
+        self.first = not watermark.asked_to_join and not watermark.replaces
+        self.new_session = watermark.replaces
         self.no_replay = False
         self.timed_out = False
         self.overflowed = False
         self.asked_everything = False
         self.side: list[Item] = []
         self._side_bytes = 0
+        self._side_keys: set[Key] = set()
         self._answers: list[Answer] = []
         self._asks: dict[str, bool] = {}  # id of our request -> answered, by id
         self._uncorrelated = 0
@@ -63,7 +66,11 @@ class Rejoin:
     # ---- evidence ---------------------------------------------------------------------------------------------
 
     def hold(self, item: Item) -> None:
-        """A live frame arrived while the join runs."""
+        """A live frame arrived while the join runs; a second one of the same key is not kept."""
+        if item.key is not None:
+            if item.key in self._side_keys:
+                return
+            self._side_keys.add(item.key)
         self._side_bytes += len(item.text)
         if len(self.side) >= self._policy.max_messages or self._side_bytes > self._policy.max_bytes:
             self.overflowed = True
@@ -124,14 +131,14 @@ class Rejoin:
     def resolve(self) -> Outcome:
         """The verdict of delivery.md §3.6, first match wins, and what to deliver. Call once, when `complete`."""
         if self.new_session:
-            return self._outcome(Verdict.GAP, "new_session", _NO_ANSWER, 0, doubtful=False)
+            return self._outcome(Verdict.GAP, "new_session", self._best(), 0, doubtful=False)
         if self.first:
             best = self._best()
             return self._outcome(None, "joined", best, 0, doubtful=False)
         for answer in self._answers:
             found = cut(answer.items, self._watermark)
             if found.found == "anchor":
-                return self._outcome(Verdict.RECOVERED, "anchor", answer, found.index, doubtful=False)
+                return self._outcome(Verdict.RECOVERED, "anchor", answer, found.at, doubtful=False)
         verdict, reason = self._unproven()
         return self._outcome(verdict, reason, self._best(), 0, doubtful=self._watermark.accepted > 0)
 
@@ -139,10 +146,10 @@ class Rejoin:
         if self.anchored:
             return Verdict.GAP, "mismatch"
         has_anchor = self._watermark.anchor()[0] is not None
-        if self.overflowed:
-            return Verdict.UNKNOWN, "side_buffer_full"
         if has_anchor and any(answer.items for answer in self._answers):
             return Verdict.GAP, "truncated"
+        if self.overflowed:
+            return Verdict.UNKNOWN, "side_buffer_full"
         if self.no_replay:
             return Verdict.UNKNOWN, "no_replay"
         if self.timed_out and not self._answers:
@@ -158,18 +165,22 @@ class Rejoin:
     def _outcome(
         self, verdict: Verdict | None, reason: str, answer: Answer, start: int, *, doubtful: bool
     ) -> Outcome:
-        join = join_live(answer.items, self.side, answer.side_mark)
-        seen = {item.key for item in answer.items if item.key is not None}
-        news = [
-            (item, doubtful and item.key is None)
-            for item in answer.items[start:]
-            if item.key is None or item.key not in self._watermark
-        ]
-        replayed = len(news)
-        live = self.side[join.skip :]
-        news += [
-            (item, item.key is None and i < join.doubtful)
-            for i, item in enumerate(live)
-            if item.key is None or item.key not in seen
-        ]
+        counted = [item for item in answer.items if item.counts]
+        live = [item for item in self.side if item.counts]
+        arrived_before = sum(item.counts for item in self.side[: answer.side_mark])
+        join = join_live(counted, live, arrived_before, proven=verdict is Verdict.RECOVERED)
+        replay = [] if join.subsumed else answer.items
+        seen = {item.key for item in replay if item.key is not None}
+        news = [(item, doubtful and item.key is None) for item in replay[start:] if self._is_new(item)]
+        replayed, place = len(news), 0
+        for item in self.side:
+            if item.counts:
+                place += 1
+                if place <= join.skip:
+                    continue
+            if self._is_new(item) and item.key not in seen:
+                news.append((item, item.key is None and item.counts and place <= join.skip + join.doubtful))
         return Outcome(verdict, reason, news, replayed)
+
+    def _is_new(self, item: Item) -> bool:
+        return item.key is None or not (item.key in self._watermark or self._watermark.is_used_up(item.key))

@@ -10,6 +10,7 @@ from .frames import InvalidFrameError, decode, envelope
 from .merge import Item
 from .messages import Message
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,15 +22,21 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def read_replay(
-    body: dict[str, Any], is_content: Callable[[dict[str, Any], Now], bool], now: Now
+    body: dict[str, Any],
+    is_content: Callable[[dict[str, Any], Now], bool],
+    counts: Callable[[str, dict[str, Any]], bool],
+    now: Now,
 ) -> tuple[list[Item], list[Failure]]:
     """The replayable messages of an answer in the server's order, and a failure for each entry that is none.
 
-    `is_content` decides what belongs into the stream. An answer without a list of messages is an answer without messages.
+    `is_content` decides what belongs into the stream, `counts` what of it is part of the position. An answer without a list of messages is an answer without messages.
     """
-    entries = (body.get("payload") or {}).get("messages")
-    if not isinstance(entries, list):
-        return [], [Failure.of("PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer")]
+    payload: dict[str, Any] = body.get("payload") or {}
+    entries: list[Any] | None = payload.get("messages")
+    if type(entries) is not list:
+        return [], [
+            Failure.of("PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer")
+        ]
     items: list[Item] = []
     rejected: list[Failure] = []
     for entry in entries:
@@ -40,5 +47,6 @@ def read_replay(
             continue
         if is_content(found, now):
             text = entry if isinstance(entry, str) else _encode(found)
-            items.append(Item(Message(found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {}), text))
+            message = Message(found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {})
+            items.append(Item(message, text, counts=counts(found["type"], found)))
     return items, rejected

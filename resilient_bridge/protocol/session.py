@@ -30,6 +30,7 @@ from .outbound import Outbound
 from .reconnection import Decision, Reconnection
 from .transitions import LINKED, SENDING, TRANSITIONS
 
+
 if TYPE_CHECKING:
     import random
 
@@ -69,7 +70,11 @@ class Session:
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
         self.inbound = Inbound(
-            store, session_id or store.last_session() or self.ids(), inbox, self.events.append, receives=receives
+            store,
+            session_id or store.last_session() or self.ids(),
+            inbox,
+            self.events.append,
+            receives=receives,
         )
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append)
         self.outbound.restore(store.entries())
@@ -155,7 +160,11 @@ class Session:
             self._tell_suspended(decision.failure, decision.reason, now)
         self.events.append(
             ReconnectScheduled(
-                at=now.at, attempt=decision.attempt, wait=decision.wait, reason=decision.reason, failure=failure
+                at=now.at,
+                attempt=decision.attempt,
+                wait=decision.wait,
+                reason=decision.reason,
+                failure=failure,
             )
         )
         return decision
@@ -173,7 +182,7 @@ class Session:
         self.link = None
         self._move("fatal", reason, now)
         self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
-        self.outbound.end_all(now, failure)
+        self.outbound.end_all(failure)
 
     # ---- a running connection ---------------------------------------------------------------------------------
 
@@ -229,21 +238,35 @@ class Session:
         link = self.link
         if link is None or link.death is not None:
             return False
-        if not (inbox.is_full if not self._paused else not inbox.has_room):
-            if self._paused:
-                self._paused = False
-                if link.wire.heartbeat is not None:
-                    link.wire.heartbeat.resume(now.mono)
-            return True
-        if self._inbox.overflow == "resync":
+        if link.joining.rejoin is not None:
+            return True  # the join has to end, whatever the inbox holds; what it brings is held within bounds of its own
+        if self._paused:
+            if not inbox.has_room:
+                self._full(link, iterating=iterating)
+                return False
+            self._paused = False
+            inbox.absorbs_replay = False
+            if link.wire.heartbeat is not None:
+                link.wire.heartbeat.resume(now.mono)
+        return not inbox.is_full or self._full(link, iterating=iterating)
+
+    def _full(self, link: Link, *, iterating: bool) -> bool:
+        """The inbox is full: drop the link, read on for a request that waits, or stop reading."""
+        if self._inbox.overflow == "resync" and not self.inbound.inbox.absorbs_replay:
             link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
             return False
         if not iterating:
-            self.outbound.inbox_full(_inbox_full("nobody reads messages and the inbox is full; a send-only client says receive=False"))
+            self.outbound.inbox_full(
+                _inbox_full(
+                    "the inbox is full and nobody reads messages; a send-only client says receive=False"
+                )
+            )
         elif self.outbound.open_requests:
-            if not inbox.is_overfull:
+            if not self.inbound.inbox.is_overfull:
                 return True
-            link.die(_inbox_full("the inbox is at twice its bound while a request waits: the link is dropped"))
+            link.die(
+                _inbox_full("the inbox is at twice its bound while a request waits: the link is dropped")
+            )
             return False
         if not self._paused:
             self._paused = True
@@ -268,7 +291,7 @@ class Session:
             return []
         self._move("close", "user", now)
         closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
-        return self.outbound.end_all(now, self.failure or closed)
+        return self.outbound.end_all(self.failure or closed)
 
     def closed(self, now: Now) -> None:
         """The transport is gone as well."""
@@ -293,6 +316,7 @@ class Session:
         drift = now.wall - now.mono
         if self._drift is not None and abs(drift - self._drift) > _JUMP:
             self.events.append(ClockJumped(at=now.at, seconds=drift - self._drift))
+            self.outbound.outbox.expire_by_wall(now)
             if self.link is not None:
                 self.link.probe(now)
         self._drift = drift
@@ -300,4 +324,3 @@ class Session:
 
 def _inbox_full(message: str) -> Failure:
     return Failure.of("SYS_INBOX_FULL", message)
-

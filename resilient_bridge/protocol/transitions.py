@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..telemetry.events import BridgeState as S
 
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,12 +55,40 @@ TRANSITIONS: Final[Mapping[tuple[S, str], S]] = {
 }
 
 #: What an edge may give as its reason (the part before the first parenthesis).
-REASONS: Final = frozenset({
-    "user", "heartbeat_timeout", "peer_closed", "connect_refused", "connect_failed", "dns", "tls", "timeout",
-    "upgrade_rejected", "auth_expired", "auth_rejected", "session_lost", "protocol_error", "replay_timeout", "overflow",
-    "suspected_sleep", "rate_capped", "poison", "superseded", "exhausted", "config", "connection_lost",
-    "connected", "authenticated", "joined", "merged", "flushed", "retry", "grace_passed", "closed",
-})
+REASONS: Final = frozenset(
+    {
+        "user",
+        "heartbeat_timeout",
+        "peer_closed",
+        "connect_refused",
+        "connect_failed",
+        "dns",
+        "tls",
+        "timeout",
+        "upgrade_rejected",
+        "auth_expired",
+        "auth_rejected",
+        "session_lost",
+        "protocol_error",
+        "replay_timeout",
+        "overflow",
+        "suspected_sleep",
+        "rate_capped",
+        "poison",
+        "superseded",
+        "exhausted",
+        "config",
+        "connection_lost",
+        "connected",
+        "authenticated",
+        "joined",
+        "merged",
+        "flushed",
+        "retry",
+        "grace_passed",
+        "closed",
+    }
+)
 
 #: State -> the dialect's names of the control frames that are legal in it (fields of Dialect).
 EXPECTED: Final[Mapping[S, tuple[str, ...]]] = {

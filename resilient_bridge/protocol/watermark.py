@@ -13,7 +13,9 @@ from collections import deque
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from .frames import canonical
 from .messages import parse_timestamp, print_like
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,16 +41,25 @@ class Mark(NamedTuple):
 
 
 class Watermark:
-    """The position of one session. `joined` once a join has succeeded: from then on a join must end in a verdict."""
+    """The position of one session.
+
+    `asked_to_join` once a join was sent: it may have succeeded unknown to us, so the next one must end in a verdict. `joined`
+    once one has succeeded: from then on the server should know the session. `replaces`: this session took the place of
+    one that was lost, and the gap between them has not been told yet; it outlives links and processes.
+    """
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
+        self.asked_to_join = False
         self.joined = False
+        self.replaces = False
         self.epoch: str | None = None
         self.accepted = 0
         self.taken = 0
         self.handed = 0
         self._tail: deque[Mark] = deque()
+        self._answers: dict[Key, None] = {}
+        self._in_hand: list[Mark] = []
         self._keys: dict[Key, Mark] = {}
         self._bytes = 0
         self._stamp: str | None = None
@@ -112,14 +123,38 @@ class Watermark:
         """The consumer asked for the next message: every message he was handed is done with."""
         self.taken = self.handed
 
-    def rollback(self) -> int:
-        """The process is new: forget what was accepted and never taken. Returns how many were in the consumer's hands."""
-        for _ in range(min(self.accepted - self.taken, len(self._tail))):
-            self._forget(self._tail.pop())
+    def rollback(self) -> None:
+        """The process is new: forget what was accepted and never taken, but not what the consumer had in his hands."""
+        popped = [self._tail.pop() for _ in range(min(self.accepted - self.taken, len(self._tail)))]
+        for mark in popped:
+            self._forget(mark)
         in_hand = self.handed - self.taken
+        if in_hand:
+            self._in_hand = popped[::-1][:in_hand]
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
-        return in_hand
+
+    def was_in_hand(self, key: Key | None, text: str) -> bool:
+        """Had the consumer of an earlier process got this message without asking for the next?"""
+        for mark in self._in_hand:
+            if mark.key == key and (mark.text == text or canonical(mark.text) == canonical(text)):
+                self._in_hand.remove(mark)
+                return True
+        return False
+
+    def forget_hand(self) -> None:
+        """A replay was complete: what was in hand has come back, or the server says it never was."""
+        self._in_hand = []
+
+    def use_up(self, key: Key) -> None:
+        """This message was the answer to a request: it is no part of the stream, in no replay and in no later process."""
+        self._answers[key] = None
+        if len(self._answers) > _MAX_ENTRIES:
+            del self._answers[next(iter(self._answers))]
+
+    def is_used_up(self, key: Key) -> bool:
+        """Was this message the answer to a request?"""
+        return key in self._answers
 
     def anchor(self) -> tuple[Mark | None, list[Mark]]:
         """The last accepted message with a unique key, and the id-less ones accepted after it."""

@@ -14,6 +14,7 @@ from .clock import Stamps
 from .frames import Encoder
 from .heartbeat import Heartbeat
 
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,18 +56,24 @@ class Wire:
         self.control.append(self._encoder.frame(type_, identity, self._stamp(now.wall), text))
         return identity
 
-    def ping(self, purpose: Purpose, now: Now) -> None:
-        """Queue a ping; every ping is a barrier for what was handed out before it."""
+    def ping(self, purpose: Purpose, now: Now) -> str | None:
+        """Queue a ping and return its id; every ping is a barrier for what was handed out before it."""
         if self.heartbeat is None or self._ping_type is None:
-            return
+            return None
         identity = self.say(self._ping_type, {}, now)
         self.heartbeat.sent(identity, purpose, self._last_seq, now.mono)
         self._since_barrier = 0
         self.barrier_due = None
+        return identity
 
     def pong(self, identity: str | None) -> list[Ping]:
         """The pings that a pong answers."""
         return self.heartbeat.pong(identity) if self.heartbeat is not None else []
+
+    @property
+    def proves_reading(self) -> bool:
+        """Do pongs on this connection prove what was read?"""
+        return self.heartbeat is not None and self.heartbeat.proves_reading
 
     def handed_out(self, seq: int, now: Now) -> str | None:
         """An entry goes out; returns the barrier to write behind it, if one is due."""

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from .memory import MemoryStore
 
+
 __all__ = ["MemoryStore"]

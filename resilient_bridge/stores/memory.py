@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol import Watermark
 
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

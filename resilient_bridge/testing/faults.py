@@ -185,7 +185,6 @@ class FaultRun:
 
     def __init__(self, faults: Faults, loop: SimulatedLoop, server: object) -> None:
         self.fired: Counter[str] = Counter()
-        self._until = faults.heals_at
         self._loop = loop
         self._server = server
         self._context = copy_context()
@@ -193,7 +192,7 @@ class FaultRun:
         self._timers = [
             loop.call_at(fault.at, self._fire, fault) for fault in faults.plan if fault.at is not None
         ]
-        self._timers.append(loop.call_at(self._until, self._heal))
+        self._timers.append(loop.call_at(faults.heals_at, self._heal))
         self._orders: list[Callable[[], object]] = []
         self._clerk: asyncio.Task[None] | None = None
         loop.network.on_link.append(self._watch)
@@ -232,9 +231,6 @@ class FaultRun:
             self.fired[fault.kind] += 1
             self._loop.note(f"fault {fault!r}")
 
-    def _seconds(self, fault: Fault) -> float:
-        return min(fault.seconds, self._until - self._loop.time())
-
     def _strike(self, fault: Fault, link: Link) -> None:
         match fault.kind:
             case "abort":
@@ -242,14 +238,14 @@ class FaultRun:
             case "fin":
                 link.fin(lose=fault.unit == "byte")
             case "blackhole":
-                link.blackhole(self._seconds(fault), fault.way)
+                link.blackhole(fault.seconds, fault.way)
             case "vanish":
                 link.vanish()
             case _:
                 link.inject(GARBAGE, "up" if fault.way == "up" else "down")
 
     def _spoil(self, fault: Fault) -> None:
-        network, seconds = self._loop.network, self._seconds(fault)
+        network, seconds = self._loop.network, fault.seconds
         match fault.kind:
             case "delay":
                 network.slow(seconds, lag=fault.amount)

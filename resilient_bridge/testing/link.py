@@ -110,8 +110,9 @@ class Direction:
             self._doom()
 
     def sign(self, sign: Sign) -> None:
-        """Send a FIN or RESET behind what is on its way."""
-        self._put(sign, 0)
+        """Send a FIN or RESET behind what is on its way; after a cut only the answer to a late write gets through."""
+        if not self._cut or (self._cut == "answered" and sign is Sign.RESET):
+            self._put(sign, 0)
 
     def _put(self, item: bytes | Sign, size: int) -> None:
         at = max(self._loop.time() + self.latency(), self._last)
@@ -220,19 +221,26 @@ class Direction:
         self._marks.clear()
         if self.frozen_until != math.inf:
             self.frozen_until = 0.0
-            self._rearm()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Let what a lag or a throttle still holds back arrive as fast as in good weather."""
+        soon = self._loop.time() + self.weather.latency[1]
+        self._queue = deque((min(at, soon), item) for at, item in self._queue)
+        self._last = min(self._last, soon)
+        self._rearm()
 
     def end(self, sign: Sign, *, lose: bool) -> None:
         """End from the middle: later writes are lost after a RESET and answered with one after a FIN."""
-        self._cut = "silent" if sign is Sign.RESET else "answered"
-        if not lose:
+        if lose:
+            self._queue.clear()
+            self.in_flight = 0
+            self.frozen_until = 0.0
+            self._queue.append((self._loop.time(), sign))
+            self._rearm()
+        else:
             self.sign(sign)
-            return
-        self._queue.clear()
-        self.in_flight = 0
-        self.frozen_until = 0.0
-        self._queue.append((self._loop.time(), sign))
-        self._rearm()
+        self._cut = "silent" if sign is Sign.RESET else "answered"
 
     def holds_reset(self) -> bool:
         """Tell whether a reset has arrived that a reader who paused has not seen."""

@@ -201,17 +201,25 @@ class Network:
         """For so long: add `lag` seconds to every latency, or let only `rate` bytes/s through each direction."""
         self._loop.note(f"net slow {seconds:g} lag={lag:g} rate={rate:g}")
         self.weather.lag, self.weather.rate = lag, rate
+        self._stop_clearing()
+        self._clearing = self._loop.call_later(seconds, self._clear)
+
+    def _stop_clearing(self) -> None:
         if self._clearing is not None:
             self._clearing.cancel()
-        self._clearing = self._loop.call_later(seconds, self._clear)
+            self._clearing = None
 
     def _clear(self) -> None:
         self.weather.lag = self.weather.rate = 0.0
+        for link in self.links:
+            for direction in link.ways("both"):
+                direction.hurry()
 
     def heal(self) -> None:
         """End all that was to end: door, weather, freezes, marks; what vanished for ever stays so."""
         self._loop.note("net heal")
         self._door_until = 0.0
+        self._stop_clearing()
         self._clear()
         for link in self.links:
             for direction in link.ways("both"):

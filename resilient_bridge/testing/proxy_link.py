@@ -62,7 +62,7 @@ class Fault:
 
     @classmethod
     def delay(cls, seconds: float, direction: Ways = "both", *, after: int = 0) -> Fault:
-        """Deliver every byte `seconds` later; the throughput stays."""
+        """Deliver every byte `seconds` later; up to 1 MiB is under way at a time."""
         return cls("delay", direction, after=after, seconds=seconds)
 
     @classmethod

@@ -95,7 +95,7 @@ def violations(message: Message) -> list[Violation]:
 def parse_instant(text: object) -> int | None:
     """Milliseconds since 1970 of an ISO 8601 instant, rounded down; None for anything else.
 
-    A `:60` second counts as the next minute's first, and an instant outside the calendar as its nearest end.
+    A `:60` second counts as the next minute's first; an instant before the calendar's start is a number like any other.
     """
     match = _ISO.fullmatch(text) if isinstance(text, str) else None
     if match is None:

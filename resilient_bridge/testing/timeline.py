@@ -70,6 +70,17 @@ class SimulatedTask(asyncio.Task[Any]):
         return self.number
 
 
+class SimulatedFuture(asyncio.Future[Any]):
+    """A future whose hash is its number, for the same reason."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 def waiting_at(task: asyncio.Task[Any]) -> str:
     """Name a task and both ends of what it waits in: `task-3 (test_x.py:12 run > locks.py:213 wait)`."""
     places: list[str] = []
@@ -304,6 +315,10 @@ class Timeline(asyncio.BaseEventLoop):
         handle = asyncio.Handle(callback, (), self, context)
         heapq.heappush(self._arrivals, (when, next(self._order), handle))
         return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future whose hash depends on nothing but how many there were before."""
+        return SimulatedFuture(next(self._order), self)
 
     def create_task(
         self,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from websockets.exceptions import InvalidURI
@@ -80,8 +80,8 @@ def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> l
 
     What breaks a header is most often the line break at the end of a token that was read from a file.
     """
-    items: Callable[[], Iterable[tuple[str, str]]] = getattr(headers, "items", lambda: headers)
-    pairs = list(items())
+    given: Any = headers
+    pairs: list[tuple[str, str]] = list(given.items() if hasattr(given, "items") else given)
     for name, value in pairs:
         if not _HEADER_NAME.fullmatch(name):
             msg = "headers: wanted names of letters, digits and hyphens, got another character"

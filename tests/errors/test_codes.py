@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from resilient_bridge.errors import CODES, MCP_CODES, PREFIXES, Category, Executed, Kind, Severity, code_info
 
 
@@ -11,7 +12,12 @@ SEED = """CONN_WEBSOCKET_CLOSED CONN_TLS_HANDSHAKE_FAILED CONN_TIMEOUT AUTH_TOKE
     HOOK_VALIDATION_FAILED SYS_INTERNAL_ERROR"""
 ALWAYS = {Category.TIMEOUT}
 NEVER = {Category.CONFIG, Category.AUTH, Category.PROTOCOL, Category.INTERNAL}
-FINAL_LOSSES = {"CONN_TLS_HANDSHAKE_FAILED", "CONN_RECONNECT_EXHAUSTED", "SYS_INBOX_FULL", "SYS_OUTCOME_UNKNOWN"}
+FINAL_LOSSES = {
+    "CONN_TLS_HANDSHAKE_FAILED",
+    "CONN_RECONNECT_EXHAUSTED",
+    "SYS_INBOX_FULL",
+    "SYS_OUTCOME_UNKNOWN",
+}
 
 
 @pytest.mark.requirement("R1")
@@ -58,8 +64,9 @@ def test_every_code_says_what_and_what_to_do(code):
 
 def test_the_categories_map_to_the_json_rpc_codes_of_the_seed():
     """CONFIG -32004, AUTH -32003, UPSTREAM -32002, TIMEOUT -32001, TRANSPORT and PROTOCOL -32000, INTERNAL -32603."""
-    wanted = dict(CONFIG=-32004, AUTH=-32003, UPSTREAM=-32002, TIMEOUT=-32001, TRANSPORT=-32000, PROTOCOL=-32000)
-    assert {category.value: code for category, code in MCP_CODES.items()} == wanted | {"INTERNAL": -32603}
+    wanted = {"CONFIG": -32004, "AUTH": -32003, "UPSTREAM": -32002, "TIMEOUT": -32001}
+    wanted |= {"TRANSPORT": -32000, "PROTOCOL": -32000, "INTERNAL": -32603}
+    assert {category.value: code for category, code in MCP_CODES.items()} == wanted
     assert CODES["SYS_RATE_LIMITED"].mcp == -32002
 
 

@@ -6,13 +6,20 @@ import copy
 import pickle
 
 import pytest
+
 from resilient_bridge import errors
-from resilient_bridge.errors import CODES, BridgeError, ConfigError, Failure, RejectedError, config_error, error_for
+from resilient_bridge.errors import (
+    CODES,
+    BridgeError,
+    ConfigError,
+    Failure,
+    RejectedError,
+    config_error,
+    error_for,
+)
 
 
-CLASSES = [
-    item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, BridgeError)
-]
+CLASSES = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, BridgeError)]
 BASES = {
     "ConfigError": ValueError,
     "AttemptTimeoutError": TimeoutError,

@@ -9,6 +9,7 @@ import pickle
 
 import attrs
 import pytest
+
 from resilient_bridge.errors import Category, Executed, Failure, Kind
 
 
@@ -25,7 +26,10 @@ def test_the_line_of_the_design():
         (Failure.of("CONN_RESET", details={"errno": 9999}), "connection reset (TRANSPORT, errno 9999)"),
         (Failure.of("AUTH_FORBIDDEN"), "access forbidden (AUTH, not retryable)"),
         (Failure.of("SYS_UNAVAILABLE", retry_after=0.25), "server unavailable (UPSTREAM, retry in 0.2 s)"),
-        (Failure.of("SYS_UNAVAILABLE", retry_after=1e7), "server unavailable (UPSTREAM, retry in 10000000 s)"),
+        (
+            Failure.of("SYS_UNAVAILABLE", retry_after=1e7),
+            "server unavailable (UPSTREAM, retry in 10000000 s)",
+        ),
     ],
 )
 def test_the_line_names_what_tells_cases_apart(failure, line):
@@ -36,7 +40,11 @@ def test_the_line_names_what_tells_cases_apart(failure, line):
 def test_the_table_fills_what_was_not_said():
     """A code alone gives a complete record."""
     failure = Failure.of("CONN_TIMEOUT")
-    assert (failure.message, failure.category, failure.kind) == ("connection timed out", Category.TIMEOUT, Kind.TRANSIENT)
+    assert (failure.message, failure.category, failure.kind) == (
+        "connection timed out",
+        Category.TIMEOUT,
+        Kind.TRANSIENT,
+    )
     assert failure.retryable
     assert failure.executed is Executed.NO
     assert failure.suggestions
@@ -131,7 +139,12 @@ def test_the_error_of_a_json_rpc_answer():
     """Code by category; data says type, retryable and sessionValid."""
     error = Failure.of("SESS_NOT_FOUND", category=Category.AUTH).to_mcp()
     assert error["code"] == -32003
-    assert error["data"] == {"type": "AUTH", "retryable": False, "sessionValid": False, "code": "SESS_NOT_FOUND"}
+    assert error["data"] == {
+        "type": "AUTH",
+        "retryable": False,
+        "sessionValid": False,
+        "code": "SESS_NOT_FOUND",
+    }
 
 
 def test_a_failure_is_a_value():
@@ -170,5 +183,11 @@ def test_details_of_any_shape_are_survived():
     failure = Failure.of("SYS_INTERNAL_ERROR", details=details)
     assert len(failure.details["wide"]) == 50
     assert failure.details["object"] == "<Unprintable without text>"
-    for text in (str(failure), repr(failure), failure.explain(), failure.to_llm(), json.dumps(failure.to_dict())):
+    for text in (
+        str(failure),
+        repr(failure),
+        failure.explain(),
+        failure.to_llm(),
+        json.dumps(failure.to_dict()),
+    ):
         assert text.isprintable() or text == failure.explain()

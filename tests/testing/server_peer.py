@@ -1,15 +1,26 @@
-"""The simplest client there is: frames by hand over a bare WebSocket. Rule: it decides nothing, so a test sees everything."""
+"""The simplest clients there are: frames by hand, over a bare WebSocket or straight into a dialogue.
+
+Rule: they decide nothing, so that a test sees everything.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import selectors
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import attrs
 from websockets.asyncio.client import ClientConnection, connect
+
+from resilient_bridge.testing.server_dialogue import Dialogue
+from resilient_bridge.testing.server_session import BridgeMemory
+
+
+T = TypeVar("T")
 
 
 def frame(kind: str, payload: Any = None, **fields: Any) -> str:
@@ -63,3 +74,79 @@ async def peer(url: str, **options: Any) -> AsyncIterator[Peer]:
     """A bare connection to that address."""
     async with connect(url, proxy=None, ping_interval=None, close_timeout=1, **options) as connection:
         yield Peer(connection)
+
+
+class Line:
+    """Keeps what was sent, and for how long it was held back."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.delays: list[float] = []
+        self.ended: tuple[int, str] | None = None
+
+    def send(self, text: str) -> None:
+        """Take it as sent."""
+        self.sent.append(json.loads(text))
+
+    def later(self, delay: float, text: str) -> None:
+        """Take it as sent, and note the delay."""
+        self.delays.append(delay)
+        self.send(text)
+
+    def end(self, code: int, reason: str) -> None:
+        """Note how it ended."""
+        self.ended = (code, reason)
+
+
+class Voice:
+    """A client of a dialogue without a socket."""
+
+    def __init__(self, memory: BridgeMemory) -> None:
+        self.line = Line()
+        self.dialogue = Dialogue(self.line, memory)
+        self.id = ""
+
+    def say(self, kind: str, payload: Any = None, **fields: Any) -> list[dict[str, Any]]:
+        """Send a message; what came back."""
+        self.line.sent.clear()
+        text = frame(kind, payload, **fields)
+        self.dialogue.read(text)
+        self.id = json.loads(text)["id"]
+        return list(self.line.sent)
+
+    def join(self, session: str = "s", **payload: Any) -> list[dict[str, Any]]:
+        """Auth and join; what came back for the join."""
+        self.say("auth")
+        return self.say("session_join", {"session_id": session, **payload})
+
+
+def change(memory: BridgeMemory, **changes: Any) -> None:
+    """Set some fields of the behaviour."""
+    memory.behaviour = attrs.evolve(memory.behaviour, **changes)
+
+
+def codes(answers: list[dict[str, Any]]) -> list[str]:
+    """The error codes in what came back."""
+    return [answer["payload"]["code"] for answer in answers]
+
+
+class _Jump(selectors.SelectSelector):
+    """Where a loop would wait, its clock jumps instead."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+def in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on a loop that never waits; nothing in it may need a socket."""
+    jump = _Jump()
+
+    class Loop(asyncio.SelectorEventLoop):
+        def time(self) -> float:
+            return jump.now
+
+    with asyncio.Runner(loop_factory=lambda: Loop(jump)) as runner:
+        return runner.run(main())

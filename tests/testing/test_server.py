@@ -239,7 +239,9 @@ async def test_the_same_seed_gives_the_same_ids():
     assert await run() == await run()
 
 
-@pytest.mark.parametrize("how", ["open", "joined", "blackhole", "slow", "abort", "idle TCP", "closing"])
+@pytest.mark.parametrize(
+    "how", ["open", "joined", "blackhole", "slow", "abort", "idle TCP", "closing", "busy"]
+)
 async def test_nothing_is_left_behind(how):
     """After aclose() no task is left and the port refuses, whatever state the links were in."""
     before = asyncio.all_tasks()
@@ -253,6 +255,8 @@ async def test_nothing_is_left_behind(how):
             await server.aclose()
             writer.close()
         else:
+            if how == "busy":
+                server._listener._tasks.start(asyncio.sleep(3600))
             async with peer(server.url) as client:
                 await client.say("auth")
                 if how in {"joined", "blackhole", "abort", "closing"}:

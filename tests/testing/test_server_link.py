@@ -3,17 +3,93 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from resilient_bridge.testing import server_link
 from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.server_faults import GARBAGE
-from tests.testing.server_peer import peer
+from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
+from resilient_bridge.testing.server_link import Link, Tasks
+from resilient_bridge.testing.server_session import BridgeMemory
+from tests.testing.server_peer import in_virtual_time, peer
 
 
 pytestmark = pytest.mark.real
+
+
+class Wire:
+    """Stands for a connection whose frames a test puts in by hand."""
+
+    paused = False
+
+    def __init__(self):
+        self.transport = self
+        self.frames = asyncio.Queue()
+        self.recv = self.frames.get
+
+    def pause_reading(self):
+        """Reading is not what these tests are about."""
+
+    resume_reading = pause_reading
+
+
+def link_to(wire):
+    """A link, and the memory behind it."""
+    memory = BridgeMemory(Behaviour(), lambda: 0.0, random.Random(1))
+    return Link(wire, memory, Tasks()), memory
+
+
+def test_equal_delays_keep_their_order(monkeypatch):
+    """A hundred frames due at one instant come in the order in which they were given."""
+    heard = []
+
+    async def main():
+        link, _ = link_to(Wire())
+        monkeypatch.setattr(link, "send", heard.append)
+        for number in range(100):
+            link.later(5.0, str(number))
+        link.later(1.0, "first")
+        await asyncio.sleep(4.9)
+        assert heard == ["first"]
+        await asyncio.sleep(0.2)
+
+    in_virtual_time(main)
+    assert heard == ["first", *map(str, range(100))]
+
+
+async def test_a_frame_that_had_arrived_stays_in_the_black_hole(monkeypatch):
+    """What the library had read but the bridge had not is held back too, until the hole ends."""
+    wire = Wire()
+    link, memory = link_to(wire)
+    monkeypatch.setattr(link, "send", lambda _text: None)
+    running = asyncio.create_task(link.run())
+    await asyncio.sleep(0)
+    link.darken(0)
+    wire.frames.put_nowait("{}")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert memory.frames == []
+    link.lighten()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert memory.frames == [{}]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_background_work_ends_with_the_bridge():
+    """stop() cancels what is still running, and is at once done if nothing is."""
+    tasks = Tasks()
+    await tasks.stop()
+    before = asyncio.all_tasks()
+    tasks.start(asyncio.sleep(3600))
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == len(before) + 1
+    await tasks.stop()
+    assert asyncio.all_tasks() == before
 
 
 async def test_slow_answers_keep_their_order():

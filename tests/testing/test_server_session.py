@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
 
 import attrs
 import pytest
 
 from resilient_bridge.testing.server_faults import Behaviour
 from resilient_bridge.testing.server_session import BridgeMemory
-
-
-class _Jump(selectors.SelectSelector):
-    """Where a loop would wait, its clock jumps instead."""
-
-    now = 0.0
-
-    def select(self, timeout=None):
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-def in_virtual_time(main):
-    """Run a coroutine on a loop that never waits; nothing in it may need a socket."""
-    jump = _Jump()
-
-    class Loop(asyncio.SelectorEventLoop):
-        def time(self):
-            return jump.now
-
-    with asyncio.Runner(loop_factory=lambda: Loop(jump)) as runner:
-        return runner.run(main())
+from tests.testing.server_peer import in_virtual_time
 
 
 class Ear:

@@ -63,6 +63,15 @@ def test_garbage_is_refused(name):
         assert violations(message)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "9" * 5_000])
+def test_a_number_that_is_none_is_no_json(number):
+    """What Python's own decoder would let through, or trip over, is refused as a frame."""
+    whole = frame("note", {"value": 0}).replace('"value": 0', f'"value": {number}')
+    with pytest.raises(FrameError) as caught:
+        decode(whole)
+    assert caught.value.violation["constraint"] == "json"
+
+
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [

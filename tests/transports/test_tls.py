@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import datetime
+import datetime as dt
 import hashlib
 import ssl
 
@@ -130,25 +130,21 @@ def test_a_pinned_context_never_checks_nothing():
 @pytest.mark.real
 @pytest.mark.requirement("R5")
 @pytest.mark.parametrize(
-    ("kind", "verify_codes"),
-    [
-        ("expired", {10}),
-        ("wrong-host", {62}),
-        ("stranger", {19, 20, 21}),
-        ("self-signed", {18}),
-        ("century", {18}),
-    ],
+    "refusal",
+    [("expired", 10), ("wrong-host", 62), ("stranger", 20), ("self-signed", 18), ("century", 18)],
+    ids=lambda refusal: refusal[0],
 )
 async def test_a_refused_certificate_tells_its_reason_and_its_end(
-    serving, trusting, recorder, certificate_of, kind, verify_codes
+    serving, trusting, recorder, certificate_of, refusal
 ):
     """Each refusal keeps OpenSSL's reason, gains the certificate's notAfter, and sends nothing after the handshake."""
+    kind, verify_code = refusal
     async with recorder(serving(kind)) as server:
         with pytest.raises(ssl.SSLCertVerificationError) as caught:
             await open_websocket(f"wss://localhost:{server.port}/", ssl=trusting, max_frame_bytes=MIB)
         shown = x509.load_der_x509_certificate(await certificate_of(server.port))
         assert server.received == b""
-    assert caught.value.verify_code in verify_codes
+    assert caught.value.verify_code == verify_code
     assert caught.value.certificate_expiry == f"{shown.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     if kind == "expired":
         assert caught.value.certificate_expiry == "2026-03-01T00:00:00Z"
@@ -176,13 +172,13 @@ async def test_a_failing_diagnosis_leaves_the_refusal_as_it_is(
 def test_the_end_of_a_certificate_is_read_in_both_spellings():
     """notAfter as cryptography wrote it, UTCTime and GeneralizedTime (2050 and later), comes back as ISO 8601."""
     for year in (1999, 2026, 2049, 2050, 9999):
-        when = datetime.datetime(year, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+        when = dt.datetime(year, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
         assert tls.certificate_expiry(_certificate(when)) == f"{year}-12-31T23:59:59Z"
 
 
 def test_any_piece_of_a_certificate_is_an_expiry_or_a_value_error():
     """Every prefix and every flipped byte ends in a value or a ValueError: a hostile peer cannot crash the diagnosis."""
-    whole = _certificate(datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC))
+    whole = _certificate(dt.datetime(2030, 1, 1, tzinfo=dt.UTC))
     pieces = [whole[:n] for n in range(len(whole))]
     pieces += [
         whole[:n] + bytes([whole[n] ^ flip]) + whole[n + 1 :]
@@ -207,12 +203,12 @@ def test_the_default_context_checks_everything():
     assert tls.shared_default_context() is not context
 
 
-def _certificate(not_after: datetime.datetime) -> bytes:
+def _certificate(not_after: dt.datetime) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x" * 60)])
     return (
         x509.CertificateBuilder(name, name, key.public_key(), 2**130)
-        .not_valid_before(datetime.datetime(1980, 1, 1, tzinfo=datetime.UTC))
+        .not_valid_before(dt.datetime(1980, 1, 1, tzinfo=dt.UTC))
         .not_valid_after(not_after)
         .sign(key, hashes.SHA256())
         .public_bytes(serialization.Encoding.DER)

@@ -1,0 +1,124 @@
+"""The command line: names, options and exit codes. Rule: a command's own modules load when that command runs, so that
+`--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final
+
+from .. import __version__
+from .options import fault_plan, positive, preset_name, seconds
+
+
+__all__ = ["main"]
+
+_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings;
+3 a message ended without confirmation; 4 a line was refused. Of several reasons the smallest counts."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice."""
+    arguments = _parser().parse_args(argv)
+    module, _, function = str(arguments.run).partition(":")
+    run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="resilient-bridge", description="A WebSocket bridge client that survives, on the command line."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands)
+    _add_pipe(commands)
+    _add_serve(commands)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage] -- argparse names it so
+    name: str,
+    text: str,
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text, epilog=epilog)
+    command.set_defaults(run=f"{name}:run")
+    return command
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    demo = _command(
+        commands, "demo", "see it survive: an embedded bridge, a broken line, and a ledger of every message"
+    )
+    demo.add_argument(
+        "--seed", type=int, default=0, help="which faults come when, and what is sent (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--duration",
+        type=seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long messages flow (default: %(default)g)",
+    )
+    demo.add_argument(
+        "--rate",
+        type=positive,
+        default=20.0,
+        metavar="N",
+        help="messages a second, each way (default: %(default)g)",
+    )
+    demo.add_argument(
+        "--faults",
+        type=fault_plan,
+        metavar="PLAN",
+        help="how many faults, in the seed's order, or a comma list of names in yours (default: each kind once): "
+        "cut, reset, fin, half-open, restart, restart-lost, expire, truncate, broken-buffer",
+    )
+    demo.add_argument(
+        "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
+    )
+
+
+def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    text = "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines"
+    pipe = _command(commands, "pipe", text, _EXIT_CODES)
+    pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
+    pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
+    pipe.add_argument(
+        "--preset", type=preset_name, default="default", metavar="NAME", help="default, recursor or openviber"
+    )
+    pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
+    pipe.add_argument(
+        "--drain",
+        type=seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long the end of input waits for confirmations (default: %(default)g)",
+    )
+    pipe.add_argument(
+        "--keep-open",
+        action="store_true",
+        help="after the end of input go on printing what arrives, until Ctrl-C",
+    )
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    text = "run the embedded bridge: lines typed here go to the client, what it sends is printed"
+    serve = _command(commands, "serve", text)
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
+    serve.add_argument(
+        "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""What the demo tells: events of the client as lines for somebody who sees it for the first time, and the ledger.
+
+Rule: plain text that needs no colour, one line per thing that happened, no payload and no secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TextIO
+
+from .. import events
+from ..errors import Failure
+
+
+__all__ = ["Story", "ledger_lines"]
+
+_COLOURS: Final = {"RECOVERED": "32", "GAP": "35", "UNKNOWN": "36", "BROKEN": "31", "FAILED": "31"}
+_REASONS: Final[Mapping[str, str]] = {
+    "heartbeat_timeout": "no answer to the heartbeat",
+    "connect_refused": "the connection was refused",
+    "connection_lost": "the connection is gone",
+    "timeout": "no answer in time",
+    "session_lost": "the bridge does not know the session any more",
+    "peer_closed(1012)": "the bridge said it restarts (1012)",
+    "protocol_error": "what came is not the protocol",
+}
+_VERDICTS: Final[Mapping[str, str]] = {
+    "anchor": "the last message we had was found in the replay, so nothing is missing",
+    "new_session": "the session is gone, a new one was joined: what was missed cannot come back",
+    "truncated": "the replay does not reach back to the last message we had",
+    "mismatch": "the replay disagrees with what we had",
+    "empty": "the bridge answered with an empty replay: nobody can tell what was missed",
+    "no_replay": "the bridge has no replay: nobody can tell what was missed",
+    "no_anchor": "no message with an id had arrived before: nobody can tell what was missed",
+    "timeout": "the bridge did not answer in time: nobody can tell what was missed",
+    "side_buffer_full": "too much arrived during the join: nobody can tell what was missed",
+}
+
+
+class Story:
+    """Writes timed lines. `counts` returns (queued, unconfirmed) of the outbox at that moment."""
+
+    def __init__(
+        self, out: TextIO, clock: Callable[[], float], counts: Callable[[], tuple[int, int]]
+    ) -> None:
+        self._out = out
+        self._clock = clock
+        self._counts = counts
+        self._began = clock()
+        self._coloured = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._phases: list[str] = []
+        self._connecting_at = self._began
+
+    # ---- lines
+    def title(self, text: str) -> None:
+        """A line without a time."""
+        self._write(text)
+
+    def line(self, who: str, text: str, mark: str = "") -> None:
+        """A timed line; `mark` is its first word, which has a colour on a terminal."""
+        colour = _COLOURS.get(mark.rstrip(":"), "33" if who == "FAULT" else "")
+        if mark and colour and self._coloured:
+            mark = f"\x1b[{colour}m{mark}\x1b[0m"
+        shown = f"{mark} {text}" if mark else text
+        self._write(f"{self._clock() - self._began:6.2f} s  {who:<7} {shown}")
+
+    def _write(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    # ---- what the client says
+    def tell(self, event: events.Event) -> None:
+        """One event of the client."""
+        if isinstance(event, events.StateChanged):
+            self._phase(event)
+        elif isinstance(event, events.Disconnected):
+            self.line("client", _shown(event.reason, event.failure), "lost:")
+        elif isinstance(event, events.ReconnectScheduled):
+            why = _shown(event.reason, None)
+            self.line(
+                "client",
+                f"({why}): attempt {event.attempt} in {event.wait:.2f} s; {self._outbox()}",
+                "BACKOFF",
+            )
+        elif isinstance(event, events.Joined):
+            self._pass("a new session: there is nothing to catch up with")
+        elif isinstance(event, events.Resumed):
+            self._pass("")
+            text = _VERDICTS.get(event.reason, event.reason)
+            self.line("client", f"{text} ({event.replayed} replayed)", f"{event.verdict.value}:")
+        elif isinstance(event, events.Suspended):
+            text = f"disconnected mode after {event.attempts} failed attempts; it goes on trying"
+            self.line("client", text, "SUSPENDED:")
+        elif isinstance(event, events.GaveUp):
+            self.line("client", f"{event.failure}", "FAILED:")
+        elif isinstance(event, _RARE):
+            self.line("client", repr(event))
+
+    def _phase(self, event: events.StateChanged) -> None:
+        state = event.state
+        if state in _ON_THE_WAY:
+            self._phases.append(state.value)
+        elif state is events.BridgeState.READY:
+            took = (self._clock() - self._connecting_at) * 1000
+            self._phases.append(state.value)
+            self._pass(f"after {took:.0f} ms; {self._outbox()}")
+        elif self._phases:
+            self._pass(f"and no further: {_shown(event.reason, None)}")
+        if state is events.BridgeState.CONNECTING:
+            self._connecting_at = self._clock()
+        elif state in _ENDS:
+            self.line("client", f"{state.value} ({event.reason})")
+
+    def _pass(self, text: str) -> None:
+        phases, self._phases = " > ".join(self._phases), []
+        self.line("client", f"{phases} {text}".rstrip())
+
+    def _outbox(self) -> str:
+        queued, unconfirmed = self._counts()
+        return f"outbox: {queued} to send, {unconfirmed} sent and not confirmed"
+
+
+_ON_THE_WAY: Final = frozenset(
+    {
+        events.BridgeState.CONNECTING,
+        events.BridgeState.AUTHENTICATING,
+        events.BridgeState.JOINING,
+        events.BridgeState.REPLAYING,
+        events.BridgeState.FLUSHING,
+    }
+)
+_ENDS: Final = frozenset({events.BridgeState.DRAINING, events.BridgeState.CLOSED})
+_RARE: Final = (events.MessageRejected, events.MessageQuarantined, events.MessageDropped, events.ClockJumped)
+
+
+def _shown(reason: str, failure: Failure | None) -> str:
+    return _REASONS.get(reason, reason) if failure is None else str(failure)
+
+
+def ledger_lines(totals: Mapping[str, Any]) -> list[str]:
+    """The ledger at the end, as a table of both directions."""
+    verdicts: Mapping[str, int] = totals["verdicts"]
+    said = ", ".join(f"{name} {count}" for name, count in verdicts.items())
+    up = "sent {sent}, confirmed {confirmed}, outcome unknown {unknown}, not delivered {not_delivered}, refused {dead}"
+    down = "pushed {pushed}, received {received}, missing under a gap that was reported {covered}"
+    broke = "lost {lost}   duplicated {duplicated}   reordered {reordered}   unexpected {unexpected}"
+    lines = [
+        "",
+        "ledger",
+        f"  to the bridge    {up.format(**totals)}",
+        f"  from the bridge  {down.format(**totals)}",
+        f"  re-joins         {totals['reconnects']}: {said}",
+        f"  {broke.format(**totals)}",
+    ]
+    broken: list[str] = totals["broken"]
+    if broken:
+        return [*lines, "", "BROKEN", *(f"  {finding}" for finding in broken)]
+    return [*lines, "kept: nothing was lost, repeated or reordered without saying so"]

@@ -1,0 +1,119 @@
+"""The lines of `pipe`: JSON in, JSON out. Rule: a bad line is a failure that names its number and every bad field, and
+never what the fields hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from ..errors import Executed, Failure, ProtocolError
+from ..protocol import Message
+
+
+__all__ = ["Outgoing", "parse_line", "print_message"]
+
+_FLAGS: Final = ("replayed", "redelivered", "maybe_duplicate")
+
+
+@attrs.frozen
+class Outgoing:
+    """One line to send: type and payload, and optionally the key and the seconds it may wait."""
+
+    type: str
+    payload: Mapping[str, Any]
+    idempotency_key: str | None = None
+    ttl: float | None = None
+
+
+def parse_line(line: bytes, number: int) -> Outgoing:
+    """The message on line `number`. Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line."""
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise bad_line(number, ("$", "one JSON object", _what_json_says(error))) from None
+    if not isinstance(value, dict):
+        raise bad_line(number, ("$", "one JSON object", _kind(value)))
+    fields = cast("dict[str, Any]", value)
+    found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
+    found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
+    if found:
+        raise bad_line(number, *found)
+    return Outgoing(fields["type"], fields["payload"], fields.get("idempotency_key"), fields.get("ttl"))
+
+
+def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
+    """The error for a line with these violations (field, what was wanted, what came)."""
+    text = "; ".join(f"{field}: {wanted} expected, got {got}" for field, wanted, got in violations)
+    names = ("field", "constraint", "received")
+    details = {"line": number, "violations": tuple(dict(zip(names, one, strict=True)) for one in violations)}
+    return ProtocolError(
+        Failure.of("PROTO_INVALID_MESSAGE", f"line {number}: {text}", details=details, executed=Executed.NO)
+    )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name twice in one object")
+    return fields
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _what_json_says(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg.lower()} at character {error.pos + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"no UTF-8 at byte {error.start + 1}"
+    return "too deep a nesting" if isinstance(error, RecursionError) else str(error)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        return "a string" if value else "an empty string"
+    if isinstance(value, bool):
+        return "true or false"
+    if value is None:
+        return "nothing"
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a number"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_duration(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < cast("float", value) < math.inf
+
+
+_Rule = tuple[str, str, Callable[[Mapping[str, Any]], bool]]
+_RULES: Final[tuple[_Rule, ...]] = (
+    ("type", "a name", lambda fields: _is_text(fields.get("type"))),
+    ("payload", "an object", lambda fields: isinstance(fields.get("payload"), dict)),
+    (
+        "idempotency_key",
+        "a string that is not empty",
+        lambda fields: "idempotency_key" not in fields or _is_text(fields["idempotency_key"]),
+    ),
+    ("ttl", "seconds above 0", lambda fields: "ttl" not in fields or _is_duration(fields["ttl"])),
+)
+_FIELDS: Final = frozenset(name for name, _, _ in _RULES)
+
+
+def print_message(message: Message) -> str:
+    """A received message as one line of JSON, in ASCII; a flag of it is there only if it is true."""
+    fields: dict[str, Any] = {
+        "type": message.type,
+        "id": message.id,
+        "timestamp": message.raw_timestamp,
+        "payload": dict(message.payload),
+    }
+    fields |= {name: True for name in _FLAGS if getattr(message, name)}
+    return json.dumps(fields, separators=(",", ":"))

@@ -1,0 +1,64 @@
+"""What BridgeClient refuses before it does anything: each check names the argument and what it should have been."""
+
+from __future__ import annotations
+
+from ..errors import config_error
+from ..presets import BridgePolicy
+from ..stores import MemoryStore
+
+
+__all__ = ["check_factory", "check_pin", "check_session", "check_url", "checked_policy", "shown"]
+
+
+def check_url(url: object) -> None:
+    """A ws:// or wss:// URL, or something that returns one."""
+    if isinstance(url, str):
+        if not url.startswith(("ws://", "wss://")):
+            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", shown(url))
+    elif not callable(url):
+        raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
+
+
+def check_factory(factory: object) -> None:
+    """Something to call for a context manager per attempt."""
+    if not callable(factory):
+        raise config_error(
+            "BridgeClient.over.factory", "a callable that returns an async context manager", factory
+        )
+
+
+def check_pin(pin: str | None) -> None:
+    """The SHA-256 of a certificate."""
+    if pin is None:
+        return
+    from ..transports.tls import parse_pin
+
+    try:
+        parse_pin(pin)
+    except ValueError as error:
+        raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error
+
+
+def check_session(session_id: object, store: object, on_gap: object) -> None:
+    """What a session is made of."""
+    if session_id is not None and (not isinstance(session_id, str) or not session_id):
+        raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
+    if store is not None and not isinstance(store, MemoryStore):
+        wanted = "a MemoryStore (durable stores are not there yet)"
+        raise config_error("BridgeClient.store", wanted, type(store).__name__)
+    if on_gap is not None and not callable(on_gap):
+        raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
+
+
+def checked_policy(policy: object) -> BridgePolicy:
+    """A BridgePolicy and nothing else."""
+    if not isinstance(policy, BridgePolicy):
+        raise config_error("BridgeClient.policy", "a BridgePolicy", policy)
+    return policy
+
+
+def shown(url: str) -> str:
+    """The URL without user, password and query: for reprs and messages."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"

@@ -1,0 +1,54 @@
+"""Certificates and handshakes that really happen: in memory, between two `ssl` objects."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Callable
+
+import pytest
+import trustme
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """A certificate authority that only this test run trusts."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def client_context(authority: trustme.CA) -> ssl.SSLContext:
+    """A client that trusts the authority and nobody else."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    return context
+
+
+def server_context(certificate: trustme.LeafCert) -> ssl.SSLContext:
+    """A server that shows this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def handshake() -> Callable[[ssl.SSLContext, ssl.SSLContext], ssl.SSLError]:
+    """Run a handshake in memory and return the client's error."""
+
+    def run(client: ssl.SSLContext, server: ssl.SSLContext) -> ssl.SSLError:
+        up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+        near = client.wrap_bio(down, up, server_hostname="bridge.test")
+        far = server.wrap_bio(up, down, server_side=True)
+        for _ in range(10):
+            try:
+                near.do_handshake()
+                near.read(1)  # TLS 1.3: the server's refusal of our certificate arrives with the first read
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                return error
+            with contextlib.suppress(ssl.SSLError):
+                far.do_handshake()
+        raise AssertionError("the handshake succeeded")
+
+    return run
