@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import random
 import signal
@@ -98,6 +99,7 @@ class Demo:
         self._traffic = Traffic(server, self._client, self._ledger, seed=seed, rate=rate)
         self._story = Story(out, loop.time, self._outbox)
         self._lives = [(0, server.server_id)]  # which of the applied messages is the first of each life
+        self._stopped = asyncio.Event()
         self._losses = 0
         self._losses_before = 0
         self._errors: list[str] = []
@@ -113,6 +115,10 @@ class Demo:
 
     async def play(self, plan: Sequence[str], duration: float) -> None:
         """Let messages flow and faults strike; afterwards the client is closed and everything is booked."""
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):  # an event loop without signal handlers
+            loop.add_signal_handler(signal.SIGINT, self._stopped.set)
+            loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
         with listen(self._on_event):
             async with self._client:
                 reader = asyncio.create_task(self._guarded(self._traffic.read()))
@@ -138,20 +144,19 @@ class Demo:
         await self._client.wait_ready(_PATIENCE)
         traffic, direction = self._traffic, asyncio.create_task(self._direct(plan, duration))
         flows = [asyncio.create_task(self._guarded(flow)) for flow in (traffic.push(), traffic.send())]
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # an event loop without signal handlers
-            loop.add_signal_handler(signal.SIGINT, direction.cancel)
-            loop.add_signal_handler(signal.SIGTERM, direction.cancel)
+        stop = asyncio.create_task(self._stopped.wait())
         try:
-            await asyncio.wait([direction])
+            await asyncio.wait([direction, stop], return_when=asyncio.FIRST_COMPLETED)
+            direction.cancel()
             traffic.stop()
             await self._settle()
         finally:
-            for task in (direction, *flows):
+            for task in (direction, stop, *flows):
                 task.cancel()
-            await asyncio.gather(*flows, return_exceptions=True)
-        if not direction.cancelled():
-            direction.result()
+            await asyncio.wait([direction, stop, *flows])
+        for task in (direction, *flows):
+            if not task.cancelled():
+                task.result()
 
     async def _direct(self, plan: Sequence[str], duration: float) -> None:
         loop = asyncio.get_running_loop()
@@ -169,13 +174,12 @@ class Demo:
     async def _settle(self) -> None:
         self._story.line("demo", "no more faults and messages; waiting for what is on its way")
         self.proxy.heal()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _PATIENCE
-        while loop.time() < end:
+        traffic = self._traffic
+        for _ in range(5):
             # one more message over a sound line: when it is here, all before it are, or a gap was reported
-            await self._client.wait_ready(_PATIENCE)
-            n, traffic = await self._traffic.push_one(), self._traffic
-            if await traffic.moments.until(lambda n=n: traffic.delivered >= n, 2.0):
+            await self.rejoined()
+            last = await traffic.push_one()
+            if await traffic.moments.until(functools.partial(traffic.has_delivered, last), 2.0):
                 return
 
     # ---- what the client reports

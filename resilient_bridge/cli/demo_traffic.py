@@ -50,9 +50,9 @@ class Traffic:
     ) -> None:
         self.pushed = 0
         self.delivered = 0  # the highest serial that arrived
-        self.anchors = (
-            0  # how many of those that arrived have an id: only they can be found again for certain
-        )
+        self.moments = Moments()
+        self._anchors = 0  # how many with an id arrived: only they can be found again for certain
+        self._receipt: Receipt | None = None  # of the last message sent
         self._server = server
         self._client = client
         self._ledger = ledger
@@ -102,6 +102,10 @@ class Traffic:
             self.delivered = max(self.delivered, message.payload["n"])
             self._anchors += message.id is not None
             self.moments.tell()
+
+    def has_delivered(self, n: int) -> bool:
+        """Has that message arrived, or a later one?"""
+        return self.delivered >= n
 
     async def caught_up(self, seconds: float) -> None:
         """Wait, each time no longer than that, for one more message with an id, and for all that was sent so far."""

@@ -92,6 +92,7 @@ class Pipe:
                 feeder.cancel()
                 await asyncio.wait([feeder])
                 self._receipts.put_nowait(None)
+                self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
                 await _first(settler, signals=[self._abort], seconds=self._drain)
                 await client.aclose(drain=0)
                 await settler

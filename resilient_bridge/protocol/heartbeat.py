@@ -64,11 +64,6 @@ class Heartbeat:
                 answered.append(self._out.popleft())
         return answered
 
-    @property
-    def proves_reading(self) -> bool:
-        """May a pong confirm what was written before its ping? Not once more pongs than pings came without an id."""
-        return self._echoes_ids or not self.strays
-
     def pause(self) -> None:
         """Reading stops (the inbox is full): no verdict until it goes on."""
         self._paused = True

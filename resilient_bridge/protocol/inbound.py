@@ -48,7 +48,7 @@ class Inbound:
         self.duplicates = 0
         self._emit = emit
         self.watermark.rollback()
-        self._in_hand: Watermark | None = None
+        self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
 
     # ---- the wire's side --------------------------------------------------------------------------------------
@@ -110,8 +110,6 @@ class Inbound:
                 self._put(message, len(item.text), None)
                 if item.key is not None:
                     self.watermark.use_up(item.key)
-        if gap is None:
-            self.watermark.forget_hand()
         self.inbox.absorb()
         return gap
 
@@ -130,7 +128,7 @@ class Inbound:
 
     def _accept(self, key: tuple[str, str] | None, message: Message, text: str, mono: float) -> None:
         watermark = self.watermark
-        watermark.accept(key, text, message.raw_timestamp, mono)
+        watermark.accept(key, text, message.raw_timestamp, mono, doubtful=message.maybe_duplicate)
         self._put(message, len(text), watermark)
         if not self.receives:
             watermark.hand()
@@ -141,7 +139,10 @@ class Inbound:
     def take(self) -> Message | None:
         """The next message; asking for it commits the one before. None if there is none, or if a gap comes first."""
         if self._in_hand is not None:
-            self._in_hand.take()
+            done, position = self._in_hand
+            position.take()
+            if done.redelivered:
+                position.out_of_hand(None if done.id is None else (done.type, done.id))
             self._in_hand = None
         if self.inbox.peek_gap() is not None:
             return None
@@ -151,5 +152,5 @@ class Inbound:
         message, watermark = taken
         if watermark is not None:
             watermark.hand()
-            self._in_hand = watermark
+            self._in_hand = message, watermark
         return message

@@ -56,7 +56,7 @@ class Joining:
         self.join_id = ""
         self.asks: set[str] = set()
         self._join_ping: str | None = None
-        self._ask_pings: set[str] = set()
+        self._ask_pings: dict[str, str] = {}  # ping -> the ask it stands behind
         self.remembers = False  # has the server shown that it knows the session?
         self.flush_mark = 0
         self._in, self._out, self._wire = inbound, outbound, wire
@@ -120,6 +120,7 @@ class Joining:
         self._move("joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
         rejoin.no_replay = self._dialect.request_replay is None
+        rejoin.pings = self._wire.heartbeat is not None
         if not rejoin.complete:
             self._ask(now, everything=False)
         self.advance(now)
@@ -163,7 +164,7 @@ class Joining:
         self.rejoin.ask(identity, everything=since is None)
         ping = self._wire.ping("ask", now)
         if ping is not None:
-            self._ask_pings.add(ping)
+            self._ask_pings[ping] = identity
 
     def on_replay(self, body: dict[str, Any], now: Now) -> None:
         """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
@@ -185,10 +186,14 @@ class Joining:
 
     def on_pong(self, ping: str, now: Now) -> None:
         """A ping of ours was answered: the one behind the latest join confirms it, one behind an ask is a barrier."""
-        if ping == self._join_ping and self.state is BridgeState.JOINING:
-            self.confirmed(now)
-        elif ping in self._ask_pings and self.rejoin is not None:
-            self.rejoin.barrier()
+        if self.rejoin is None:
+            return
+        if ping == self._join_ping:
+            self.rejoin.join_answered = True
+            if self.state is BridgeState.JOINING:
+                self.confirmed(now)
+        elif ping in self._ask_pings:
+            self.rejoin.barrier(self._ask_pings[ping])
             self.advance(now)
 
     def timed_out(self, now: Now) -> None:

@@ -232,9 +232,12 @@ class Link:
 
     def _on_pong(self, body: dict[str, Any], now: Now) -> None:
         self.joining.server_stamp = body.get("timestamp") or self.joining.server_stamp
-        for ping in self.wire.pong(body.get("id")):
+        answered = self.wire.pong(body.get("id"))
+        if not answered:
+            self._out.stray_pongs += 1
+        for ping in answered:
             self._ponged()
-            if ping.seq and self.wire.proves_reading:
+            if ping.seq and (body.get("id") is not None or not self._out.stray_pongs):
                 self._out.outbox.confirm_through(ping.seq, self.generation)
             self.joining.on_pong(ping.id, now)
 

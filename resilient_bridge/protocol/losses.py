@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
 
-__all__ = ["LossAction", "meaning", "reason_of", "wants_slow_start"]
+__all__ = ["LossAction", "is_superseded", "meaning", "reason_of", "wants_slow_start"]
 
 
 class LossAction(StrEnum):
@@ -27,7 +27,7 @@ class LossAction(StrEnum):
     FAIL = "fail"
 
 
-_R, _F, _N, _X = LossAction.REFRESH, LossAction.FAIL, LossAction.NEW_SESSION, LossAction.FAIL
+_R, _F, _N = LossAction.REFRESH, LossAction.FAIL, LossAction.NEW_SESSION
 
 _BY_CODE: Final[Mapping[str, LossAction]] = {
     "AUTH_TOKEN_EXPIRED": _R,
@@ -35,7 +35,6 @@ _BY_CODE: Final[Mapping[str, LossAction]] = {
     "AUTH_FORBIDDEN": _F,
     "SESS_NOT_FOUND": _N,
     "SESS_CLOSED": _N,
-    "SESS_SUPERSEDED": _X,
     "CONN_REDIRECT_REFUSED": _F,
     "CONN_INSECURE": _F,
     "CONN_RECONNECT_EXHAUSTED": _F,
@@ -72,7 +71,7 @@ _REASON_BY_CODE: Final[Mapping[str, str]] = {
 def meaning(failure: Failure, superseded: tuple[int, ...], *, poisoned: bool = False) -> LossAction:
     """What to do about a link that ended with `failure`. `poisoned`: one of our entries was found guilty of it."""
     close = _peer_close(failure)
-    if close is not None and close in superseded:
+    if is_superseded(failure, superseded):
         return LossAction.FAIL
     if poisoned:
         return LossAction.RECONNECT
@@ -89,6 +88,11 @@ def meaning(failure: Failure, superseded: tuple[int, ...], *, poisoned: bool = F
     if failure.code == "CONN_TLS_HANDSHAKE_FAILED" and not failure.retryable:
         return LossAction.FAIL
     return LossAction.RECONNECT
+
+
+def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:
+    """Did somebody else take the session?"""
+    return failure.code == "SESS_SUPERSEDED" or _peer_close(failure) in codes
 
 
 def _peer_close(failure: Failure) -> int | None:

@@ -6,8 +6,9 @@ The server's log is one sequence. What we delivered is a prefix of it (our *tail
 1. Only a message with a unique key can be found again for certain. The last one delivered is the *anchor*; id-less
    messages after it must agree with the window as far as both go. Anchoring on id-less messages drops real repeats.
 2. An answer is a snapshot on an ordered stream: what arrived live *before* it is in it, at its end. So the overlap of
-   answer and side buffer is known, not guessed, on every server that takes and sends its snapshot in one step. On one
-   that does not, several overlaps may fit; then the smallest is taken and what may repeat is flagged: never a loss.
+   answer and side buffer is known, not guessed, on every server that takes and sends its snapshot in one step. One that
+   does not gives itself away: the pong to the ping behind the question overtakes the answer. There several overlaps may
+   fit; then the smallest is taken and what may repeat is flagged: never a loss.
 3. Timestamps order nothing. They only say where to start asking.
 """
 
@@ -19,7 +20,7 @@ from .frames import canonical
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .messages import Message
     from .watermark import Key, Mark, Watermark
@@ -52,10 +53,14 @@ class Item:
 
 
 class Cut(NamedTuple):
-    """Where the news begin in an answer: `found` anchor, absent anchor, or an anchor whose surroundings disagree."""
+    """Where the news begin in an answer: `found` anchor, absent anchor, or an anchor whose surroundings disagree.
+
+    From `at` on the messages are to be delivered; those before `sure` may have been already.
+    """
 
     found: Literal["anchor", "absent", "mismatch"]
     at: int
+    sure: int
 
 
 class Join(NamedTuple):
@@ -69,7 +74,7 @@ class Join(NamedTuple):
     subsumed: bool = False
 
 
-_ABSENT: Final = Cut("absent", 0)
+_ABSENT: Final = Cut("absent", 0, 0)
 
 
 def without_repeats(items: Sequence[Item]) -> list[Item]:
@@ -94,24 +99,40 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
     at = next((i for i, (_, item) in enumerate(counted) if item.key == anchor.key), None)
     if at is None:
         return _ABSENT
-    following = counted[at + 1 : at + 1 + len(after)]
-    if all(_same(item, mark) for (_, item), mark in zip(following, after, strict=False)):
-        return Cut("anchor", counted[at + len(following)][0] + 1)
-    return Cut("mismatch", counted[at][0] + 1)
+    ends = {at + 1}
+    for mark in after:
+        ends = {end for start in ends for end in _after(mark, start, counted)}
+        if not ends:
+            return Cut("mismatch", counted[at][0] + 1, 0)
+    return Cut("anchor", counted[min(ends) - 1][0] + 1, counted[max(ends) - 1][0] + 1)
+
+
+def _after(mark: Mark, start: int, counted: Sequence[tuple[int, Item]]) -> Iterator[int]:
+    """Where the server's log can stand after `mark`: one further if it is there, and where it was if it may be missing."""
+    if start == len(counted):
+        yield start  # they agree as far as both go
+        return
+    if _same(counted[start][1], mark):
+        yield start + 1
+    if mark.doubtful:
+        yield start
 
 
 def _same(item: Item, mark: Mark) -> bool:
     return item.key == mark.key and (item.text == mark.text or item.canonical == canonical(mark.text))
 
 
-def join_live(answer: Sequence[Item], side: Sequence[Item], arrived_before: int, *, proven: bool) -> Join:
+def join_live(
+    answer: Sequence[Item], side: Sequence[Item], arrived_before: int | None, *, proven: bool
+) -> Join:
     """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did.
 
-    Both must be of messages that count. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a
+    Both must be of messages that count. `arrived_before` is None where the server may have taken its snapshot earlier than it
+    sent it. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a
     gap is told anyway, and then neither repeating nor reordering may happen.
     """
     ends = _ends(answer, side)
-    if arrived_before in ends:
+    if arrived_before is not None and arrived_before in ends:
         end, doubtful = arrived_before, 0
     elif not ends:
         # The two disagree (a server that reorders, or drops): skip nothing that is not known by its key.

@@ -44,6 +44,7 @@ class Outbound:
         self.requests: deque[Entry] = deque()
         self.open_requests: dict[str, Entry] = {}
         self.stray_acks = 0
+        self.stray_pongs = 0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
         self._on_new_session = policy.on_new_session
         self._dialect = dialect
         self._ids = ids

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import Failure
 from ..policies import most_specific
-from .losses import LossAction, meaning, reason_of, wants_slow_start
+from .losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
 
 
 if TYPE_CHECKING:
@@ -85,10 +85,18 @@ class Reconnection:
 
     # ---- the decision -----------------------------------------------------------------------------------------
 
-    def lost(self, failure: Failure, now: Now, *, poisoned: bool = False) -> Decision:
-        """A connection, or an attempt to make one, ended."""
+    def lost(
+        self, failure: Failure, now: Now, *, poisoned: bool = False, ghost: bool = False
+    ) -> Decision:
+        """A connection, or an attempt to make one, ended.
+
+        `ghost`: an earlier connection of ours ended without the server's knowledge, so it may be what superseded us: a
+        join that was still on its way. Then the client joins once more; any other takeover is final.
+        """
         rule = most_specific(self._policy.rules, failure)
         action = LossAction.RECONNECT if rule else meaning(failure, self._superseded, poisoned=poisoned)
+        if ghost and is_superseded(failure, self._superseded):
+            action = LossAction.RECONNECT
         reason = "poison" if poisoned else reason_of(failure)
         was_ready, stable = self._ready_at is not None, self._is_stable(now)
         died_young = self._connected and not stable

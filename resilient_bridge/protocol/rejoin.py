@@ -23,10 +23,14 @@ __all__ = ["Outcome", "Rejoin"]
 
 
 class Answer(NamedTuple):
-    """A replay answer: its messages without repeats, and how many side items had arrived before it."""
+    """A replay answer: its messages without repeats, and how many side items had arrived before it.
+
+    `in_order`: no pong has overtaken it, so what had arrived before it is in it.
+    """
 
     items: list[Item]
     side_mark: int
+    in_order: bool
 
 
 class Outcome(NamedTuple):
@@ -38,7 +42,7 @@ class Outcome(NamedTuple):
     replayed: int
 
 
-_NO_ANSWER: Final = Answer([], 0)
+_NO_ANSWER: Final = Answer([], 0, True)
 
 
 class Rejoin:
@@ -60,7 +64,9 @@ class Rejoin:
         self._answers: list[Answer] = []
         self._asks: dict[str, bool] = {}  # id of our request -> answered, by id
         self._uncorrelated = 0
-        self._barriers = 0  # pongs to pings sent after an ask
+        self._overtaken: set[str] = set()  # asks whose ping was answered
+        self.pings = True  # are there pings to tell order by?
+        self.join_answered = False  # did the pong to the ping behind the join come?
         self.deadline: float | None = None
 
     # ---- evidence ---------------------------------------------------------------------------------------------
@@ -85,13 +91,15 @@ class Rejoin:
         """A replay answer arrived, asked for or pushed."""
         if identity is not None and identity in self._asks:
             self._asks[identity] = True
+            in_order = identity not in self._overtaken
         else:
             self._uncorrelated += 1
-        self._answers.append(Answer(without_repeats(items), len(self.side)))
+            in_order = not self.join_answered or len(self._overtaken) < len(self._asks)
+        self._answers.append(Answer(without_repeats(items), len(self.side), in_order and self.pings))
 
-    def barrier(self) -> None:
-        """The pong to the ping behind the last ask came: a server that works in order has answered it."""
-        self._barriers += 1
+    def barrier(self, identity: str) -> None:
+        """The pong to the ping behind this ask came: a server that works in order has answered it before."""
+        self._overtaken.add(identity)
 
     # ---- decisions --------------------------------------------------------------------------------------------
 
@@ -124,23 +132,23 @@ class Rejoin:
         if all(self._asks.values()):
             return True
         # Answers without our id (the seed's own server): as many as we asked, and the server has read past the last ask.
-        return self._uncorrelated >= len(self._asks) and self._barriers >= len(self._asks)
+        return self._uncorrelated >= len(self._asks) and len(self._overtaken) >= len(self._asks)
 
     # ---- the verdict ------------------------------------------------------------------------------------------
 
     def resolve(self) -> Outcome:
         """The verdict of delivery.md §3.6, first match wins, and what to deliver. Call once, when `complete`."""
         if self.new_session:
-            return self._outcome(Verdict.GAP, "new_session", self._best(), 0, doubtful=False)
+            return self._outcome(Verdict.GAP, "new_session", self._best())
         if self.first:
-            best = self._best()
-            return self._outcome(None, "joined", best, 0, doubtful=False)
+            return self._outcome(None, "joined", self._best())
         for answer in self._answers:
             found = cut(answer.items, self._watermark)
             if found.found == "anchor":
-                return self._outcome(Verdict.RECOVERED, "anchor", answer, found.at, doubtful=False)
+                return self._outcome(Verdict.RECOVERED, "anchor", answer, found.at, found.sure)
         verdict, reason = self._unproven()
-        return self._outcome(verdict, reason, self._best(), 0, doubtful=self._watermark.accepted > 0)
+        best = self._best()
+        return self._outcome(verdict, reason, best, sure=len(best.items) if self._watermark.accepted else 0)
 
     def _unproven(self) -> tuple[Verdict, str]:
         if self.anchored:
@@ -163,15 +171,21 @@ class Rejoin:
         return max(reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER)
 
     def _outcome(
-        self, verdict: Verdict | None, reason: str, answer: Answer, start: int, *, doubtful: bool
+        self, verdict: Verdict | None, reason: str, answer: Answer, start: int = 0, sure: int = 0
     ) -> Outcome:
+        """Deliver `answer` from `start` on and what is new in the side buffer; before `sure`, id-less items may repeat."""
         counted = [item for item in answer.items if item.counts]
         live = [item for item in self.side if item.counts]
-        arrived_before = sum(item.counts for item in self.side[: answer.side_mark])
-        join = join_live(counted, live, arrived_before, proven=verdict is Verdict.RECOVERED)
+        before = sum(item.counts for item in self.side[: answer.side_mark])
+        proven = verdict is Verdict.RECOVERED
+        join = join_live(counted, live, before if answer.in_order else None, proven=proven)
         replay = [] if join.subsumed else answer.items
         seen = {item.key for item in replay if item.key is not None}
-        news = [(item, doubtful and item.key is None) for item in replay[start:] if self._is_new(item)]
+        news = [
+            (item, at < sure and item.key is None)
+            for at, item in enumerate(replay)
+            if at >= start and self._is_new(item)
+        ]
         replayed, place = len(news), 0
         for item in self.side:
             if item.counts:

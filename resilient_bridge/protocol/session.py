@@ -88,6 +88,7 @@ class Session:
         self._new_session = False
         self._paused = False
         self._told_suspended = False
+        self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
 
     def __repr__(self) -> str:
         """A status line."""
@@ -114,6 +115,8 @@ class Session:
         """A connection attempt starts."""
         self._look_at_clocks(now)
         first = self.state is BridgeState.IDLE
+        if first and self.inbound.watermark.asked_to_join:
+            self._ghost = now  # a process before this one may have left one
         self._move("open" if first else "retry", "user" if first else "retry", now)
 
     def connection_made(self, token: str | None, now: Now) -> None:
@@ -144,12 +147,15 @@ class Session:
         """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
         self._look_at_clocks(now)
         generation = self._generation if self.link is not None else 0
+        ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         self.link = None
         poisoned, suspected = self.outbound.link_lost(failure, now, generation)
         if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
             return Decision(False, 0.0, 0, self.reason, failure)
-        decision = self.reconnection.lost(failure, now, poisoned=poisoned or suspected)
+        decision = self.reconnection.lost(failure, now, poisoned=poisoned or suspected, ghost=ghost)
         if generation:
+            # A connection that the server itself ended leaves no ghost: nothing of it can arrive there any more.
+            self._ghost = None if failure.details.get("close_by") == "peer" else now
             self.events.append(Disconnected(at=now.at, reason=decision.reason, failure=failure))
         if not decision.retry:
             self.fail(decision.failure, decision.reason, now)

@@ -32,12 +32,16 @@ _REGRESSION_WINDOW: Final = 64
 
 
 class Mark(NamedTuple):
-    """One accepted message: its unique key if it has an id, its text for comparison, the server's timestamp."""
+    """One accepted message: its unique key if it has an id, its text for comparison, the server's timestamp.
+
+    `doubtful`: it had no id and may have repeated an earlier one, so the server's log may hold it once or twice.
+    """
 
     key: Key | None
     text: str
     stamp: str | None
     mono: float
+    doubtful: bool
 
 
 class Watermark:
@@ -86,13 +90,15 @@ class Watermark:
         """The accepted message with this key."""
         return self._keys.get(key)
 
-    def accept(self, key: Key | None, text: str, stamp: str | None, mono: float) -> None:
+    def accept(
+        self, key: Key | None, text: str, stamp: str | None, mono: float, *, doubtful: bool = False
+    ) -> None:
         """A message entered the inbox. A missing timestamp inherits the previous one."""
         if stamp is None:
             stamp = self._stamp
         else:
             self._stamp = stamp
-        mark = Mark(key, text, stamp, mono)
+        mark = Mark(key, text, stamp, mono, doubtful)
         tail = self._tail
         tail.append(mark)
         self._bytes += len(text)
@@ -128,23 +134,22 @@ class Watermark:
         popped = [self._tail.pop() for _ in range(min(self.accepted - self.taken, len(self._tail)))]
         for mark in popped:
             self._forget(mark)
-        in_hand = self.handed - self.taken
-        if in_hand:
-            self._in_hand = popped[::-1][:in_hand]
+        self._in_hand = [*self._in_hand, *popped[::-1][: self.handed - self.taken]][-_REGRESSION_WINDOW:]
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
 
     def was_in_hand(self, key: Key | None, text: str) -> bool:
         """Had the consumer of an earlier process got this message without asking for the next?"""
-        for mark in self._in_hand:
-            if mark.key == key and (mark.text == text or canonical(mark.text) == canonical(text)):
-                self._in_hand.remove(mark)
-                return True
-        return False
+        return any(
+            mark.key == key and (mark.text == text or canonical(mark.text) == canonical(text))
+            for mark in self._in_hand
+        )
 
-    def forget_hand(self) -> None:
-        """A replay was complete: what was in hand has come back, or the server says it never was."""
-        self._in_hand = []
+    def out_of_hand(self, key: Key | None) -> None:
+        """The consumer of this process is done with a message that had been in the hands of an earlier one."""
+        found = next((mark for mark in self._in_hand if mark.key == key), None)
+        if found is not None:
+            self._in_hand.remove(found)
 
     def use_up(self, key: Key) -> None:
         """This message was the answer to a request: it is no part of the stream, in no replay and in no later process."""

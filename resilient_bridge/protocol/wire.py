@@ -70,11 +70,6 @@ class Wire:
         """The pings that a pong answers."""
         return self.heartbeat.pong(identity) if self.heartbeat is not None else []
 
-    @property
-    def proves_reading(self) -> bool:
-        """Do pongs on this connection prove what was read?"""
-        return self.heartbeat is not None and self.heartbeat.proves_reading
-
     def handed_out(self, seq: int, now: Now) -> str | None:
         """An entry goes out; returns the barrier to write behind it, if one is due."""
         self._last_seq = seq

@@ -224,14 +224,20 @@ class Ledger:
         twice: list[int] = []
         late: list[int] = []
         for n, life in self._applied:
+            # What ended UNKNOWN may still arrive, late or again: nobody can call it back, and nobody said otherwise.
             if (n, life) in seen:
-                twice.append(n)
+                if not self._is_unknown(n):
+                    twice.append(n)
                 continue
             seen.add((n, life))
-            if n < latest.get(life, n):
+            if n < latest.get(life, n) and not self._is_unknown(n):
                 late.append(n)
             latest[life] = max(n, latest.get(life, n))
         return tuple(twice), tuple(late)
+
+    def _is_unknown(self, n: int) -> bool:
+        receipt = self._receipts.get(n)
+        return receipt is not None and receipt.state == "unknown"
 
     def totals(self) -> dict[str, Any]:
         """The sums of both directions, ready for JSON.

@@ -1,0 +1,155 @@
+"""`resilient-bridge demo` is the main job over real sockets: every fault, any seed, nothing lost, repeated or reordered."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from resilient_bridge.cli import demo, main
+from resilient_bridge.cli.options import FAULTS
+from resilient_bridge.testing import ledger
+
+
+COMMAND = (sys.executable, "-m", "resilient_bridge", "demo")
+KEYS = {
+    "sent", "confirmed", "unknown", "received", "lost", "duplicated", "reordered", "reconnects", "verdicts", "seed",
+}  # fmt: skip
+
+
+def _run(capsys, *argv):
+    code = main(["demo", "--json", *argv])
+    captured = capsys.readouterr()
+    return code, json.loads(captured.out), captured
+
+
+# ---- the plan
+def test_the_seed_decides_which_faults_come_when():
+    """The same seed gives the same order, another seed another one, and each kind comes once before any comes twice."""
+    plans = [demo._plan(20, 1.0, random.Random(seed)) for seed in (1, 1, 2)]
+    assert plans[0] == plans[1] != plans[2]
+    assert sorted(plans[0][:9]) == sorted(plans[0][9:18]) == sorted(FAULTS)
+
+
+def test_the_default_plan_holds_every_fault_once():
+    """In the default 20 seconds each of the nine kinds comes once; a shorter run has as many as fit, at least one."""
+    assert sorted(demo._plan(None, 20.0, random.Random(0))) == sorted(FAULTS)
+    assert len(demo._plan(None, 8.0, random.Random(0))) == 3
+    assert len(demo._plan(None, 0.1, random.Random(0))) == 1
+
+
+def test_names_are_played_as_they_were_given():
+    """A list of names is the plan itself."""
+    assert demo._plan(("fin", "cut", "fin"), 20.0, random.Random(0)) == ["fin", "cut", "fin"]
+
+
+# ---- runs
+@pytest.mark.real
+def test_every_fault_is_survived_and_said_with_any_seed():
+    """All nine faults, three seeds: 0 lost, 0 duplicated, 0 reordered, and a verdict for every re-join."""
+    options = ("--json", "--duration", "3", "--faults", "9", "--rate", "50")
+    children = {
+        seed: subprocess.Popen(
+            [*COMMAND, *options, "--seed", str(seed)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in (1, 2, 3)
+    }
+    for seed, child in children.items():
+        out, told = child.communicate(timeout=100)
+        totals = json.loads(out)
+        assert (child.returncode, totals["broken"]) == (0, []), told
+        assert (totals["lost"], totals["duplicated"], totals["reordered"], totals["unexpected"]) == (
+            0,
+            0,
+            0,
+            0,
+        )
+        assert set(totals) >= KEYS
+        assert totals["seed"] == seed
+        assert totals["reconnects"] == sum(totals["verdicts"].values()) >= 9
+        assert totals["verdicts"]["RECOVERED"] >= 1
+        assert totals["verdicts"]["GAP"] >= 3
+        assert totals["sent"] == totals["confirmed"] + totals["unknown"] + totals["not_delivered"]
+        assert out.count("\n") == 1
+        words = [
+            *FAULTS,
+            "BACKOFF",
+            "attempt 1 in",
+            "outbox:",
+            "replayed",
+            "RECOVERED",
+            "GAP",
+            "UNKNOWN",
+            "ledger",
+        ]
+        assert [word for word in words if word not in told] == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        ("cut", "RECOVERED"),
+        ("half-open", "RECOVERED"),
+        ("reset", "RECOVERED"),
+        ("fin", "RECOVERED"),
+        ("restart", "RECOVERED"),
+        ("restart-lost", "GAP"),
+        ("expire", "GAP"),
+        ("truncate", "GAP"),
+        ("broken-buffer", "UNKNOWN"),
+    ],
+)
+def test_each_fault_ends_in_its_verdict(fault, verdict, capsys):
+    """Honest and useful: RECOVERED where the bridge still had everything, GAP where not, UNKNOWN where it cannot say."""
+    code, totals, captured = _run(capsys, "--faults", fault, "--duration", "1", "--rate", "50")
+    assert code == 0, captured.err
+    assert totals["verdicts"][verdict] >= 1, captured.err
+    assert totals["reconnects"] == sum(totals["verdicts"].values())
+
+
+@pytest.mark.real
+def test_without_json_the_story_and_the_ledger_are_on_stdout(capsys):
+    """A person reads the story and, at the end, the ledger; stderr stays empty, and there is no colour in a file."""
+    assert main(["demo", "--faults", "fin", "--duration", "1"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "\x1b" not in captured.out
+    assert captured.out.splitlines()[-1].startswith("kept: ")
+
+
+@pytest.mark.real
+def test_a_broken_promise_ends_with_one(capsys, monkeypatch):
+    """A ledger that finds a message lost makes the demo fail and say so: here the consumer loses one on purpose."""
+    delivered = ledger.Ledger.delivered
+
+    def forgetful(self, message):
+        if message.payload["n"] != 5:
+            delivered(self, message)
+
+    monkeypatch.setattr(ledger.Ledger, "delivered", forgetful)
+    code, totals, captured = _run(capsys, "--faults", "0", "--duration", "1", "--rate", "50")
+    assert (code, totals["lost"]) == (1, 1)
+    assert "BROKEN" in captured.err
+
+
+@pytest.mark.real
+def test_an_interrupt_ends_it_early_with_the_ledger():
+    """Ctrl-C stops the faults; what is on its way still arrives, and the ledger is printed."""
+    with subprocess.Popen(
+        [*COMMAND, "--duration", "60", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stderr
+        while b"READY" not in child.stderr.readline():
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert json.loads(out)["lost"] == 0

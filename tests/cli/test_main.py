@@ -1,0 +1,97 @@
+"""The command line as a whole: help, exit codes, and what it costs to ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import resilient_bridge
+from resilient_bridge import cli
+
+
+def _exit(*argv):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv)
+    return ended.value.code
+
+
+def test_each_command_has_help_that_names_its_options(capsys):
+    """`--help` of the program names every command, that of a command its options; both end with 0."""
+    assert _exit("--help") == 0
+    assert {"demo", "pipe", "serve"} <= set(capsys.readouterr().out.split())
+    wanted = {
+        "demo": ["--seed", "--duration", "--rate", "--faults", "--json", "broken-buffer"],
+        "pipe": [
+            "URL",
+            "--token-env",
+            "--session",
+            "--preset",
+            "--pin",
+            "--drain",
+            "--keep-open",
+            "exit codes",
+        ],
+        "serve": ["--host", "--port", "--token-env"],
+    }
+    for command, words in wanted.items():
+        assert _exit(command, "--help") == 0
+        printed = capsys.readouterr().out
+        assert [word for word in words if word not in printed] == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["dmo"],
+        ["demo", "--faults", "flood"],
+        ["demo", "--rate", "0"],
+        ["pipe"],
+        ["pipe", "ws://x", "--preset", "y"],
+    ],
+)
+def test_wrong_usage_ends_with_two(argv, capsys):
+    """A command line that means nothing is told so on stderr, with exit code 2."""
+    assert _exit(*argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage: resilient-bridge" in captured.err
+
+
+def test_the_version_is_the_package_s(capsys):
+    """`--version` prints the version that the package states."""
+    assert _exit("--version") == 0
+    assert capsys.readouterr().out == f"resilient-bridge {resilient_bridge.__version__}\n"
+
+
+def test_help_loads_nothing_heavy():
+    """Asking for help, or mistyping, imports no event loop, no WebSocket library and no attrs."""
+    code = (
+        "import sys\n"
+        "from resilient_bridge.cli import main\n"
+        "try: main(['demo', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('asyncio', 'attrs', 'attr', 'websockets', 'httpx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_interrupt_before_the_loop_runs_ends_with_130(monkeypatch):
+    """Ctrl-C where nobody handles it is no traceback."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("resilient_bridge.cli.serve.run", interrupted)
+    assert cli.main(["serve"]) == 130
+
+
+@pytest.mark.real
+def test_the_package_runs_as_a_module():
+    """`python -m resilient_bridge` is the same command."""
+    command = [sys.executable, "-m", "resilient_bridge", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("resilient-bridge ")

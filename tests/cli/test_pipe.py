@@ -1,0 +1,282 @@
+"""`resilient-bridge pipe` as a real child process against a real bridge: what it sends, prints, survives and returns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from resilient_bridge.testing import BridgeServer
+
+
+pytestmark = pytest.mark.real
+
+COMMAND = (sys.executable, "-m", "resilient_bridge", "pipe")
+
+
+class Child:
+    """A running `pipe`: lines in, lines out, and stderr collected."""
+
+    def __init__(self, process):
+        self.process = process
+        self.errors = []
+        self._said = asyncio.Event()
+        self._watch = asyncio.create_task(self._collect())
+
+    async def _collect(self):
+        async for line in self.process.stderr:
+            self.errors.append(line.decode().rstrip("\n"))
+            self._said.set()
+
+    def say(self, *lines):
+        for line in lines:
+            text = line if isinstance(line, str) else json.dumps(line)
+            self.process.stdin.write(text.encode() + b"\n")
+
+    async def hear(self):
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 20))
+
+    async def told(self, word):
+        """Wait until a line of stderr begins so, and return it."""
+        async with asyncio.timeout(20):
+            while True:
+                for line in self.errors:
+                    if line.startswith(word):
+                        return line
+                self._said.clear()
+                await self._said.wait()
+
+    async def end(self, *, close=True):
+        if close:
+            self.process.stdin.close()
+        code = await asyncio.wait_for(self.process.wait(), 40)
+        await self._watch
+        return code
+
+
+@contextlib.asynccontextmanager
+async def running(*argv, **environment):
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | environment,
+    )
+    child = Child(process)
+    try:
+        yield child
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await child._watch
+        process._transport.close()
+
+
+def message(n, **more):
+    return {"type": "tool_result", "payload": {"n": n}, **more}
+
+
+def applied(server):
+    return [frame["payload"]["n"] for frame in server.received]
+
+
+async def test_lines_go_out_in_order_and_messages_come_in():
+    """Each line is a message on the bridge, what the bridge pushes is a line on stdout, and the end of input ends it with 0."""
+    async with BridgeServer() as server, running(server.url, "--session", "s1") as child:
+        child.say(*(message(n) for n in range(100)))
+        await child.told("state: READY")
+        pushed = await server.push("tool_call", {"text": "line\nbreak"})
+        assert await child.hear() == pushed
+        assert await child.end() == 0
+        assert applied(server) == list(range(100))
+        assert server.session == "s1"
+        assert await child.process.stdout.read() == b""
+
+
+async def test_a_key_and_a_ttl_may_be_given():
+    """The caller's key is the one on the wire."""
+    async with BridgeServer() as server, running(server.url) as child:
+        child.say(message(1, idempotency_key="mine", ttl=30))
+        assert await child.end() == 0
+        assert server.received[0]["payload"]["idempotency_key"] == "mine"
+
+
+async def test_a_bad_line_is_named_and_the_rest_goes_on():
+    """Line number and field stand on stderr, the lines around it are sent, and the exit code is 4."""
+    async with BridgeServer() as server, running(server.url) as child:
+        child.say(
+            message(1),
+            "nonsense",
+            {"type": "a", "payload": []},
+            "",
+            {"type": "Not-A-Name", "payload": {}},
+            message(2),
+        )
+        assert await child.end() == 4
+        refused = [line for line in child.errors if line.startswith("refused: ")]
+        assert [line.split(":")[1].strip() for line in refused] == ["line 2", "line 3", "line 5"]
+        assert "payload: an object expected, got a list" in refused[1]
+        assert "type (^[a-z_]+$)" in refused[2]
+        assert applied(server) == [1, 2]
+
+
+async def test_it_survives_a_cut_and_says_so():
+    """Lines typed while the link is down arrive after it, once; the loss, the retry and the verdict are told."""
+    async with BridgeServer() as server, running(server.url) as child:
+        await child.told("state: READY")
+        await server.push("tool_call", {})
+        await child.hear()
+        await server.cut("abort", seconds=0.2)
+        child.say(*(message(n) for n in range(20)))
+        await child.told("retry: attempt 1 in ")
+        assert (await child.told("verdict: ")).startswith("verdict: RECOVERED")
+        assert await child.end() == 0
+        assert applied(server) == list(range(20))
+
+
+async def test_a_gap_is_told():
+    """A session that ended meanwhile is a gap on stderr, with its verdict and reason."""
+    async with BridgeServer() as server, running(server.url) as child:
+        await child.told("state: READY")
+        await server.push("tool_call", {})
+        await child.hear()
+        server.expire_sessions()
+        assert "GAP (new_session)" in await child.told("gap: ")
+        assert await child.end() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_drains(number):
+    """Ctrl-C and SIGTERM end the input: what was read is still confirmed, and the exit code is that of the end of input."""
+    async with BridgeServer(slow=0.3) as server, running(server.url) as child:
+        await child.told("state: READY")
+        child.say(message(1), message(2))
+        async with asyncio.timeout(20):
+            while len(server.received) < 2:
+                await asyncio.sleep(0.01)
+        child.process.send_signal(number)
+        assert await child.end(close=False) == 0
+        assert applied(server) == [1, 2]
+
+
+async def test_a_second_signal_ends_at_once():
+    """Who cannot wait for the drain says so twice: the lines that were not confirmed are named, the exit code is 3."""
+    async with (
+        BridgeServer(acks="none", never_pong=True) as server,
+        running(server.url, "--drain", "60") as child,
+    ):
+        await child.told("state: CONNECTING")
+        child.say(message(1))
+        async with asyncio.timeout(20):
+            while not server.connections:
+                await asyncio.sleep(0.01)
+        child.process.send_signal(signal.SIGINT)
+        await child.told("drain: ")
+        child.process.send_signal(signal.SIGINT)
+        assert await child.end(close=False) == 3
+        assert (await child.told("not confirmed: ")).startswith("not confirmed: line 1: ")
+
+
+async def test_the_drain_is_bounded():
+    """A bridge that is not there costs `--drain` seconds; each line is reported as not delivered, the exit code is 3."""
+    async with BridgeServer() as server:
+        url = server.url
+    async with running(url, "--drain", "0.5") as child:
+        child.say(message(1), message(2))
+        assert await child.end() == 3
+        lost = [line for line in child.errors if line.startswith("not confirmed: ")]
+        assert [line.split(":")[1].strip() for line in lost] == ["line 1", "line 2"]
+        assert await child.process.stdout.read() == b""
+
+
+async def test_a_reader_that_leaves_ends_it_in_order():
+    """`pipe | head -1`: no traceback, the lines read so far are confirmed, the exit code is that of the end of input."""
+    async with BridgeServer() as server, running(server.url) as child:
+        await child.told("state: READY")
+        child.say(message(1))
+        child.process._transport.get_pipe_transport(1).close()
+        async with asyncio.timeout(20):
+            while child.process.returncode is None:
+                await server.push("tool_call", {})
+                await asyncio.sleep(0.05)
+        assert await child.end(close=False) == 0
+        assert applied(server) == [1]
+        assert not any("Traceback" in line or "Error" in line for line in child.errors)
+
+
+async def test_keep_open_goes_on_printing():
+    """With `--keep-open` the end of input ends nothing; a signal does."""
+    async with BridgeServer() as server, running(server.url, "--keep-open") as child:
+        child.say(message(1))
+        child.process.stdin.close()
+        await child.told("state: READY")
+        for n in range(3):
+            await server.push("tool_call", {"n": n})
+            assert (await child.hear())["payload"] == {"n": n}
+        child.process.send_signal(signal.SIGTERM)
+        assert await child.end(close=False) == 0
+        assert applied(server) == [1]
+
+
+async def test_a_token_comes_from_the_environment_and_is_never_shown():
+    """The right token joins; a wrong one is a fatal error, exit code 1; neither is ever printed."""
+    async with BridgeServer(token="s3cret-token") as server:
+        async with running(server.url, "--token-env", "RB_T", RB_T="s3cret-token") as child:
+            child.say(message(1))
+            assert await child.end() == 0
+            assert not any("s3cret" in line for line in child.errors)
+        async with running(server.url, "--token-env", "RB_T", RB_T="wr0ng-token") as child:
+            child.say(message(1))
+            assert await child.end() == 1
+            assert (await child.told("failed: ")).startswith("failed: ")
+            assert not any("wr0ng" in line for line in child.errors)
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["http://127.0.0.1:1/"], "ws://"),
+        (["ws://127.0.0.1:1/", "--token-env", "RB_NOT_SET"], "RB_NOT_SET"),
+        (["wss://127.0.0.1:1/", "--pin", "md5:00"], "sha256"),
+    ],
+)
+async def test_wrong_settings_end_with_two(argv, word):
+    """What cannot work is told in one line before anything is connected."""
+    async with running(*argv) as child:
+        assert await child.end() == 2
+        assert len(child.errors) == 1
+        assert word in child.errors[0]
+
+
+async def test_a_preset_decides_how_it_tries():
+    """`--preset recursor` waits exactly 1 second before the first attempt."""
+    async with BridgeServer() as server, running(server.url, "--preset", "recursor") as child:
+        await child.told("state: READY")
+        await server.cut("abort")
+        assert "attempt 1 in 1.0 s" in await child.told("retry: ")
+
+
+async def test_a_reader_that_sleeps_stops_neither_heartbeat_nor_lines():
+    """Nobody reads stdout for a while: the link stays up, lines still go out, and all messages come when reading goes on."""
+    async with BridgeServer() as server, running(server.url) as child:
+        await child.told("state: READY")
+        text = "x" * 1_000
+        for n in range(3_000):
+            await server.push("tool_call", {"n": n, "text": text})
+            if n % 100 == 0:
+                await asyncio.sleep(0)
+        child.say(message(1))
+        async with asyncio.timeout(20):
+            while not server.received:
+                await asyncio.sleep(0.01)
+        assert [(await child.hear())["payload"]["n"] for _ in range(3_000)] == list(range(3_000))
+        assert await child.end() == 0
+        assert not any(line.startswith("lost: ") for line in child.errors)

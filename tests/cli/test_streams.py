@@ -1,0 +1,134 @@
+"""Standard streams that never stop the loop: lines of any size from files and pipes, and output to whoever reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+
+import pytest
+
+from resilient_bridge.cli.streams import LINE_TOO_LONG, Output, lines_of
+
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def pipe():
+    """Both ends of a pipe, closed at the end if they are still open."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+async def test_lines_come_whole_however_they_were_cut(pipe):
+    """Chunks cut anywhere, CRLF, empty lines and a last line without its end: the lines are those that were written."""
+    read, write = pipe
+    text = b"one\n\ntwo\r\nthree\rstill three\n" + b"x" * 200_000 + b"\nlast"
+
+    def feed():
+        rng, at = random.Random(1), 0
+        while at < len(text):
+            size = rng.choice((1, 2, 3, 70_000))
+            os.write(write, text[at : at + size])
+            at += size
+        os.close(write)
+
+    feeding = asyncio.create_task(asyncio.to_thread(feed))
+    lines = [line async for line in lines_of(read)]
+    await feeding
+    assert lines == [b"one\n", b"\n", b"two\r\n", b"three\rstill three\n", b"x" * 200_000 + b"\n", b"last"]
+
+
+async def test_a_line_beyond_the_limit_is_skipped_and_said_once(pipe):
+    """It costs no memory, and the line after it is read as usual."""
+    read, write = pipe
+    os.write(write, b"a\n" + b"x" * 5_000 + b"\nb\n" + b"y" * 101 + b"\n" + b"z" * 99 + b"\n")
+    os.close(write)
+    assert [line async for line in lines_of(read, limit=100)] == [
+        b"a\n",
+        LINE_TOO_LONG,
+        b"b\n",
+        LINE_TOO_LONG,
+        b"z" * 99 + b"\n",
+    ]
+
+
+async def test_a_file_is_read_too(tmp_path):
+    """Input may be redirected from a file, which no event loop can watch."""
+    (tmp_path / "lines").write_bytes(b"a\nb")
+    fd = os.open(tmp_path / "lines", os.O_RDONLY)
+    try:
+        assert [line async for line in lines_of(fd)] == [b"a\n", b"b"]
+    finally:
+        os.close(fd)
+
+
+async def test_a_closed_descriptor_is_at_its_end(pipe):
+    """`<&-` is an empty input, not a crash."""
+    os.close(pipe[0])
+    assert [line async for line in lines_of(pipe[0])] == []
+
+
+async def test_a_non_blocking_descriptor_works_both_ways(pipe):
+    """A parent process may have made the descriptors so; nothing is lost and nothing ends early."""
+    read, write = pipe
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    output = Output(write)
+    sent = [f"{n} " + "x" * 1_000 for n in range(500)]
+    for line in sent:
+        output.put(line)
+    came = []
+    async for line in lines_of(read):
+        came.append(line.decode().rstrip("\n"))
+        if len(came) == len(sent):
+            break
+    assert came == sent
+    await output.flush(5)
+
+
+async def test_a_reader_that_does_not_read_slows_the_writer_and_not_the_loop(pipe):
+    """`write` waits while too much is unwritten; the loop goes on; reading lets it go on."""
+    read, write = pipe
+    output = Output(write, limit=100_000)
+
+    async def fill():
+        for _ in range(10):
+            await output.write("x" * 50_000)
+
+    filling = asyncio.create_task(fill())
+    done, _ = await asyncio.wait([filling], timeout=0.3)
+    assert not done
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await output.flush(0.05)
+    assert loop.time() - began < 1
+    reading = asyncio.create_task(asyncio.to_thread(_read_all, read))
+    await asyncio.wait_for(filling, 5)
+    await output.flush(5)
+    os.close(write)
+    assert len(await reading) == 10 * 50_001
+
+
+async def test_a_reader_that_has_gone_is_noticed(pipe):
+    """A broken pipe sets `broken`; from then on writing does nothing and waits for nothing."""
+    read, write = pipe
+    os.close(read)
+    output = Output(write, limit=10)
+    await output.write("x" * 100)
+    await asyncio.wait_for(output.broken.wait(), 5)
+    await output.write("more")
+    await output.flush(5)
+    assert output.is_broken
+
+
+def _read_all(fd):
+    parts = []
+    while part := os.read(fd, 65_536):
+        parts.append(part)
+    return b"".join(parts)
