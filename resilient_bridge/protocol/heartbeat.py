@@ -42,12 +42,15 @@ class Heartbeat:
         self._paused = False
         self.pongs = 0
         self.strays = 0
+        self.patience = policy.timeout  # how long the ping was waited for that brought the verdict
 
     def sent(self, identity: str, purpose: Purpose, seq: int, mono: float) -> None:
         """A ping was queued for the wire."""
-        timeout = self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
-        self._out.append(Ping(identity, purpose, seq, mono + timeout))
+        self._out.append(Ping(identity, purpose, seq, mono + self._wait_for(purpose)))
         self._next = mono + self._policy.every
+
+    def _wait_for(self, purpose: Purpose) -> float:
+        return self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
 
     def pong(self, identity: str | None) -> list[Ping]:
         """The pings this pong answers, oldest first; empty for a stray one."""
@@ -82,13 +85,14 @@ class Heartbeat:
             return self._last_look
         return min(self._next, min((ping.due for ping in self._out), default=self._next))
 
-    def check(self, mono: float) -> Literal["ping", "dead"] | None:
-        """What time asks for: a ping, the verdict that the link is dead, or nothing."""
-        overdue = not self._paused and any(ping.due <= mono for ping in self._out)
-        if overdue:
+    def check(self, mono: float) -> Literal["ping", "dead", "slept"] | None:
+        """What time asks for: a ping, the verdict that the link is dead (since the machine slept, perhaps), or nothing."""
+        overdue = None if self._paused else next((ping for ping in self._out if ping.due <= mono), None)
+        if overdue is not None:
             if self._last_look is None or mono - self._last_look > _LAST_LOOK:
                 # Just overdue, or the loop stalled during the last look: what has arrived may still be unread.
                 self._last_look = mono + _LAST_LOOK
             elif mono >= self._last_look:
-                return "dead"
+                self.patience = self._wait_for(overdue.purpose)
+                return "slept" if overdue.purpose == "probe" else "dead"
         return "ping" if mono >= self._next else None

@@ -95,7 +95,9 @@ class Inbound:
         """Deliver what a join resolved to: the gap in its place first, then the news in the server's order."""
         gap: Gap | None = None
         if outcome.verdict is not None and outcome.verdict != "RECOVERED":
-            until = next((item.message.timestamp for item, _ in outcome.items if item.message.timestamp), None)
+            until = next(
+                (item.message.timestamp for item, _ in outcome.items if item.message.timestamp), None
+            )
             gap = Gap(outcome.verdict, self.last_timestamp, until, outcome.reason)
             if self.receives:
                 self.inbox.put_gap(gap)

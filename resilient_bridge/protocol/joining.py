@@ -31,7 +31,7 @@ SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
 
 
 class Joining:
-    """`rejoin` is the evidence while the join runs, None afterwards. `die(failure)` and `move(trigger, now)` are the link's."""
+    """`rejoin` is the evidence while the join runs, None afterwards. `die(failure)` and `move(trigger, reason, now)` are the link's."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Joining:
         timeout: float,
         ids: Identifiers,
         emit: Callable[[Event], None],
-        move: Callable[[str, Now], None],
+        move: Callable[[str, str, Now], None],
         die: Callable[[Failure], None],
         is_content: Callable[[dict[str, Any], Now], bool],
         counts: Callable[[str, dict[str, Any]], bool],
@@ -81,7 +81,7 @@ class Joining:
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
         self._wire.start_heartbeat(now)
-        self._move("authenticated", now)
+        self._move("authenticated", "authenticated", now)
         self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
         self._join(now, resume=self._in.watermark.joined)
 
@@ -117,7 +117,7 @@ class Joining:
         if rejoin.first or rejoin.new_session:
             self._resolve(now)
             return
-        self._move("joined", now)
+        self._move("joined", "joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
         rejoin.no_replay = self._dialect.request_replay is None
         rejoin.pings = self._wire.heartbeat is not None
@@ -129,7 +129,9 @@ class Joining:
         """The server answered the join with an error."""
         if failure.code in SESSION_CODES:
             self.session_lost(failure, now)
-        elif failure.code != "PROTO_UNKNOWN_TYPE":  # a bridge without sessions is no error: its joins end UNKNOWN
+        elif (
+            failure.code != "PROTO_UNKNOWN_TYPE"
+        ):  # a bridge without sessions is no error: its joins end UNKNOWN
             self._die(failure)
 
     def session_lost(self, failure: Failure, now: Now) -> None:
@@ -139,7 +141,7 @@ class Joining:
             return
         self.forget_session()
         if self.state is BridgeState.REPLAYING:
-            self._move("session_lost", now)
+            self._move("session_lost", "session_lost", now)
         self._join(now, resume=False)
 
     def forget_session(self) -> None:
@@ -255,11 +257,11 @@ class Joining:
         self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
         queued = self._out.outbox.queued
         self.flush_mark = queued[-1].seq if queued else 0
-        self._move("merged", now)
+        self._move("merged", "replay_timeout" if outcome.reason == "timeout" else "merged", now)
         self.flushed(now)
 
     def flushed(self, now: Now) -> None:
         """READY once everything that was queued when flushing began has been handed out."""
         queued = self._out.outbox.queued
         if not queued or queued[0].seq > self.flush_mark:
-            self._move("flushed", now)
+            self._move("flushed", "flushed", now)

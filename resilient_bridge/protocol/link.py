@@ -56,7 +56,7 @@ class Link:
         self.wire = Wire(ids, heartbeat, dialect.ping)
         self._in, self._out = inbound, outbound
         self._dialect = dialect
-        self._timeout, self._pong_within = handshake_timeout, heartbeat.timeout
+        self._timeout = handshake_timeout
         self._emit, self._ponged = emit, pong
         self.joining = Joining(
             inbound,
@@ -67,7 +67,7 @@ class Link:
             timeout=handshake_timeout,
             ids=ids,
             emit=emit,
-            move=lambda trigger, now: move(trigger, trigger, now),
+            move=move,
             die=self.die,
             is_content=self._is_content,
             counts=self._counts,
@@ -162,8 +162,10 @@ class Link:
                 wire.ping("barrier", now)
         if wire.heartbeat is not None:
             due = wire.heartbeat.check(now.mono)
-            if due == "dead":
-                self.die(Failure.of("CONN_HEARTBEAT_TIMEOUT", f"no pong within {self._pong_within:g} s"))
+            if due in {"dead", "slept"}:
+                reason = {"reason": "suspected_sleep"} if due == "slept" else {}
+                text = f"no pong within {wire.heartbeat.patience:g} s"
+                self.die(Failure.of("CONN_HEARTBEAT_TIMEOUT", text, details=reason))
             elif due == "ping":
                 wire.ping("beat", now)
 

@@ -49,6 +49,7 @@ _BY_CLOSE: Final[Mapping[int, LossAction]] = {
 }  # fmt: skip
 _RETRIED_STATUS: Final = frozenset({408, 425, 429})
 _PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
+_TEXT: Final = 60  # characters of a peer's close text in a reason
 _SLOW_CLOSES: Final = frozenset({1012, 1013})
 
 _REASON_BY_CODE: Final[Mapping[str, str]] = {
@@ -107,6 +108,8 @@ def wants_slow_start(failure: Failure) -> bool:
 
 def reason_of(failure: Failure) -> str:
     """The reason a user reads on the edge that this failure causes."""
+    if failure.details.get("reason") == "suspected_sleep":
+        return "suspected_sleep"
     if failure.code in _REASON_BY_CODE:
         return _REASON_BY_CODE[failure.code]
     status = failure.details.get("http_status")
@@ -116,5 +119,6 @@ def reason_of(failure: Failure) -> str:
         return "auth_rejected"
     close = _peer_close(failure)
     if close is not None:
-        return f"peer_closed({close})"
+        text = str(failure.details.get("close_text") or "")[:_TEXT]
+        return f"peer_closed({close}, {text})" if text else f"peer_closed({close})"
     return "protocol_error" if failure.code.startswith("PROTO_") else "connection_lost"

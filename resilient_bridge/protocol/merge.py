@@ -150,7 +150,11 @@ def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     # A key that both hold leaves one possible end; without one, every end has to be tried.
     proofs = {at + len(answer) - place[item.key] for at, item in enumerate(side) if item.key in place}
     candidates = sorted(proofs) if proofs else range(len(side) + 1)
-    return [end for end in candidates if end <= len(side) and _fits(answer, side, end)] if len(proofs) < 2 else []
+    return (
+        [end for end in candidates if end <= len(side) and _fits(answer, side, end)]
+        if len(proofs) < 2
+        else []
+    )
 
 
 def _fits(answer: Sequence[Item], side: Sequence[Item], end: int) -> bool:

@@ -44,7 +44,9 @@ class Outbound:
         self.requests: deque[Entry] = deque()
         self.open_requests: dict[str, Entry] = {}
         self.stray_acks = 0
-        self.stray_pongs = 0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
+        self.stray_pongs = (
+            0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
+        )
         self._on_new_session = policy.on_new_session
         self._dialect = dialect
         self._ids = ids
@@ -249,12 +251,12 @@ class Outbound:
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
-    def link_lost(self, failure: Failure, now: Now, generation: int) -> tuple[bool, bool]:
-        """The link is gone: requests fail unless they may be repeated. Returns (poison found, poison suspected)."""
+    def link_lost(self, failure: Failure, now: Now, generation: int) -> str | None:
+        """The link is gone: requests fail unless they may be repeated. Returns the type of a message suspected as poison."""
         asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
-        poison, suspected = self.outbox.link_lost(failure, generation, asked)
-        if poison is not None:
-            self.quarantined(poison, "poison", failure, now)
+        suspect = self.outbox.link_lost(failure, generation, asked)
+        if suspect is not None and suspect.state is EntryState.DEAD:
+            self.quarantined(suspect, "poison", failure, now)
         for entry in list(self.open_requests.values()):
             if entry.state is EntryState.WRITTEN:
                 if not entry.idempotent:
@@ -264,7 +266,7 @@ class Outbound:
             elif not entry.idempotent and generation:
                 self._end_request(entry, EntryState.DROPPED, _never_left(failure))
         self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
-        return poison is not None, suspected
+        return None if suspect is None else suspect.type
 
     def requeue(self, now: Now, *, same_epoch: bool, new_session: bool) -> None:
         """A join is over: repeat what may be repeated, end the rest as UNKNOWN."""

@@ -178,38 +178,34 @@ class Outbox:
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
-    def link_lost(
-        self, failure: Failure, generation: int, requests: Iterable[Entry] = ()
-    ) -> tuple[Entry | None, bool]:
+    def link_lost(self, failure: Failure, generation: int, requests: Iterable[Entry] = ()) -> Entry | None:
         """The link ended: find poison, drop what was volatile. `requests`: what was asked on it and is unanswered.
 
-        Returns the entry that was set aside, if any, and whether one is under suspicion (set aside or not).
+        Returns the entry that is under suspicion, if one is; DEAD if it was set aside.
         """
-        poison, suspected = self._poison(failure, generation, requests)
+        suspect = self._poison(failure, generation, requests)
         for entry in [e for e in self.queued if e.volatile and e.state is EntryState.QUEUED]:
             self.drop(entry, "not connected")
-        return poison, suspected
+        return suspect
 
-    def _poison(
-        self, failure: Failure, generation: int, requests: Iterable[Entry]
-    ) -> tuple[Entry | None, bool]:
+    def _poison(self, failure: Failure, generation: int, requests: Iterable[Entry]) -> Entry | None:
         code, by = failure.details.get("close_code"), failure.details.get("close_by")
         if by != "peer" or code not in {1007, 1009, 1011}:
-            return None, False
+            return None
         sends = [entry for entry in self.unconfirmed if entry.generation == generation]
         written = sorted((*sends, *requests), key=lambda entry: entry.seq)
         if not written:
-            return None, False
-        culprit = max(written, key=lambda entry: entry.size) if code == 1009 else written[0]
-        culprit.deaths += 1
-        if code != 1009 and culprit.deaths < _POISON_DEATHS:
+            return None
+        suspect = max(written, key=lambda entry: entry.size) if code == 1009 else written[0]
+        suspect.deaths += 1
+        if code != 1009 and suspect.deaths < _POISON_DEATHS:
             # Others may have been in flight with it: from here one at a time, until all of these are settled.
             self._suspects.update(sends)
-            return None, True
-        if culprit.is_request:
-            return None, True  # it fails with this link anyway, and innocent sends stay what they are
-        self.kill(culprit, failure)
-        return culprit, True
+        elif (
+            not suspect.is_request
+        ):  # a request fails with this link anyway, and innocent sends stay what they are
+            self.kill(suspect, failure)
+        return suspect
 
     def requeue(self, now: Now, *, same_epoch: bool) -> None:
         """After a join: what was handed out and is unconfirmed is repeated first, or ends UNKNOWN."""

@@ -33,6 +33,7 @@ class Decision(NamedTuple):
     attempt: int
     reason: str
     failure: Failure
+    is_capped: bool = False
     suspended: bool = False
     new_session: bool = False
     reuse_address: bool = False
@@ -85,19 +86,21 @@ class Reconnection:
 
     # ---- the decision -----------------------------------------------------------------------------------------
 
-    def lost(
-        self, failure: Failure, now: Now, *, poisoned: bool = False, ghost: bool = False
-    ) -> Decision:
+    def lost(self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False) -> Decision:
         """A connection, or an attempt to make one, ended.
+
+        `poison`: the type of a message of ours that is under suspicion; the link is tried again without it, or with it alone.
 
         `ghost`: an earlier connection of ours ended without the server's knowledge, so it may be what superseded us: a
         join that was still on its way. Then the client joins once more; any other takeover is final.
         """
         rule = most_specific(self._policy.rules, failure)
-        action = LossAction.RECONNECT if rule else meaning(failure, self._superseded, poisoned=poisoned)
+        action = (
+            LossAction.RECONNECT if rule else meaning(failure, self._superseded, poisoned=poison is not None)
+        )
         if ghost and is_superseded(failure, self._superseded):
             action = LossAction.RECONNECT
-        reason = "poison" if poisoned else reason_of(failure)
+        reason = reason_of(failure) if poison is None else f"poison({poison})"
         was_ready, stable = self._ready_at is not None, self._is_stable(now)
         died_young = self._connected and not stable
         self._connected, self._ready_at, self._ponged = False, None, False
@@ -121,14 +124,16 @@ class Reconnection:
             return Decision(False, 0.0, self.attempt, "exhausted", self._exhausted(failure))
 
         self.attempt += 1
-        wait = self._wait(failure, rule, now, died_young=died_young)
+        wait = self._wait(failure, rule)
+        cap = self._rate_cap(now.mono) if died_young else 0.0
         out = self._policy.attempts is not None and self.failed >= self._policy.attempts
         return Decision(
             True,
-            wait,
+            max(wait, cap),
             self.attempt,
             reason,
             failure,
+            is_capped=cap > wait,
             suspended=out or now.since(self._down_since) >= self._policy.grace,
             new_session=action is LossAction.NEW_SESSION,
             reuse_address=self.attempt in self._policy.reuse_address_on and failure.code == "CONN_TIMEOUT",
@@ -159,7 +164,7 @@ class Reconnection:
             stopped="attempts",
         )
 
-    def _wait(self, failure: Failure, rule: object | None, now: Now, *, died_young: bool) -> float:
+    def _wait(self, failure: Failure, rule: object | None) -> float:
         backoff = getattr(rule, "backoff", None) or self._policy.backoff
         wait = backoff.next(self.attempt, self._previous, self._rng)
         self._previous = wait
@@ -167,7 +172,7 @@ class Reconnection:
             wait = max(wait, failure.retry_after)
         elif wants_slow_start(failure):
             wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))
-        return max(wait, self._rate_cap(now.mono)) if died_young else wait
+        return wait
 
     def _rate_cap(self, mono: float) -> float:
         """Charge one connection that died young; how long until the next may be made. Refused attempts cost nothing."""

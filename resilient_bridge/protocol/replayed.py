@@ -47,6 +47,8 @@ def read_replay(
             continue
         if is_content(found, now):
             text = entry if isinstance(entry, str) else _encode(found)
-            message = Message(found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {})
+            message = Message(
+                found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {}
+            )
             items.append(Item(message, text, counts=counts(found["type"], found)))
     return items, rejected

@@ -149,10 +149,10 @@ class Session:
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         self.link = None
-        poisoned, suspected = self.outbound.link_lost(failure, now, generation)
+        poison = self.outbound.link_lost(failure, now, generation)
         if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
             return Decision(False, 0.0, 0, self.reason, failure)
-        decision = self.reconnection.lost(failure, now, poisoned=poisoned or suspected, ghost=ghost)
+        decision = self.reconnection.lost(failure, now, poison=poison, ghost=ghost)
         if generation:
             # A connection that the server itself ended leaves no ghost: nothing of it can arrive there any more.
             self._ghost = None if failure.details.get("close_by") == "peer" else now
@@ -169,7 +169,7 @@ class Session:
                 at=now.at,
                 attempt=decision.attempt,
                 wait=decision.wait,
-                reason=decision.reason,
+                reason="rate_capped" if decision.is_capped else decision.reason,
                 failure=failure,
             )
         )

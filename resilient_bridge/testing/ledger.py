@@ -37,12 +37,13 @@ class _Receipt(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """The serials that broke each promise, in order; all empty if everything was kept.
+    """The serials that broke each promise; all empty if everything was kept.
 
     Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` and `reordered` (delivered so, without a flag),
-    `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that life of the server), `reapplied`
-    (twice in one life), `disordered`, `unsent` (applied, never sent), `ghosts` (reported as never delivered, yet applied),
-    `untold` (no final outcome), `unknown_unsent` (UNKNOWN although never handed out). `unjudged`: re-joins without a verdict.
+    `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that life of the server),
+    `reapplied` (twice), `disordered`, `unsent` (applied, never sent), `ghosts` (reported as never delivered, yet
+    applied), `untold` (no final outcome), `unknown_unsent` (UNKNOWN although never handed out). `unjudged`: re-joins
+    without a verdict.
     """
 
     lost: tuple[int, ...] = ()
@@ -82,7 +83,7 @@ _FINDINGS: Final[Mapping[str, str]] = {
     "reordered": "delivered after a later one without a flag",
     "unexpected": "delivered and never pushed",
     "unapplied": "confirmed, and not applied in that life of the bridge",
-    "reapplied": "applied twice in one life of the bridge",
+    "reapplied": "applied twice by the bridge",
     "disordered": "applied after a later one",
     "unsent": "applied and never sent",
     "ghosts": "reported as never delivered, and applied",
@@ -95,10 +96,14 @@ class Ledger:
     """Books both directions of one client while it runs; `judge()` and `totals()` may be asked at any time.
 
     Every message carries a serial number that grows, in `payload[serial]`. `life` names the bridge's life of this moment
-    (its `server_id`, say): what is confirmed or deduplicated in one life says nothing about another.
+    (its `server_id`, say): what is confirmed or deduplicated in one life says nothing about another. `may_resend`: the
+    client was told to repeat what is unknown (`on_unknown="resend"`), so another life may apply a message again.
     """
 
-    def __init__(self, life: Callable[[], Hashable] = lambda: None, *, serial: str = "n") -> None:
+    def __init__(
+        self, life: Callable[[], Hashable] = lambda: None, *, serial: str = "n", may_resend: bool = False
+    ) -> None:
+        self._may_resend = may_resend
         self._life = life
         self._serial = serial
         self._pushed: dict[int, None] = {}
@@ -225,11 +230,12 @@ class Ledger:
         late: list[int] = []
         for n, life in self._applied:
             # What ended UNKNOWN may still arrive, late or again: nobody can call it back, and nobody said otherwise.
-            if (n, life) in seen:
+            one = (n, life if self._may_resend else None)
+            if one in seen:
                 if not self._is_unknown(n):
                     twice.append(n)
                 continue
-            seen.add((n, life))
+            seen.add(one)
             if n < latest.get(life, n) and not self._is_unknown(n):
                 late.append(n)
             latest[life] = max(n, latest.get(life, n))

@@ -149,6 +149,12 @@ class Rig:
         while link.wire.heartbeat is not None and link.wire.heartbeat._out:
             self.pong()
 
+    def settle(self) -> Rig:
+        """A second passes, the barrier goes out, and every ping is answered."""
+        self.idle(1.0)
+        self.pongs()
+        return self
+
     def join(self) -> None:
         """Auth, join and its pong: a first join is over then, a later one has asked for the replay."""
         if self.state is BridgeState.AUTHENTICATING:

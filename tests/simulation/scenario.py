@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 from resilient_bridge.testing.ledger import Ledger
@@ -18,12 +18,14 @@ import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
 from resilient_bridge.testing.faults import Faults
 from resilient_bridge.testing.simulation import Simulation
+from resilient_bridge.telemetry.hub import listener_failures
 
 
 if TYPE_CHECKING:
     from resilient_bridge.events import Event
 
     from resilient_bridge.client.receipt import Receipt
+    from resilient_bridge.testing.loop import SimulatedLoop
     from resilient_bridge.testing.server import BridgeServer
 
 CONVERGE: Final = 60.0  # virtual seconds after the last fault in which everything must have come to rest
@@ -61,6 +63,7 @@ class Plan:
     idless: float
     crashes: tuple[float, ...]
     storm: int | None
+    clock_error: float  # how wrong the client's own clock is
 
 
 def plan(seed: int) -> Plan:
@@ -114,6 +117,7 @@ def plan(seed: int) -> Plan:
         behaviour, faults, policy, rng.randint(15, 45), rng.randint(5, 25), until,
         # A bridge that sends everything twice can be seen through only where messages have ids.
         0.0 if behaviour["duplicate_ids"] != "none" else rng.choice([0.0, 0.5, 0.5, 0.95]), crashes, storm,
+        rng.choice([0.0, 0.0, 45.0, -45.0, 86_400.0]),
     )  # fmt: skip
 
 
@@ -147,11 +151,12 @@ class Scenario:
         self.last_seen: str = ""
         self.server: BridgeServer | None = None
         self.anchor: Any = None
-        self.was_ready = False
+        self.was_ready = self.held = False
 
     async def main(self, server: BridgeServer) -> None:
         """The program that is simulated."""
-        plan_, loop = self.plan, asyncio.get_running_loop()
+        plan_, loop = self.plan, cast("SimulatedLoop", asyncio.get_running_loop())
+        loop.wall_offset = plan_.clock_error
         self.server = server
         server.behave(**plan_.behaviour)
         server._memory.received = Applied(server, self.ledger)
@@ -210,7 +215,9 @@ class Scenario:
     async def _push(self, server: BridgeServer) -> None:
         while server.session is None and not server.behaviour.no_session_memory:
             await asyncio.sleep(0.5)
-        while server.behaviour.no_session_memory and not self.was_ready:  # such a bridge keeps nothing for later
+        while (
+            server.behaviour.no_session_memory and not self.was_ready
+        ):  # such a bridge keeps nothing for later
             await asyncio.sleep(0.5)
         gaps = self.plan.pace / self.plan.messages
         for n in range(1, self.plan.messages + 1):
@@ -355,12 +362,15 @@ class Scenario:
 def run(seed: int) -> Run:
     """Run one seed; raises BrokenError with everything that does not hold."""
     scenario = Scenario(seed)
+    raised = listener_failures()
     simulation = Simulation(seed, scenario.plan.faults, max_steps=2_000_000)
     try:
         simulation.run(scenario.main)
     except Exception as error:
         raise BrokenError(f"{type(error).__name__}: {error}{repeat(seed)}") from error
     result = scenario.run
+    if listener_failures() != raised:
+        result.problems.append("the scenario's own listener raised: see the log")
     result.trace_hash = simulation.trace_hash
     result.virtual_seconds = simulation.virtual_seconds
     result.faults = dict(simulation.faults_fired)

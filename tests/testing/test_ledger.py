@@ -67,9 +67,9 @@ def inbound(pushed, stream):
     return ledger
 
 
-def outbound(states, applied, *, life="a"):
+def outbound(states, applied, *, life="a", may_resend=False):
     """A ledger of sends with these final states, over one connection, and of what the bridge applied."""
-    ledger = Ledger(lambda: life)
+    ledger = Ledger(lambda: life, may_resend=may_resend)
     ledger.saw(Connected())
     slips = [Slip() for _ in states]
     for n, slip in enumerate(slips, 1):
@@ -164,14 +164,26 @@ def test_a_gap_covers_as_brute_force_says():
         (["unknown", "dead", "written"], [1, 2], {}),
         (["unknown", "dead", "written"], [], {}),
         (["queued"], [], {"untold": (1,)}),
-        (["confirmed", "confirmed"], [1, 2, (1, "b"), (2, "b")], {}),
+        (["confirmed", "confirmed"], [1, 2, (2, "b")], {"reapplied": (2,)}),
+        (["confirmed", "unknown"], [1, (2, "b")], {}),
         (["confirmed", "confirmed"], [2, (1, "b")], {"unapplied": (1,)}),
-        (["confirmed", "confirmed"], [1, 2, (2, "b"), (1, "b")], {"disordered": (1,)}),
+        (["written", "unknown", "dead"], [1, (3, "b"), (1, "c")], {"reapplied": (1,)}),
+        (["dead", "dead", "dead"], [1, (3, "b"), (2, "b")], {"disordered": (2,)}),
+        (["dead", "dead", "dead"], [3, (1, "b"), (2, "b")], {}),
+        (["confirmed", "unknown", "confirmed"], [1, 3, 2, 2], {}),
     ],
 )
 def test_each_known_bad_outcome_is_named(states, applied, found):
     """A confirmation without an application, two in one life, a wrong order, ghosts and untold ends are told apart."""
     assert broken(outbound(states, applied)) == found
+
+
+def test_another_life_may_apply_again_what_the_client_was_told_to_resend():
+    """With `on_unknown="resend"` a repeat in another life of the bridge is allowed, and one in the same is not."""
+    states, twice = ["confirmed", "confirmed"], [1, 2, (1, "b"), (2, "b")]
+    assert broken(outbound(states, twice)) == {"reapplied": (1, 2)}
+    assert broken(outbound(states, twice, may_resend=True)) == {}
+    assert broken(outbound(states, [*twice, (2, "b")], may_resend=True)) == {"reapplied": (2,)}
 
 
 def test_a_confirmation_counts_for_the_life_it_was_given_in():
