@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import (
     AttemptTimeoutError,
-    Executed,
     Failure,
     SessionError,
     config_error,
-    error_for,
 )
 from ..presets import default as default_policy
-from ..protocol import EntryState, Session
+from ..protocol import Session
 from ..stores import MemoryStore
 from ..telemetry.events import BridgeState
 from .arguments import check_factory, check_pin, check_session, check_url, checked_policy, shown
@@ -26,6 +24,7 @@ from .health import Health
 from .reading import Messages
 from .receipt import Receipt
 from .seconds import as_seconds
+from .sending import Sender
 from .streams import EventStream
 from .supervisor import Supervisor
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ..presets import BridgePolicy
-    from ..protocol import Entry, Gap, Message
+    from ..protocol import Gap, Message
     from ..telemetry.events import Event
     from .supervisor import Dial
 
@@ -162,6 +161,7 @@ class BridgeClient:
         self._on_gap = on_gap
         self._reader: weakref.ref[Messages] | None = None
         self._driver.is_iterated = self._is_iterated
+        self._sender = Sender(self._driver, policy.outbox)
 
     def __repr__(self) -> str:
         """A status line, e.g. `<BridgeClient wss://host/ws READY session=s1 queued=0 unconfirmed=2>`."""
@@ -259,41 +259,9 @@ class BridgeClient:
         dropped if it cannot go now. Raises ProtocolError (all violations at once), OutboxFullError, the client's fatal
         error, NotConnectedError when closing or closed. A cancelled `send` was not accepted.
         """
-        driver = self._driver
-        driver.check_usable()
-        outbound = self._session.outbound
-        entry = outbound.prepare(
-            type,
-            payload,
-            driver.now(),
-            key=idempotency_key,
-            ttl=as_seconds(ttl, "send.ttl"),
-            coalesce=coalesce,
-            volatile=volatile,
+        return await self._sender.send(
+            type, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
         )
-        if outbound.is_known(entry):
-            return Receipt(entry, driver)
-        if volatile and self._session.state is not BridgeState.READY:
-            outbound.refuse(entry, "not connected")
-            driver.after(driver.now())
-            return Receipt(entry, driver)
-        if self._policy.outbox.overflow == "block":
-            await self._room(entry)
-        if outbound.admit(entry):
-            kept = driver.store.put(entry)
-            if kept is not None:
-                await kept
-            outbound.add(entry)
-            if entry.expires is not None:
-                driver.arm(driver.now())
-        driver.wake()
-        return Receipt(entry, driver)
-
-    async def _room(self, entry: Entry) -> None:
-        outbox = self._session.outbound.outbox
-        while not outbox.has_room(entry.size) and entry.size <= self._policy.outbox.max_bytes:
-            await self._driver.changed()
-            self._driver.check_usable()
 
     async def request(
         self,
@@ -310,32 +278,8 @@ class BridgeClient:
         ready it waits inside its timeout. Raises OutcomeUnknownError (handed out, link lost), NotConnectedError (never
         left), AttemptTimeoutError (`failure.executed` says whether it left), the server's own error, the fatal error.
         """
-        driver = self._driver
-        driver.check_usable()
-        seconds = as_seconds(timeout, "request.timeout")
-        entry = self._session.outbound.request(type, payload, driver.now(), idempotent=idempotent)
-        driver.wake()
-        try:
-            async with asyncio.timeout(seconds):
-                await driver.settled(entry)
-        except TimeoutError:
-            self._abandon(entry, f"no answer within {seconds:g} s")
-        except asyncio.CancelledError:
-            self._abandon(entry, "cancelled")
-            raise
-        if entry.answer is not None:
-            return entry.answer
-        assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure
-        raise error_for(entry.failure)
-
-    def _abandon(self, entry: Entry, why: str) -> None:
-        never = entry.state is EntryState.QUEUED
-        left = "it never left" if never else "it was handed out"
-        failure = Failure.of(
-            "SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed=Executed.NO if never else Executed.MAYBE
-        )
-        self._session.outbound.give_up(entry, failure)
-        self._driver.after(self._driver.now())
+        self._check_entered()
+        return await self._sender.request(type, payload, timeout=timeout, idempotent=idempotent)
 
     def receipt(self, idempotency_key: str, /) -> Receipt:
         """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
@@ -350,6 +294,7 @@ class BridgeClient:
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Messages in the server's order, once, across reconnects. One reader at a time."""
+        self._check_entered(closed_is_fine=True)
         messages = Messages(self._driver, self._on_gap)
         self._reader = weakref.ref(messages)
         return messages
@@ -391,12 +336,11 @@ class BridgeClient:
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
-        driver = self._driver
         try:
             async with asyncio.timeout(as_seconds(timeout, "wait_ready.timeout")):
                 while self.state is not BridgeState.READY:
-                    driver.check_usable()
-                    await driver.changed()
+                    self._check_entered()
+                    await self._driver.changed()
         except TimeoutError as error:
             if isinstance(error, AttemptTimeoutError):
                 raise
@@ -405,6 +349,14 @@ class BridgeClient:
                     "SYS_TIMEOUT", f"still {self.state.value} after {timeout} s: {self._session.reason}"
                 )
             ) from None
+
+    def _check_entered(self, *, closed_is_fine: bool = False) -> None:
+        if self._task is None and self.state is BridgeState.IDLE:
+            raise config_error(
+                "BridgeClient", "a client entered with `async with`", "one that was never entered"
+            )
+        if not closed_is_fine:
+            self._driver.check_usable()
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next attempt short; nothing happens while connected."""

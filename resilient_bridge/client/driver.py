@@ -7,6 +7,7 @@ reader and the writer wake up, a death verdict reaches the connection, the timer
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import Executed, Failure, NotConnectedError, error_for
@@ -32,6 +33,12 @@ class Connection(Protocol):
     def end(self, cause: Failure) -> None: ...
 
 
+class Stream(Protocol):
+    """Whoever follows this client's events."""
+
+    def put(self, event: Event) -> None: ...
+
+
 class Driver:
     """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
 
@@ -39,7 +46,7 @@ class Driver:
         self.session = session
         self.store = store
         self.pump: Connection | None = None
-        self.streams: list[Callable[[Event], None]] = []
+        self.streams: list[weakref.ref[Stream]] = []
         self.is_iterated: Callable[[], bool] = bool
         self._wall = wall
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,8 +101,12 @@ class Driver:
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
         for event in events:
-            for stream in tuple(self.streams):
-                stream(event)
+            for reference in tuple(self.streams):
+                stream = reference()
+                if stream is None:
+                    self.streams.remove(reference)
+                else:
+                    stream.put(event)
             emit(event)
 
     def _arm(self, now: Now) -> None:

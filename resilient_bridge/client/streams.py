@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -27,17 +28,16 @@ class EventStream:
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        driver.streams.append(self._put)
+        driver.streams.append(weakref.ref(self))  # dropped in the middle, it is forgotten
 
-    def _put(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
+        """An event happened."""
         if len(self._events) >= _KEPT:
             self._events.popleft()
             self.missed += 1
         self._events.append(event)
         if isinstance(event, (Closed, GaveUp)):
             self._ended = True
-            if self._put in self._driver.streams:
-                self._driver.streams.remove(self._put)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
@@ -56,7 +56,15 @@ class Supervisor:
         self.pump: Pump | None = None
 
     async def run(self) -> None:
-        """Until the session gives up or the task is cancelled. Raises nothing."""
+        """Until the session gives up or the task is cancelled. Raises nothing: a defect of ours fails the client, in words."""
+        try:
+            await self._run()
+        except Exception as error:  # noqa: BLE001 -- whoever waits must learn that nobody works for him any more
+            now = self._driver.now()
+            self._driver.session.fail(_defect(error), "internal_error", now)
+            self._driver.after(now)
+
+    async def _run(self) -> None:
         driver = self._driver
         reuse = False
         while True:
@@ -107,6 +115,14 @@ class Supervisor:
         """Try again now."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+
+def _defect(error: Exception) -> Failure:
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    text = f"the client failed with {type(first).__name__}, which is a defect of resilient_bridge"
+    return Failure.of("SYS_INTERNAL_ERROR", text, cause=first)
 
 
 def _classified(error: Exception) -> Failure:

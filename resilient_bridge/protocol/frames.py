@@ -85,10 +85,15 @@ def _check_depth(value: Any) -> None:
     """Far below the interpreter's limit, because what is read here is written and compared deeper in the stack."""
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
-        inner = [part for part in level if isinstance(part, (dict, list))]
+        inner: list[Any] = []
+        for part in level:
+            if type(part) is dict:
+                inner += cast("dict[str, Any]", part).values()
+            elif type(part) is list:
+                inner += part
         if not inner:
             return
-        level = [x for part in inner for x in (part.values() if isinstance(part, dict) else part)]
+        level = inner
     raise ValueError("nested too deeply")
 
 

@@ -66,6 +66,7 @@ class Session:
         self.state = BridgeState.IDLE
         self.reason = ""
         self.failure: Failure | None = None
+        self.undelivered: list[Entry] = []  # what could not be settled when the session failed
         self.link: Link | None = None
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
@@ -188,7 +189,7 @@ class Session:
         self.link = None
         self._move("fatal", reason, now)
         self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
-        self.outbound.end_all(failure)
+        self.undelivered += self.outbound.end_all(failure)
 
     # ---- a running connection ---------------------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ class Session:
             return []
         self._move("close", "user", now)
         closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
-        return self.outbound.end_all(self.failure or closed)
+        return [*self.undelivered, *self.outbound.end_all(self.failure or closed)]
 
     def closed(self, now: Now) -> None:
         """The transport is gone as well."""

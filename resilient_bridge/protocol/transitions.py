@@ -79,6 +79,7 @@ REASONS: Final = frozenset(
         "exhausted",
         "config",
         "connection_lost",
+        "internal_error",
         "connected",
         "authenticated",
         "joined",

@@ -88,10 +88,11 @@ class Journey:
             self.ledger.pushed(n)
             await self.server.push(type, {"n": n})
 
-    async def send(self, *serials: int, **options: Any) -> rb.Receipt:
-        """Send messages; returns the last receipt."""
+    async def send(self, *serials: int, size: int = 0, **options: Any) -> rb.Receipt:
+        """Send messages, `size` bytes larger than they need be; returns the last receipt."""
         for n in serials:
-            receipt = await self.client.send("tool_result", {"n": n}, **options)
+            payload = {"n": n, "pad": "x" * size} if size else {"n": n}
+            receipt = await self.client.send("tool_result", payload, **options)
             self.receipts[n] = receipt
             self.ledger.sent(n, receipt)
         return receipt

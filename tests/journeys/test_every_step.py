@@ -16,7 +16,7 @@ from .journey import Journey
 
 
 CLOSE_FRAME = b"\x88\x02\x03\xe9"  # 1001, going away
-DEATHS = {
+DEATHS: dict[str, Any] = {
     "abort": Link.abort,
     "fin": Link.fin,
     "fin_lost": lambda link: link.fin(lose=True),
@@ -25,12 +25,17 @@ DEATHS = {
     "close": lambda link: link.inject(CLOSE_FRAME),
     "garbage": lambda link: link.inject(GARBAGE),
 }
+BRIDGES: dict[str, dict[str, Any]] = {
+    "correct": {"unasked_push": False},
+    "seed": {"replay": "verbatim_seed", "acks": "none", "replay_ids": False},
+    "late": {"replay_delay": 0.05, "unasked_push": False, "timestamps": "s"},
+}
 POLICY = rb.presets.default.evolve(
     reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10)
 )
 
 
-async def traffic(journey: Journey) -> None:
+async def traffic(journey: Journey, size: int) -> None:
     """Both directions, with and without ids, before, during and after a loss."""
     await journey.ready()
     await journey.push(1, 2)
@@ -38,49 +43,96 @@ async def traffic(journey: Journey) -> None:
     await journey.send(1, 2, 3)
     await asyncio.sleep(0.5)
     await journey.server.cut("abort")
-    await journey.send(4, 5)
+    await journey.send(4, 5, size=size)
     await journey.push(4)
     await journey.push(5, type="stream_chunk")
     await journey.push(6)
     await asyncio.sleep(0.51)
     for n in range(6, 12):
-        await journey.send(n)
+        await journey.send(n, size=size)
         await journey.push(n + 1, type="tool_call" if n % 2 else "stream_chunk")
         await asyncio.sleep(0.003)
 
 
-async def run(server: Any, number: int, side: str, k: int, how: str, behaviour: dict[str, Any]) -> bool:
-    """One journey whose link `number` dies right after the k-th chunk of one side; False if there was no such chunk."""
-    struck: list[Link] = []
+class Blow:
+    """Strikes link `number` right after the n-th chunk or byte of one side; `states`: where the client stood then."""
 
-    def watch(link: Link) -> None:
-        if link.number == number:
-            (way,) = link.ways(side)  # type: ignore[arg-type]
-            way.when("chunk", k, lambda: (struck.append(link), DEATHS[how](link)))
+    def __init__(self, number: int, side: str, unit: Any, after: int, how: str) -> None:
+        self.number, self.side, self.unit, self.after, self.how = number, side, unit, after, how
+        self.states: list[str] = []
 
-    server.behave(**behaviour)
-    loop: Any = asyncio.get_running_loop()
-    loop.network.on_link.append(watch)
-    async with Journey(server, policy=POLICY) as journey:
-        await traffic(journey)
-        await journey.rest()
-    journey.kept()
-    assert {receipt.state for receipt in journey.receipts.values()} == {"confirmed"}, journey.receipts
-    return bool(struck)
+    def __repr__(self) -> str:
+        return f"{self.how} on link {self.number} after {self.unit} {self.after} {self.side}"
+
+    async def run(self, server: Any, bridge: str, size: int = 0) -> bool:
+        """One journey; False if the link never got that far."""
+        server.behave(**BRIDGES[bridge])
+        loop: Any = asyncio.get_running_loop()
+        async with Journey(server, policy=POLICY) as journey:
+            loop.network.on_link.append(lambda link: self.watch(link, journey.client))
+            await traffic(journey, size)
+            await journey.rest()
+            assert await journey.client.aclose() == []
+        journey.kept()
+        told = {n: receipt.state for n, receipt in journey.receipts.items()}
+        assert told == dict.fromkeys(range(1, 12), "confirmed")
+        return bool(self.states)
+
+    def watch(self, link: Link, client: rb.BridgeClient) -> None:
+        """Set the mark, if this is the link."""
+        if link.number == self.number:
+            (way,) = link.ways(self.side)  # type: ignore[arg-type]
+            way.when(self.unit, self.after, lambda: self.strike(link, client))
+
+    def strike(self, link: Link, client: rb.BridgeClient) -> None:
+        """Now."""
+        self.states.append(client.state.value)
+        DEATHS[self.how](link)
+
+
+def strike(blow: Blow, bridge: str, size: int = 0) -> bool:
+    """Run one, and name it if it fails."""
+    try:
+        return simulate(lambda server: blow.run(server, bridge, size), seed=blow.after)
+    except Exception as error:
+        error.add_note(f"{blow!r}, bridge {bridge}")
+        raise
 
 
 @pytest.mark.parametrize("how", DEATHS)
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_a_link_that_dies_at_any_step_loses_nothing(bridge, how):
+    """After every chunk, either way, of a first and of a resumed link: all arrives, in order, once, and every receipt says so."""
+    states: set[str] = set()
+    for number, side, least in ((1, "up", 5), (1, "down", 7), (2, "up", 9), (2, "down", 9)):
+        after = 1
+        while strike(blow := Blow(number, side, "chunk", after, how), bridge):
+            states.update(blow.states)
+            after += 1
+        assert after > least
+    assert states >= {"CONNECTING", "AUTHENTICATING", "JOINING", "READY"}
+    assert "REPLAYING" in states or bridge == "seed"  # what the seed pushes unasked ends the replay before it is asked for
+
+
+@pytest.mark.parametrize("how", ["abort", "close", "vanish"])
+def test_a_link_that_dies_during_the_flush_loses_nothing(how):
+    """A flush that takes time (100 kB a message) is cut in its middle: what was handed out is repeated, in order, once."""
+    states: list[str] = []
+    for after in (*range(4_000, 260_000, 32_000), 320_000):
+        blow = Blow(2, "up", "byte", after, how)
+        assert strike(blow, "correct", size=100_000)
+        states += blow.states
+    assert states.count("FLUSHING") > 3
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("how", ["abort", "fin_lost"])
 @pytest.mark.parametrize("side", ["up", "down"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_link_that_dies_at_any_step_loses_nothing(number, side, how):
-    """After every chunk of a first link and of a resumed one: both directions complete, in order, once; all receipts told."""
-    k = 0
-    while True:
-        k += 1
-        try:
-            if not simulate(lambda server, k=k: run(server, number, side, k, how, {}), seed=k):
-                break
-        except Exception as error:
-            error.add_note(f"link {number}, after chunk {k} {side}, {how}")
-            raise
-    assert k > 12
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_a_link_cut_between_any_two_bytes_delivers_no_partial_frame(bridge, number, side, how):
+    """Cut between every third byte and the next, either way: the same outcome as without a cut."""
+    after = 1
+    while strike(Blow(number, side, "byte", after, how), bridge):
+        after += 3
+    assert after > 600

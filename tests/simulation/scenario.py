@@ -12,13 +12,13 @@ import random
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
-from resilient_bridge.testing.ledger import Ledger
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.testing.faults import Faults
-from resilient_bridge.testing.simulation import Simulation
 from resilient_bridge.telemetry.hub import listener_failures
+from resilient_bridge.testing.faults import Faults
+from resilient_bridge.testing.ledger import Ledger
+from resilient_bridge.testing.simulation import Simulation
 
 
 if TYPE_CHECKING:
@@ -342,7 +342,8 @@ class Scenario:
     def _is_held(self) -> bool:
         """Does the bridge hold our anchor, in an answer it will give within the time we wait?"""
         server, client = self.server, self.client
-        assert server is not None and client is not None
+        assert server is not None
+        assert client is not None
         behaviour = server.behaviour
         if (
             self.anchor is None

@@ -1,0 +1,115 @@
+"""How a client sends and asks: accept, hand to the session, wait, and say what is known when waiting ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Executed, Failure, error_for
+from ..protocol import EntryState
+from ..telemetry.events import BridgeState
+from .receipt import Receipt
+from .seconds import as_seconds
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from ..policies import Outbox
+    from ..protocol import Entry, Message
+    from .driver import Driver
+
+__all__ = ["Sender"]
+
+_TURN: Final = 64  # unsent messages after which a sender waits for one turn of the loop
+
+
+class Sender:
+    """The sending half of a client; the promises are those of `BridgeClient.send` and `BridgeClient.request`."""
+
+    def __init__(self, driver: Driver, policy: Outbox) -> None:
+        self._driver = driver
+        self._session = driver.session
+        self._policy = policy
+
+    async def send(
+        self,
+        type_: str,
+        payload: Mapping[str, Any],
+        *,
+        key: str | None,
+        ttl: float | timedelta | None,
+        coalesce: str | None,
+        volatile: bool,
+    ) -> Receipt:
+        """Accept a message; nothing after the store has taken it can be cancelled."""
+        driver, session = self._driver, self._session
+        driver.check_usable()
+        outbound = session.outbound
+        if len(outbound.outbox.queued) >= _TURN and session.state is BridgeState.READY:
+            await asyncio.sleep(
+                0
+            )  # a loop that only sends gives the writer its turn, before this one is accepted
+        now = driver.now()
+        seconds = as_seconds(ttl, "send.ttl")
+        entry = outbound.prepare(
+            type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
+        )
+        if outbound.is_known(entry):
+            return Receipt(entry, driver)
+        if volatile and session.state is not BridgeState.READY:
+            outbound.refuse(entry, "not connected")
+            driver.after(now)
+            return Receipt(entry, driver)
+        if self._policy.overflow == "block":
+            await self._room(entry)
+        if outbound.admit(entry):
+            kept = driver.store.put(entry)
+            if kept is not None:
+                await kept
+            outbound.add(entry)
+            if entry.expires is not None:
+                driver.arm(now)
+        driver.wake()
+        return Receipt(entry, driver)
+
+    async def _room(self, entry: Entry) -> None:
+        outbox = self._session.outbound.outbox
+        while not outbox.has_room(entry.size) and entry.size <= self._policy.max_bytes:
+            await self._driver.changed()
+            self._driver.check_usable()
+
+    async def request(
+        self,
+        type_: str,
+        payload: Mapping[str, Any],
+        *,
+        timeout: float | timedelta,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        idempotent: bool,
+    ) -> Message:
+        """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
+        driver = self._driver
+        seconds = as_seconds(timeout, "request.timeout")
+        entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
+        driver.wake()
+        try:
+            async with asyncio.timeout(seconds):
+                await driver.settled(entry)
+        except TimeoutError:
+            self._abandon(entry, f"no answer within {seconds:g} s")
+        except asyncio.CancelledError:
+            self._abandon(entry, "cancelled")
+            raise
+        if entry.answer is not None:
+            return entry.answer
+        assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure
+        raise error_for(entry.failure)
+
+    def _abandon(self, entry: Entry, why: str) -> None:
+        never = entry.state is EntryState.QUEUED
+        left = "it never left" if never else "it was handed out"
+        executed = Executed.NO if never else Executed.MAYBE
+        failure = Failure.of("SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed=executed)
+        self._session.outbound.give_up(entry, failure)
+        self._driver.after(self._driver.now())

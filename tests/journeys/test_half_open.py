@@ -1,0 +1,168 @@
+"""Links that died without a word: noticed in time, both ways and each way alone; and healthy ones that only looked dead."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+import resilient_bridge as rb
+
+from .journey import Journey, simulated
+
+
+YEAR = 365 * 86_400.0
+
+
+def disconnects(journey: Journey) -> list[str]:
+    """The reasons of all losses."""
+    return [event.reason for event in journey.of(rb.events.Disconnected)]
+
+
+async def noticed(journey: Journey, within: float) -> float:
+    """Seconds until the loss was noticed; fails if it takes longer."""
+    start = journey.loop.time()
+    await asyncio.sleep(within)
+    assert disconnects(journey) == ["heartbeat_timeout"]
+    (failure,) = [event.failure for event in journey.of(rb.events.Disconnected)]
+    assert failure.code == "CONN_HEARTBEAT_TIMEOUT"
+    return journey.when(rb.events.Disconnected) - start
+
+
+@pytest.mark.requirement("V13")
+@pytest.mark.parametrize("way", ["both", "up", "down"])
+@pytest.mark.parametrize("phase", range(0, 16, 3))
+@pytest.mark.parametrize("load", ["idle", "sending", "receiving"])
+@simulated
+async def test_a_half_open_link_is_noticed_within_25_5_seconds(server, way, phase, load):
+    """Heartbeat 15 + 10 s: whatever the moment, the direction that died, and what still flows in the other one."""
+    async with Journey(server) as journey:
+        await journey.ready()
+        await asyncio.sleep(20 + phase)
+        for link in journey.loop.network.links:
+            link.blackhole(math.inf, way)
+
+        async def talk() -> None:
+            for n in range(1, 100):
+                if load == "sending":
+                    await journey.send(n)
+                else:
+                    await journey.push(n)
+                await asyncio.sleep(0.5)
+
+        talking = asyncio.create_task(talk()) if load != "idle" else None
+        await noticed(journey, 25.5)
+        await journey.ready()
+        if talking is not None:
+            await talking
+        await journey.rest()
+    journey.kept()
+
+
+@pytest.mark.requirement("V13")
+@simulated
+async def test_the_seed_of_30_seconds_is_kept(server):
+    """presets.openviber: a heartbeat that stays unanswered for 30 s ends the link, and not one that is answered after 29."""
+    async with Journey(server, policy=rb.presets.openviber) as journey:
+        await journey.ready()
+        await asyncio.sleep(20)
+        (link,) = journey.loop.network.links
+        link.blackhole(29.0)
+        await asyncio.sleep(60)
+        assert disconnects(journey) == []
+        link.vanish()
+        assert 30 <= await noticed(journey, 45.5)
+
+
+@pytest.mark.parametrize("phase", [x / 4 for x in range(8)])
+@pytest.mark.parametrize("slept", [60.0, 3_600.0, 8 * 3_600.0])
+@simulated
+async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seconds(server, phase, slept):
+    """After a wake-up the clocks disagree: the client asks at once, and waits two seconds for the answer."""
+    async with Journey(server) as journey:
+        await journey.ready()
+        await asyncio.sleep(17 + phase)
+        (link,) = journey.loop.network.links
+        link.vanish()
+        journey.loop.sleep_machine(slept)
+        await noticed(journey, 3.0)
+        (jump,) = journey.of(rb.events.ClockJumped)
+        assert jump.seconds == pytest.approx(slept)
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.3, 5.0, 14.9, 15.0])
+@pytest.mark.parametrize(("stalls", "seconds"), [(1, 10.0), (1, 40.0), (1, 600.0), (5, 10.0), (3, 26.0)])
+@simulated
+async def test_a_stalled_loop_kills_no_link(server, phase, stalls, seconds):
+    """The loop is blocked for 10 s or longer, once or again and again: what has arrived is read before any verdict."""
+    async with Journey(server) as journey:
+        await journey.ready()
+        await asyncio.sleep(15 + phase)
+        for _ in range(stalls):
+            journey.loop.stall(seconds)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(40)
+        assert disconnects(journey) == []
+        await journey.push(1)
+        await journey.send(1)
+        await journey.rest()
+    assert journey.seen() == [1]
+
+
+@pytest.mark.parametrize("slept", [6.0, 60.0, 3_600.0])
+@simulated
+async def test_a_healthy_link_survives_the_sleep_of_its_machine(server, slept):
+    """The bridge still knows us after the wake-up: the probe is answered, and the link stays."""
+    async with Journey(server) as journey:
+        await journey.ready()
+        await asyncio.sleep(17)
+        journey.loop.sleep_machine(slept)
+        await asyncio.sleep(60)
+        assert disconnects(journey) == []
+
+
+@pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR, -60 * YEAR, 8_000 * YEAR])
+@pytest.mark.parametrize("down", [False, True])
+@simulated
+async def test_a_wall_clock_that_jumps_by_years_drives_nothing(server, jump, down):
+    """Only monotonic time drives delays: no false verdict, no wait that lasts years, nothing lost."""
+    async with Journey(server, policy=rb.presets.openviber) as journey:
+        await journey.ready()
+        await journey.push(1)
+        await journey.send(1)
+        await asyncio.sleep(17)
+        if down:
+            await server.cut("abort", seconds=3)
+            await journey.push(2)
+        journey.loop.wall_offset += jump
+        await journey.send(2)
+        await asyncio.sleep(20)
+        assert len(disconnects(journey)) == down
+        assert journey.client.state == "READY"
+        await journey.send(3)
+        await journey.rest()
+    assert journey.receipts[3].state == "confirmed"
+    assert journey.receipts[2].state == "confirmed"
+    journey.kept()
+
+
+@simulated
+async def test_no_verdict_while_nobody_reads(server):
+    """A full inbox pauses reading: the pongs lie unread, and that is no sign of death, however long it lasts."""
+    policy = rb.BridgePolicy(inbox=rb.Inbox(max_messages=2))
+    async with Journey(server, policy=policy, reads=False) as journey:
+        await journey.ready()
+        await journey.push(*range(1, 30))
+        await asyncio.sleep(120)
+        assert disconnects(journey) == []
+        assert journey.client.health().unread <= 3
+        got: list[Any] = []
+        async for message in journey.client:
+            got.append(message.payload["n"])
+            if len(got) == 29:
+                break
+        assert got == list(range(1, 30))
+        await asyncio.sleep(60)
+        assert disconnects(journey) == []

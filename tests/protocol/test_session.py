@@ -1,0 +1,389 @@
+"""The session as a whole: states and reasons, reading and not reading, disconnected mode, and every end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from resilient_bridge.errors import Failure
+from resilient_bridge.policies import Backoff, Inbox, Reconnect
+from resilient_bridge.protocol.transitions import LINKED, REASONS, TRANSITIONS
+from resilient_bridge.telemetry.events import (
+    BridgeState as S,
+    Closed,
+    Disconnected,
+    GaveUp,
+    ReconnectScheduled,
+    Resumed,
+    StateChanged,
+    Suspended,
+)
+from tests.protocol.driving import CUT, REFUSED, Rig, closed
+
+
+def to(state, **parts):
+    """A session brought to this state."""
+    rig = Rig(**parts)
+    if state is S.IDLE:
+        return rig
+    if state is S.CONNECTING:
+        rig.session.connecting(rig.now)
+    elif state in {S.AUTHENTICATING, S.JOINING}:
+        rig.connect()
+        if state is S.JOINING:
+            rig.authenticate()
+    elif state is S.REPLAYING:
+        rig.up().lose()
+        rig.connect()
+        rig.join()
+    elif state is S.FLUSHING:
+        for _ in range(100):
+            rig.send()
+        rig.connect()
+        rig.authenticate()
+        rig.hear("heartbeat_pong")
+        rig.session.frames_to_send(rig.now)
+    elif state is S.BACKOFF:
+        rig.up().lose()
+    elif state is S.SUSPENDED:
+        rig.up().lose()
+        rig.idle(301)
+    elif state is S.FAILED:
+        rig.up().lose(closed(1002))
+    else:
+        rig.up()
+        if state is S.DRAINING:
+            rig.send()
+            rig.session.drain(rig.now)
+        elif state in {S.CLOSING, S.CLOSED}:
+            rig.session.close(rig.now)
+        if state is S.CLOSED:
+            rig.session.closed(rig.now)
+    rig.after()
+    assert rig.state is state
+    return rig
+
+
+LOST_IN = [S.CONNECTING, S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY]
+LOSSES = [
+    (CUT, "connection_lost"),
+    (REFUSED, "connect_refused"),
+    (Failure.of("CONN_DNS_FAILED"), "dns"),
+    (Failure.of("CONN_TIMEOUT"), "timeout"),
+    (Failure.of("CONN_HEARTBEAT_TIMEOUT"), "heartbeat_timeout"),
+    (Failure.of("SYS_INBOX_FULL"), "overflow"),
+    (Failure.of("SYS_UNAVAILABLE", details={"http_status": 503}), "upgrade_rejected"),
+    (closed(1012), "peer_closed"),
+    (closed(4404), "session_lost"),
+    (closed(1002), "peer_closed"),
+    (closed(4409), "superseded"),
+    (closed(4001), "auth_rejected"),
+    (Failure.of("AUTH_TOKEN_EXPIRED"), "auth_expired"),
+    (Failure.of("CONN_TLS_HANDSHAKE_FAILED"), "tls"),
+]
+FATAL = {"superseded", "tls", "auth_rejected", "auth_expired"}
+
+
+@pytest.mark.parametrize("state", LOST_IN)
+@pytest.mark.parametrize(("failure", "reason"), LOSSES, ids=[reason for _, reason in LOSSES])
+def test_every_loss_in_every_state_is_an_edge_with_a_reason(state, failure, reason):
+    """delivery.md §2: BACKOFF or FAILED, whatever the phase, and the reason says why."""
+    rig = to(state)
+    decision = rig.lose(failure)
+    final = reason in FATAL or failure.details.get("close_code") == 1002
+    assert rig.state is (S.FAILED if final else S.BACKOFF)
+    edge = rig.of(StateChanged)[-1]
+    assert edge.previous is state
+    assert edge.reason.partition("(")[0] == reason == rig.session.reason.partition("(")[0]
+    assert decision.retry is not final
+    scheduled = [event for event in rig.of(ReconnectScheduled) if event.failure is failure]
+    assert len(scheduled) == (not final)
+
+
+def test_every_edge_taken_is_in_the_table():
+    """A life with two losses and an end: each move is an edge, each reason documented."""
+    rig = Rig()
+    rig.session.connecting(rig.now)
+    rig.lose(REFUSED)
+    rig.up().lose()
+    rig.up().lose(closed(4404))
+    rig.connect()
+    rig.join()
+    rig.session.drain(rig.now)
+    rig.session.close(rig.now)
+    rig.session.closed(rig.now)
+    edges = rig.of(StateChanged)
+    allowed = {(source, target) for (source, _), target in TRANSITIONS.items()}
+    assert all((edge.previous, edge.state) in allowed for edge in edges)
+    assert all(edge.reason.partition("(")[0] in REASONS for edge in edges)
+    assert all(before.state is after.previous for before, after in zip(edges, edges[1:], strict=False))
+    assert (edges[0].previous, edges[-1].state) == (S.IDLE, S.CLOSED)
+
+
+# ---- disconnected mode --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("V7")
+def test_disconnected_mode_after_five_failed_attempts():
+    """The user is told once, the schedule goes on unchanged, and a connection ends it."""
+    rig = Rig(reconnect=Reconnect(backoff=Backoff.constant(3))).up()
+    rig.lose()
+    for n in range(1, 9):
+        rig.step(3)
+        rig.session.connecting(rig.now)
+        assert rig.lose(REFUSED).wait == 3
+        assert rig.state is (S.SUSPENDED if n >= 5 else S.BACKOFF)
+    (told,) = rig.of(Suspended)
+    assert (told.attempts, told.failure.code) == (5, "CONN_REFUSED")
+    rig.up()
+    rig.lose()
+    assert rig.state is S.BACKOFF
+
+
+@pytest.mark.requirement("R4")
+def test_disconnected_mode_when_the_outage_passes_the_grace():
+    """Five minutes after the loss, also in the middle of a wait; replay is still asked for on the next join."""
+    rig = Rig(reconnect=Reconnect(backoff=Backoff.constant(1_000))).up()
+    rig.hear("a", {}, id="1")
+    rig.lose()
+    rig.idle(299.9)
+    assert rig.state is S.BACKOFF
+    rig.idle(0.2)
+    assert (rig.state, rig.session.reason, len(rig.of(Suspended))) == (S.SUSPENDED, "grace_passed", 1)
+    rig.up({"type": "a", "id": "1"})
+    assert rig.of(Resumed)[-1].verdict == "RECOVERED"
+
+
+@pytest.mark.requirement("R3")
+def test_running_out_is_a_typed_reported_state():
+    """`on_exhausted="raise"`: FAILED with CONN_RECONNECT_EXHAUSTED, told once, and every send has its outcome."""
+    rig = Rig(reconnect=Reconnect(backoff=Backoff.constant(1), attempts=2, on_exhausted="raise")).up()
+    rig.lose()
+    entry = rig.send()
+    for _ in range(2):
+        rig.session.connecting(rig.now)
+        rig.lose(REFUSED)
+    assert rig.state is S.FAILED
+    assert [event.failure.code for event in rig.of(GaveUp)] == ["CONN_RECONNECT_EXHAUSTED"]
+    assert rig.session.failure.code == "CONN_RECONNECT_EXHAUSTED"
+    assert (entry.state, entry.is_settled) == ("dropped", True)
+
+
+def test_a_slow_reader_does_not_exhaust_the_attempts():
+    """Inbox full, link lost: the next join runs to its end, and only then reading pauses again."""
+    rig = Rig(inbox=Inbox(max_messages=2), reconnect=Reconnect(attempts=1, on_exhausted="raise")).up()
+    for n in range(2):
+        rig.hear("a", {}, id=str(n))
+    assert not rig.session.may_read(rig.now, iterating=True)
+    for _ in range(3):
+        rig.lose()
+        rig.connect()
+        for step in ("connection_ack", "session_joined", "heartbeat_pong"):
+            assert rig.session.may_read(rig.now, iterating=True)
+            rig.hear(step, {"server_id": "srv"})
+            rig.write()
+        rig.replay({"type": "a", "id": "0"}, {"type": "a", "id": "1"})
+        assert rig.state is S.READY
+        assert not rig.session.may_read(rig.now, iterating=True)
+    assert len(rig.take()) == 2
+    assert rig.session.may_read(rig.now, iterating=True)
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+
+
+def full(count, **inbox):
+    rig = Rig(inbox=Inbox(max_messages=8, **inbox)).up()
+    for _ in range(count):
+        rig.hear("a")
+    return rig
+
+
+def test_reading_pauses_when_the_inbox_is_full_and_goes_on_at_three_quarters():
+    """Threat 5: back-pressure instead of memory; no flutter at the edge."""
+    rig = full(7)
+    assert rig.session.may_read(rig.now, iterating=True)
+    rig.hear("a")
+    states = []
+    for _ in range(5):
+        states.append(rig.session.may_read(rig.now, iterating=True))
+        rig.session.inbound.take()
+    assert states == [False, False, True, True, True]
+
+
+def test_answers_never_pass_the_inbox():
+    """While a request waits reading goes on to twice the bound; then the link is dropped, and what follows replayed."""
+    rig = full(8)
+    request = rig.request()
+    rig.write()
+    for _ in range(8):
+        assert rig.session.may_read(rig.now, iterating=True)
+        rig.hear("a")
+    assert not rig.session.may_read(rig.now, iterating=True)
+    assert rig.session.death.code == "SYS_INBOX_FULL"
+    assert rig.lose(rig.session.death).reason == "overflow"
+    assert request.failure.code == "SYS_OUTCOME_UNKNOWN"
+
+
+def test_an_answer_gets_through_a_full_inbox():
+    """It is read, it settles the request, and reading pauses again."""
+    rig = full(8)
+    request = rig.request()
+    rig.write()
+    assert rig.session.may_read(rig.now, iterating=True)
+    rig.hear("ask_response", {"x": 1}, id=request.id)
+    assert request.answer.payload == {"x": 1}
+    assert not rig.session.may_read(rig.now, iterating=True)
+    assert rig.session.death is None
+
+
+def test_resync_drops_the_link_and_has_the_rest_replayed():
+    """`overflow="resync"`: nothing is lost, memory stays, and one replay does not lead to the next."""
+    rig = full(0, overflow="resync")
+    for n in range(8):
+        rig.hear("a", {}, id=str(n))
+    assert not rig.session.may_read(rig.now, iterating=True)
+    assert rig.session.death.code == "SYS_INBOX_FULL"
+    assert rig.lose(rig.session.death).retry
+    rig.up(*({"type": "a", "id": str(n)} for n in range(12)))
+    for _ in range(5):
+        assert not rig.session.may_read(rig.now, iterating=True)
+    assert rig.session.death is None, "absorbing a replay is no reason to ask for another"
+    assert [message.id for message in rig.take()] == [str(n) for n in range(12)]
+    assert rig.session.may_read(rig.now, iterating=True)
+
+
+def test_nobody_iterates():
+    """Then reading pauses as well; a client that never reads says receive=False."""
+    rig = full(8)
+    assert not rig.session.may_read(rig.now, iterating=False)
+    assert rig.session.is_paused
+    assert rig.session.death is None
+    sender = Rig(receives=False, inbox=Inbox(max_messages=8)).up()
+    for _ in range(100):
+        sender.hear("a")
+        assert sender.session.may_read(sender.now, iterating=False)
+
+
+# ---- timers -------------------------------------------------------------------------------------------------------
+
+
+def test_timers_are_asked_for_and_never_busy():
+    """Served at `next_timer`, a session asks again later and not at once: no spinning through an hour."""
+    rig = Rig().up()
+    rig.send(ttl=1_000)
+    rig.write()
+    served = 0
+    end = rig.mono + 3_600
+    while rig.mono < end:
+        due = rig.session.next_timer()
+        assert due is not None
+        rig.step(max(due - rig.mono, 0.0))
+        rig.session.handle_timer(rig.now)
+        rig.write()
+        rig.pongs()
+        served += 1
+    assert served < 600
+
+
+@pytest.mark.parametrize("jump", [3.2e8, -3.2e8])
+@pytest.mark.parametrize("state", [S.BACKOFF, S.READY])
+def test_only_the_monotonic_clock_drives_delays(state, jump):
+    """Threat 31: ten years forward or back change no wait and kill no link."""
+    rig = to(state)
+    due = rig.session.next_timer()
+    rig.wall += jump
+    rig.session.handle_timer(rig.now)
+    assert rig.state is state
+    if state is S.BACKOFF:
+        assert rig.session.next_timer() == due
+
+
+@pytest.mark.parametrize("wall", [0.0, -1e9, 4e11, 1e15])
+def test_a_clock_that_is_wildly_wrong_stops_nothing(wall):
+    """Threat 31: before 1970 or beyond the year 9999, messages go out and events are told."""
+    rig = Rig()
+    rig.wall = wall
+    rig.up()
+    rig.send()
+    assert [frame["type"] for frame in rig.write()] == ["note"]
+
+
+# ---- the end ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", list(S))
+def test_closing_is_legal_in_every_state(state):
+    """It raises nothing, settles everything, and a second time it does nothing."""
+    rig = to(state)
+    entry = rig.send() if state in {S.IDLE, S.BACKOFF, S.READY} else None
+    before = len(rig.of(Closed))
+    left = rig.session.close(rig.now)
+    assert rig.session.close(rig.now) == []
+    rig.session.closed(rig.now)
+    rig.session.closed(rig.now)
+    rig.after()
+    assert rig.state is S.CLOSED
+    assert len(rig.of(Closed)) == (1 if state is not S.CLOSED else before)
+    assert entry is None or (entry.is_settled and entry in left)
+    assert rig.session.outbound.outbox.count == 0
+    assert (rig.session.next_timer(), rig.session.frames_to_send(rig.now), rig.session.wants_to_send) == (None, [], False)
+
+
+def test_draining_sends_what_is_queued_and_is_done_when_it_is_settled():
+    """No new link is made for it: a loss while draining asks for no retry."""
+    rig = Rig().up()
+    entry = rig.send()
+    rig.session.drain(rig.now)
+    assert not rig.session.is_drained
+    assert [frame["type"] for frame in rig.write()] == ["note"]
+    rig.settle()
+    assert rig.session.is_drained
+    assert entry.state == "confirmed"
+    assert not rig.lose().retry
+
+
+@pytest.mark.parametrize("state", sorted(LINKED - {S.DRAINING}))
+def test_a_loss_is_told_once(state):
+    """One Disconnected per connection, with its cause; none for an attempt that never connected."""
+    rig = to(state)
+    told = len(rig.of(Disconnected))
+    rig.lose(closed(1012))
+    assert [event.failure.details["close_code"] for event in rig.of(Disconnected)[told:]] == [1012]
+    rig.session.connecting(rig.now)
+    rig.lose(REFUSED)
+    assert len(rig.of(Disconnected)) == told + 1
+
+
+def test_a_session_without_a_connection_ignores_the_wire():
+    """Frames that arrive after the loss belong to nobody."""
+    rig = Rig().up()
+    rig.lose()
+    rig.session.receive(json.dumps({"type": "a"}), rig.now)
+    assert (rig.take(), rig.session.frames_to_send(rig.now), rig.session.look_every) == ([], [], None)
+
+
+@pytest.mark.parametrize("by", ["peer", None])
+def test_our_own_ghost_may_supersede_us_and_nobody_else(by):
+    """4409 after a link that died unnoticed by the server may be our own late join; any other takeover is final."""
+    rig = Rig().up()
+    rig.lose(CUT if by is None else closed(1012))
+    rig.up()
+    assert rig.lose(closed(4409)).retry is (by is None)
+
+
+def test_the_same_inputs_make_the_same_run():
+    """No clock and no randomness of its own: two runs of one seed say the same, another seed says it otherwise."""
+
+    def run(seed):
+        rig = Rig(seed=seed)
+        said = []
+        for _ in range(3):
+            rig.send()
+            rig.up()
+            said += rig.wire
+            said.append(rig.lose(closed(1012)).wait)
+        return json.dumps(said)
+
+    assert run(1) == run(1) != run(2)
