@@ -46,6 +46,7 @@ class Reconnect(Value):
     `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
     most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
     accepted and die before that are limited: `connect_burst`, then `connects_per_minute`.
+    A server's Retry-After is a lower bound of the wait; one above `max_retry_after` ends the client, with the hint.
     Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (R6: the second). A token
     goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
     """
@@ -64,6 +65,7 @@ class Reconnect(Value):
     stable_after: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
     connect_burst: int = attrs.field(default=3, validator=count)
     connects_per_minute: float = attrs.field(default=4, validator=number(least=0, above=True))
+    max_retry_after: float = attrs.field(default=86_400.0, converter=as_seconds, validator=seconds())
     reuse_address_on: tuple[int, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
+_KEY_LENGTH: Final = 256
 _DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
 
 
@@ -75,8 +76,7 @@ class Outbound:
         if key is None and isinstance(payload, dict):  # anything else is refused below, in words
             key = payload.get("idempotency_key")
         if key is not None:
-            if type(key) is not str or not key:
-                raise config_error("send.idempotency_key", "a non-empty string", key)
+            check_key(key)
             known = self._by_key.get(key)
             if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED):
                 return known
@@ -314,6 +314,18 @@ class Outbound:
         self._emit(
             MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
         )
+
+
+def check_key(key: object) -> None:
+    """Raise ConfigError unless `key` can stand on the wire: 1 to 256 characters that UTF-8 can write."""
+    try:
+        if isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and key.encode():
+            return
+    except UnicodeEncodeError:
+        pass
+    raise config_error(
+        "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
+    )
 
 
 def _unknown(entry: Entry, failure: Failure) -> Failure:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import attrs
+
 from ..errors import Failure
 from ..policies import most_specific
 from .losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
@@ -17,7 +19,7 @@ from .losses import LossAction, is_superseded, meaning, reason_of, wants_slow_st
 if TYPE_CHECKING:
     import random
 
-    from ..policies import Reconnect
+    from ..policies import Reconnect, Rule
     from .clock import Now
 
 __all__ = ["Decision", "Reconnection"]
@@ -95,36 +97,14 @@ class Reconnection:
         join that was still on its way. Then the client joins once more; any other takeover is final.
         """
         rule = most_specific(self._policy.rules, failure)
-        action = (
-            LossAction.RECONNECT if rule else meaning(failure, self._superseded, poisoned=poison is not None)
-        )
-        if ghost and is_superseded(failure, self._superseded):
-            action = LossAction.RECONNECT
+        action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
         reason = reason_of(failure) if poison is None else f"poison({poison})"
-        was_ready, stable = self._ready_at is not None, self._is_stable(now)
-        died_young = self._connected and not stable
-        self._connected, self._ready_at, self._ponged = False, None, False
-        if stable:
-            self.attempt, self._previous = 0, None
-            self._rule_counts.clear()
-        if not was_ready and self._down_since is not None:
-            self.failed += 1
-        if self._down_since is None:
-            self._down_since = now
-
-        if action is LossAction.REFRESH:
-            if self._refreshed or not self._can_refresh:
-                action = LossAction.FAIL
-            self._refreshed = True
-        if not self._ever_ready and self._policy.first_connect == "raise":
-            action = LossAction.FAIL
-        if action is LossAction.FAIL:
-            return Decision(False, 0.0, self.attempt, reason, failure)
-        if self._is_exhausted(rule):
-            return Decision(False, 0.0, self.attempt, "exhausted", self._exhausted(failure))
-
+        down_since, died_young = self._book(now)
+        final = self._final(action, failure, reason, rule, now)
+        if final is not None:
+            return final
         self.attempt += 1
-        wait = self._wait(failure, rule)
+        wait = self._wait(failure, rule, now)
         cap = self._rate_cap(now.mono) if died_young else 0.0
         out = self._policy.attempts is not None and self.failed >= self._policy.attempts
         return Decision(
@@ -134,10 +114,50 @@ class Reconnection:
             reason,
             failure,
             is_capped=cap > wait,
-            suspended=out or now.since(self._down_since) >= self._policy.grace,
+            suspended=out or now.since(down_since) >= self._policy.grace,
             new_session=action is LossAction.NEW_SESSION,
             reuse_address=self.attempt in self._policy.reuse_address_on and failure.code == "CONN_TIMEOUT",
         )
+
+    def _action(self, failure: Failure, *, is_ruled: bool, is_suspect: bool, ghost: bool) -> LossAction:
+        if is_ruled or (ghost and is_superseded(failure, self._superseded)):
+            return LossAction.RECONNECT
+        action = meaning(failure, self._superseded, poisoned=is_suspect)
+        if action is LossAction.REFRESH:
+            if self._refreshed or not self._can_refresh:
+                action = LossAction.FAIL
+            self._refreshed = True
+        if not self._ever_ready and self._policy.first_connect == "raise":
+            return LossAction.FAIL
+        return action
+
+    def _book(self, now: Now) -> tuple[Now, bool]:
+        """Count this loss. Returns since when the link is down, and whether the connection died young."""
+        was_ready, stable = self._ready_at is not None, self._is_stable(now)
+        died_young = self._connected and not stable
+        self._connected, self._ready_at, self._ponged = False, None, False
+        if stable:
+            self.attempt, self._previous = 0, None
+            self._rule_counts.clear()
+        if self._down_since is None:
+            self._down_since = now
+        elif not was_ready:
+            self.failed += 1
+        return self._down_since, died_young
+
+    def _final(
+        self, action: LossAction, failure: Failure, reason: str, rule: Rule | None, now: Now
+    ) -> Decision | None:
+        """The decision to give up, if it has come to that."""
+        if action is LossAction.FAIL:
+            return Decision(False, 0.0, self.attempt, reason, failure)
+        hint = _hint(failure, now)
+        if hint is not None and hint > self._policy.max_retry_after:
+            told = attrs.evolve(failure, retry_after=hint, stopped="retry_after")
+            return Decision(False, 0.0, self.attempt, reason, told)
+        if self._is_exhausted(rule):
+            return Decision(False, 0.0, self.attempt, "exhausted", self._exhausted(failure))
+        return None
 
     def _is_stable(self, now: Now) -> bool:
         return (
@@ -146,9 +166,9 @@ class Reconnection:
             and now.mono - self._ready_at.mono >= self._policy.stable_after
         )
 
-    def _is_exhausted(self, rule: object | None) -> bool:
+    def _is_exhausted(self, rule: Rule | None) -> bool:
         attempts = self._policy.attempts
-        limit = getattr(rule, "attempts", None)
+        limit = rule.attempts if rule is not None else None
         if limit is not None:
             count = self._rule_counts[id(rule)] = self._rule_counts.get(id(rule), 0) + 1
             if count > limit:
@@ -164,12 +184,13 @@ class Reconnection:
             stopped="attempts",
         )
 
-    def _wait(self, failure: Failure, rule: object | None) -> float:
-        backoff = getattr(rule, "backoff", None) or self._policy.backoff
+    def _wait(self, failure: Failure, rule: Rule | None, now: Now) -> float:
+        backoff = rule.backoff if rule is not None and rule.backoff is not None else self._policy.backoff
         wait = backoff.next(self.attempt, self._previous, self._rng)
         self._previous = wait
-        if failure.retry_after is not None:
-            wait = max(wait, failure.retry_after)
+        hint = _hint(failure, now)
+        if hint is not None:
+            wait = max(wait, hint)
         elif wants_slow_start(failure):
             wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))
         return wait
@@ -183,3 +204,11 @@ class Reconnection:
         self._tokens_at = mono
         self._tokens -= 1
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / per_second
+
+
+def _hint(failure: Failure, now: Now) -> float | None:
+    """How long the server asked to wait: seconds, or until a moment of the wall clock."""
+    moment = failure.details.get("retry_at")
+    if failure.retry_after is None and isinstance(moment, (int, float)):
+        return max(0.0, moment - now.wall)
+    return failure.retry_after

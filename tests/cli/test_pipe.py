@@ -142,6 +142,17 @@ async def test_it_survives_a_cut_and_says_so():
         assert applied(server) == list(range(20))
 
 
+async def test_a_fast_producer_waits_instead_of_losing():
+    """More lines than the outbox holds, typed while the link is down: none is refused, all arrive in order."""
+    async with BridgeServer() as server, running(server.url) as child:
+        await child.told("state: READY")
+        await server.cut("abort", seconds=0.2)
+        await child.told("lost: ")
+        child.say(*(message(n) for n in range(2_500)))
+        assert await child.end() == 0
+        assert applied(server) == list(range(2_500))
+
+
 async def test_a_gap_is_told():
     """A session that ended meanwhile is a gap on stderr, with its verdict and reason."""
     async with BridgeServer() as server, running(server.url) as child:

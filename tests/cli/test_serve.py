@@ -58,6 +58,9 @@ async def test_typed_lines_arrive_and_sent_messages_are_shown():
         assert await receipt.confirmed(10) == "applied"
         shown = json.loads(await asyncio.wait_for(process.stdout.readline(), 10))
         assert (shown["type"], shown["payload"]["n"]) == ("tool_result", 2)
+        await client.send("tool_result", {"n": 3})
+        shown = json.loads(await asyncio.wait_for(process.stdout.readline(), 10))
+        assert shown["payload"]["n"] == 3
 
 
 async def test_a_line_before_anybody_joined_and_a_bad_one_are_refused():

@@ -34,7 +34,7 @@ def to(state, **parts):
         if state is S.JOINING:
             rig.authenticate()
     elif state is S.REPLAYING:
-        rig.up().lose()
+        rig.up().lose(closed(1012))
         rig.connect()
         rig.join()
     elif state is S.FLUSHING:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from .scenario import BrokenError, plan, run
+
+
+say = partial(print, file=sys.stdout)  # what a command prints is its result
 
 
 def main() -> int:
@@ -16,13 +20,13 @@ def main() -> int:
     verdicts: dict[str, int] = {}
     reasons: dict[str, int] = {}
     if count == 1:
-        print(plan(first))
+        say(plan(first))
     for seed in range(first, first + count):
         try:
             result = run(seed)
         except BrokenError as error:
             broken += 1
-            print(f"seed {seed}: {str(error)[:600]}")
+            say(f"seed {seed}: {str(error)[:600]}")
             continue
         virtual += result.virtual_seconds
         for name, n in result.verdicts.items():
@@ -30,8 +34,8 @@ def main() -> int:
         for name, n in result.reasons.items():
             reasons[name] = reasons.get(name, 0) + n
         if count == 1:
-            print(result.totals, result.trace_hash)
-    print(
+            say(result.totals, result.trace_hash)
+    say(
         f"{count} runs, {broken} broken, {virtual / 3600:.2f} virtual h in {time.perf_counter() - started:.1f} s, {verdicts} {reasons}"
     )
     return 1 if broken else 0

@@ -85,7 +85,8 @@ async def test_row_01_in_a_replay(server):
         await watch.recovered(2)
         await watch.until(lambda: watch.ids == [1, 2, 3])
         assert watch.verdicts == [("RECOVERED", "anchor")]
-        assert {event.failure.code for event in watch.of(MessageRejected)} == {"PROTO_INVALID_MESSAGE"}
+        codes = {event.failure.code for event in watch.of(MessageRejected)}
+        assert codes == {"PROTO_INVALID_MESSAGE", "PROTO_INVALID_FRAME"}
         assert len(watch.of(MessageRejected)) >= 4
 
 
@@ -180,15 +181,12 @@ async def test_row_04_outbox_is_never_poisoned(server):
         {(1, 2): 3},
         None,
         7,
-        [("a", "b")],
         "text",
     ]
     async with Watch(server.url, store=store) as watch:
         await watch.ready()
         await server.cut("abort", seconds=3)  # the link is down: everything would have to be kept
-        for payload in hostile[:-2]:
-            if payload == [("a", "b")]:
-                continue
+        for payload in hostile:
             with pytest.raises((rb.ProtocolError, rb.ConfigError)):
                 await watch.client.send("note", payload)
         for kind in ("", "Note", "no te", "note\n", "\ud800", None, 7):
@@ -200,16 +198,16 @@ async def test_row_04_outbox_is_never_poisoned(server):
         assert await receipt.confirmed(10) == "applied"
 
 
+@pytest.mark.parametrize("key", [7, "", ["k"], {"k": 1}, "\ud800"], ids=repr)
 @simulated
-async def test_row_04_idempotency_key_in_a_payload(server):
+async def test_row_04_idempotency_key(server, key):
     """A key that is no text, in the payload or as an argument, is refused; it never names an entry."""
     async with Watch(server.url) as watch:
         await watch.ready()
-        for key in (7, "", ["k"], {"k": 1}, "\ud800"):
-            with pytest.raises((rb.ConfigError, rb.ProtocolError)):
-                await watch.client.send("note", {}, idempotency_key=key)
-            with pytest.raises((rb.ConfigError, rb.ProtocolError)):
-                await watch.client.send("note", {"idempotency_key": key})
+        with pytest.raises((rb.ConfigError, rb.ProtocolError)):
+            await watch.client.send("note", {"idempotency_key": key})
+        with pytest.raises((rb.ConfigError, rb.ProtocolError)):
+            await watch.client.send("note", {}, idempotency_key=key)
         assert watch.client.health().queued == 0
 
 
