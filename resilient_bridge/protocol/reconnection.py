@@ -60,8 +60,8 @@ class Reconnection:
         self._ready_at: Now | None = None
         self._ponged = False
         self._down_since: Now | None = None
-        self._tokens = float(policy.connect_burst)
-        self._tokens_at = 0.0
+        self._tokens = self._most_tokens = float(policy.connect_burst)
+        self._tokens_at: float | None = None
         self._rule_counts: dict[int, int] = {}
 
     # ---- facts ------------------------------------------------------------------------------------------------
@@ -139,6 +139,7 @@ class Reconnection:
         if stable:
             self.attempt, self._previous = 0, None
             self._rule_counts.clear()
+            self._tokens = self._most_tokens = float(self._policy.connect_burst)
         if self._down_since is None:
             self._down_since = now
         elif not was_ready:
@@ -198,12 +199,14 @@ class Reconnection:
     def _rate_cap(self, mono: float) -> float:
         """Charge one connection that died young; how long until the next may be made. Refused attempts cost nothing."""
         per_second = self._policy.connects_per_minute / 60
-        burst = float(self._policy.connect_burst)
-        if self._tokens_at:
-            self._tokens = min(burst, self._tokens + (mono - self._tokens_at) * per_second)
+        if self._tokens_at is not None:
+            self._tokens = min(self._most_tokens, self._tokens + (mono - self._tokens_at) * per_second)
         self._tokens_at = mono
         self._tokens -= 1
-        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / per_second
+        if self._tokens >= 1:
+            return 0.0
+        self._most_tokens = 1.0  # the burst is spent; only a stable link gives it back
+        return (1 - self._tokens) / per_second
 
 
 def _hint(failure: Failure, now: Now) -> float | None:

@@ -351,6 +351,8 @@ class Scenario:
             or behaviour.replay in {"none", "unknown_type", "silent_truncate"}
         ):
             return False
+        if behaviour.pong_twice and not behaviour.replay_ids:
+            return False  # neither answers nor pongs can be told apart: UNKNOWN is all that can be said
         if behaviour.replay == "unasked_only" or behaviour.replay_delay or behaviour.slow:
             return False
         session = server._memory.sessions.get(client.session_id)

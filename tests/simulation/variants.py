@@ -79,7 +79,7 @@ def backoff_reset_on_connect() -> Any:
     def resetting(self: Reconnection) -> None:
         connected(self)
         self.attempt, self._previous, self.failed = 0, None, 0
-        self._tokens = float(self._policy.connect_burst)
+        self._tokens = self._most_tokens = float(self._policy.connect_burst)
 
     return _patched((Reconnection, "connected", resetting))
 

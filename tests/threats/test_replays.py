@@ -66,7 +66,7 @@ async def test_row_12_a_replay_over_the_limit(server):
 @simulated
 async def test_row_12_replay_between_live_messages(server):
     """An answer that comes late, with live messages before and behind it: the order of the server, each once."""
-    server.behave(replay_delay=3.0, answer_twice=True)
+    server.behave(replay_delay=3.0, answer_twice=True, unasked_push=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1, 2)
@@ -212,7 +212,6 @@ async def test_row_13_older_than_the_buffers_age(server):
         await server.cut("abort", seconds=1_500)
         await push(server, 2)
 
-
         await asyncio.sleep(1_000)
         await push(server, 3)
         await watch.recovered(2, within=700)
@@ -269,6 +268,7 @@ async def test_row_14_session_expired_after_the_grace(server):
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1])
         await server.cut("abort", seconds=360)
+        await watch.until(lambda: watch.client.state == "BACKOFF")
         await push(server, 2)
         receipt = await watch.client.send("note", {"n": 7})
         await watch.recovered(2, within=600)
@@ -378,7 +378,7 @@ async def test_row_15_acks_that_lie(server, lie):
 @simulated
 async def test_row_15_an_ack_for_what_never_left(server):
     """An ack that names a message still in the queue confirms nothing: it was never handed out."""
-    server.behave(replay_delay=4.0)
+    server.behave(replay_delay=4.0, unasked_push=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1)
@@ -388,7 +388,6 @@ async def test_row_15_an_ack_for_what_never_left(server):
         await watch.until(lambda: watch.client.state == "REPLAYING", 60)
         ack = {"type": "message_ack", "payload": {"message_id": receipt.id, "status": "applied"}}
         await server.push_raw(json.dumps(ack))
-
 
         await asyncio.sleep(1)
         assert watch.client.state == "REPLAYING"

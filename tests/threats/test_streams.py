@@ -225,6 +225,7 @@ async def test_row_11_ten_losses_while_the_clock_wanders(server):
             for _ in range(5):
                 number += 1
                 await push(server, number)
+            await watch.until(lambda: number in watch.ids)  # noqa: B023 -- awaited at once
             server.step_clock(-250 if turn % 2 else 240)
             await server.cut("abort", seconds=1)
             number += 1

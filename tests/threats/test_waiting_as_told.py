@@ -1,0 +1,154 @@
+"""Row 26: what a refused upgrade says about waiting. A number we can read is a lower bound; anything else is no number.
+
+Rule: nothing here may reach a timer as NaN or infinity, because that stops the timers of the whole loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.telemetry.events import ReconnectScheduled
+from resilient_bridge.testing.timeline import EPOCH
+from tests.threats.watching import Watch, push, simulated
+
+
+GARBAGE = [
+    "-1", "+1", "1.0", "nan", "NaN", "inf", "-inf", "1e309", "²", "١٢", "1_000", "0x10", "", " ", "soon", "1 2", "1,2",
+    "Mon, 99 Foo 2026 11:30:12 GMT", "2026-01-01T00:00:30Z", "1e3", "--", "9" * 5_000 + "x", "\t", "5s",
+]  # fmt: skip
+TEN_YEARS = "315360000"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("told", ["20", "0", "120", "\t42 "])
+@simulated
+async def test_row_26_retry_after_is_a_lower_bound(server, status, told):
+    """Seconds in Retry-After are waited at least, whatever the schedule says; more is allowed, less is not."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=status, retry_after=told)
+        await server.cut("abort")
+        await watch.until(lambda: len(server.attempt_times) >= 4, 600)
+        refused = server.attempt_times[1:4]
+        bound = float(told)
+        for before, after in zip(refused, refused[1:], strict=False):
+            assert after - before >= bound
+        (waits,) = {tuple(watch.waits[1:3])}
+        assert all(bound <= wait <= max(bound, 30) for wait in waits)
+        server.behave(reject_upgrade=None, retry_after=None)
+        await watch.recovered(2, within=200)
+
+
+@pytest.mark.parametrize("form", ["imf", "rfc850", "asctime"])
+@simulated
+async def test_row_26_retry_after_as_a_date(server, form):
+    """The three HTTP dates are read against the server's own clock, however wrong ours is, and in any time zone."""
+    loop = asyncio.get_running_loop()
+    loop.wall_offset = 1e8
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        at = EPOCH + loop.time() + 90
+        day = email.utils.formatdate(at, usegmt=True)
+        names, rest = day[:3], day[5:].split()
+        text = {
+            "imf": day,
+            "rfc850": f"{names}sday, {rest[0]}-{rest[1]}-{rest[2][2:]} {rest[3]} GMT",
+            "asctime": f"{names} {rest[1]} {int(rest[0]):2d} {rest[3]} {rest[2]}",
+        }[form]
+        server.behave(reject_upgrade=503, retry_after=text)
+        await server.cut("abort")
+        await watch.until(lambda: len(watch.waits) >= 2, 60)
+        assert 60 <= watch.waits[1] <= 90
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("told", GARBAGE, ids=lambda text: repr(text)[:24])
+@simulated
+async def test_row_26_garbage_is_no_number(server, status, told):
+    """Everything else is ignored: the schedule waits as it would have, and every wait is a finite number."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=status, retry_after=told)
+        await server.cut("abort")
+        await watch.until(lambda: len(watch.waits) >= 4, 300)
+        assert all(1 <= wait <= 30 for wait in watch.waits)
+        if status == 429:
+            assert min(watch.waits[1:]) >= 5  # no hint: still more patience than after a plain loss
+        codes = {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)[1:]}
+        assert codes == {status}
+        server.behave(reject_upgrade=None, retry_after=None)
+        await watch.recovered(2, within=200)
+
+
+@simulated
+async def test_row_26_the_millisecond_form(server):
+    """`retry-after-ms` wins over Retry-After, in a refused upgrade as anywhere."""
+    listener = server._listener
+    reject = listener._reject
+
+    def with_milliseconds(connection, status):
+        response = reject(connection, status)
+        response.headers["Retry-After-Ms"] = "45500"
+        return response
+
+    listener._reject = with_milliseconds
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=503, retry_after="7")
+        await server.cut("abort")
+        await watch.until(lambda: len(watch.waits) >= 2, 60)
+        assert watch.waits[1] == 45.5
+
+
+@pytest.mark.parametrize("told", [TEN_YEARS, "9" * 30, "Fri, 01 Jan 2100 00:00:00 GMT"])
+@simulated
+async def test_row_26_ten_years(server, told):
+    """A server that asks for ten years does not put a client to sleep for ten years without anybody knowing."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=503, retry_after=told)
+        await server.cut("abort")
+        await watch.until(lambda: watch.client.state in {"SUSPENDED", "FAILED"}, 400)
+        server.behave(reject_upgrade=None, retry_after=None)
+        if watch.client.state == "FAILED":
+            with pytest.raises(rb.BridgeError) as caught:
+                await watch.client.wait_ready(1)
+            assert caught.value.failure.stopped == "retry_after"
+        else:
+            await watch.ready(3_600)
+
+
+@simulated
+async def test_row_26_a_user_may_cut_the_wait_short(server):
+    """`reconnect_now()` tries at once, in the middle of a wait the server asked for."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=503, retry_after="3600")
+        await server.cut("abort")
+        await watch.until(lambda: 3_600 in watch.waits, 60)
+        server.behave(reject_upgrade=None, retry_after=None)
+        watch.client.reconnect_now()
+        await watch.recovered(2, within=5)
+
+
+@simulated
+async def test_row_26_other_timers_keep_running(server):
+    """With NaN offered as Retry-After, unrelated sleeps of the same loop all end on time."""
+    server.behave(reject_upgrade=429, retry_after="nan")
+    async with Watch(server.url):
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await asyncio.gather(*(asyncio.sleep(1 + n / 10) for n in range(20)))
+        assert loop.time() - begun < 3.1
+        server.behave(reject_upgrade=None, retry_after=None)
+        await push_nothing(server)
+
+
+async def push_nothing(server):
+    """Give the client a moment to come in."""
+    del server
+    await asyncio.sleep(40)
