@@ -20,7 +20,7 @@ def style(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, on the package and on the file that uses it as a user would."""
+    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", *uses)
     session.run("pyright", "resilient_bridge", *uses)

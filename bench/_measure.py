@@ -7,6 +7,7 @@ quotient of the minima is judged, and the median of the quotients round by round
 from __future__ import annotations
 
 import json
+import os
 import platform
 import random
 import statistics
@@ -66,10 +67,19 @@ def peer():
     process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         ports = json.loads(process.stdout.readline())
+        _separate(process.pid)
         yield {kind: f"ws://127.0.0.1:{port}" for kind, port in ports.items()}
     finally:
         process.stdin.close()  # it ends with its input
         process.wait(10)
+
+
+def _separate(other: int) -> None:
+    """A core for each process, where the system lets us: what one costs must not depend on where the other runs."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    if len(cores) > 1:
+        os.sched_setaffinity(0, {cores[0]})
+        os.sched_setaffinity(other, {cores[1]})
 
 
 def rounds_asked(default: int) -> int:

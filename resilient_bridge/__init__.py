@@ -136,15 +136,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    module = import_module(f".{home.removeprefix('=')}", __name__)
-    value: object = module if home.startswith("=") else getattr(module, name)
-    globals()[name] = value  # the next look-up costs what any global costs
-    return value
+if not TYPE_CHECKING:  # a checker that saw it would believe every misspelt name
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        module = import_module(f".{home.removeprefix('=')}", __name__)
+        value: object = module if home.startswith("=") else getattr(module, name)
+        globals()[name] = value  # the next look-up costs what any global costs
+        return value
 
 
 def __dir__() -> list[str]:

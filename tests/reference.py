@@ -67,6 +67,7 @@ REASONS = {
     "grace_passed": "the outage has outlived the session's grace",
     "exhausted": "`Reconnect.attempts` are used up, and the policy says raise",
     "config": "it cannot work as configured",
+    "internal_error": "a defect of this client: please report it",
 }
 
 ACTIONS = {
@@ -87,6 +88,7 @@ ABOUT_PREFIX = {
 }
 
 _SUPERSEDED = Dialect().superseded
+_LINK = ("CONN_", "AUTH_", "SESS_", "PROTO_INVALID_FRAME")
 
 
 def _table(head: str, rows: Iterable[Iterable[object]]) -> list[str]:
@@ -106,7 +108,7 @@ def _page(name: str, title: str, *parts: Iterable[str]) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """1, 2, 3, 7 as `1–3, 7`."""
+    """The numbers, with each run of more than two as a range."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -141,9 +143,12 @@ def statuses() -> dict[int, LossAction]:
 
 def codes() -> dict[str, LossAction]:
     """What a link's own failure means where neither a close code nor a status says more."""
-    met = [
-        code for code in errors.CODES if code.startswith(("CONN_", "AUTH_", "SESS_", "PROTO_INVALID_FRAME"))
-    ]
+    others = {
+        "CONN_UPGRADE_REJECTED",
+        "CONN_NOT_CONNECTED",
+        "CONN_RECONNECT_EXHAUSTED",
+    }  # no loss without a status
+    met = [code for code in errors.CODES if code.startswith(_LINK) and code not in others]
     return {code: meaning(errors.Failure.of(code), _SUPERSEDED) for code in met}
 
 
@@ -151,8 +156,8 @@ def _numbers(of: dict[int, LossAction]) -> list[str]:
     rows = []
     for action, numbers in _by_action(of).items():
         listed = _ranges(number for number in numbers if isinstance(number, int))
-        rows.append((listed if len(listed) < 200 else "all others", ACTIONS[action]))
-    rows.sort(key=lambda row: row[0] == "all others")
+        if listed:
+            rows.append((listed, ACTIONS[action]))
     return _table("what came | what follows", rows)
 
 
@@ -167,8 +172,13 @@ def states() -> str:
         ],
         ["```mermaid", mermaid(), "```"],
         _table("state | the client", ((f"`{name}`", text) for name, text in STATES.items())),
-        ["## Reasons", "", "What a change of state gives as its reason, up to the first parenthesis.", ""]
-        + _table("reason | because", ((f"`{name}`", text) for name, text in REASONS.items())),
+        [
+            "## Reasons",
+            "",
+            "What a change of state gives as its reason, up to the first parenthesis.",
+            "",
+            *_table("reason | because", ((f"`{name}`", text) for name, text in REASONS.items())),
+        ],
         [
             "## What a loss means",
             "",
@@ -177,21 +187,25 @@ def states() -> str:
             "A close frame of the server. A loss without one is always tried again, and so is one that we closed.",
             "After 1012 and 1013 the wait is the server's hint, or at least 5 s.",
             "",
-        ]
-        + _numbers(closes()),
+            *_numbers(closes()),
+        ],
         [
-            "An HTTP status in place of the upgrade. `Retry-After` is a lower bound of the wait; after a 429 without one it is 5 s.",
+            "An HTTP status in place of the upgrade. `Retry-After` is a lower bound of the wait; after a 429 without one it is at least",
+            "5 s. A body that says SESS_NOT_FOUND counts as 4404.",
             "",
-        ]
-        + _numbers(statuses()),
+            *_numbers(statuses()),
+        ],
         [
             "A failure that has neither. A certificate that fails verification is FAILED; a handshake that was cut short is not.",
             "",
-        ]
-        + _table(
-            "what happened | what follows",
-            ((", ".join(f"`{code}`" for code in found[action]), ACTIONS[action]) for action in LossAction),
-        ),
+            *_table(
+                "what happened | what follows",
+                (
+                    (", ".join(f"`{code}`" for code in found[action]), ACTIONS[action])
+                    for action in LossAction
+                ),
+            ),
+        ],
         [
             "A session that the server says is taken over (close code 4409, or `Dialect.superseded`) is FAILED and never fought for,",
             "with one exception: where the other connection may be our own, lost before the server noticed, the client joins once more.",
@@ -222,27 +236,36 @@ def error_page() -> str:
             if code.startswith(prefix)
         ]
         parts.append(
-            [f"## {prefix}: {about}", ""]
-            + _table(
-                "code | says | category | severity | retryable | ran? | raised as | first thing to do", rows
-            )
+            [
+                f"## {prefix}: {about}",
+                "",
+                *_table(
+                    "code | says | category | severity | retryable | ran? | raised as | first thing to do",
+                    rows,
+                ),
+            ]
         )
     return _page(
         "errors",
         "Errors",
         [
             "Every failure has one code. The code decides what is written here; what is known of the single case may override a",
-            "field (an HTTP 503 has a `retry_after`, a reset before anything was sent did not run). `rb.classify(error)` gives the",
-            "`Failure` of any exception, and `error.failure` is that of a `BridgeError`.",
+            "field (a 503 may bring a `retry_after`). `rb.classify(error)` gives the `Failure` of any exception, and `error.failure` is",
+            "that of a `BridgeError`.",
             "",
             "*Retryable*: repeating the same call can help. *Ran?*: can the other side have acted on it (`failure.executed`).",
             "A code with one of these prefixes that is not listed, because a server made it up, is treated like its nearest relative.",
         ],
         *parts,
-        ["## Categories", "", "`failure.to_mcp()` uses these JSON-RPC codes.", ""]
-        + _table(
-            "category | JSON-RPC code", ((f"`{name}`", code) for name, code in errors.MCP_CODES.items())
-        ),
+        [
+            "## Categories",
+            "",
+            "`failure.to_mcp()` uses these JSON-RPC codes.",
+            "",
+            *_table(
+                "category | JSON-RPC code", ((f"`{name}`", code) for name, code in errors.MCP_CODES.items())
+            ),
+        ],
     )
 
 
@@ -288,14 +311,17 @@ def event_page() -> str:
             "    ...  # your program",
             "```",
         ],
-        ["Each has `at: datetime`, with its time zone, and:", ""]
-        + _table(
-            "event | says | fields",
-            (
-                (f"`{one.__name__}`", " ".join((inspect.getdoc(one) or "").split()), _fields(one))
-                for one in records()
+        [
+            "Each has `at: datetime`, with its time zone, and:",
+            "",
+            *_table(
+                "event | says | fields",
+                (
+                    (f"`{one.__name__}`", " ".join((inspect.getdoc(one) or "").split()), _fields(one))
+                    for one in records()
+                ),
             ),
-        ),
+        ],
         ["States and reasons are in [states](states.md), failures in [errors](errors.md)."],
     )
 

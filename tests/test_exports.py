@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +18,20 @@ PACKAGE = ROOT / "resilient_bridge"
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
-def _documented() -> list[str]:
-    """The names in the first column of the tables of docs/reference/api.md."""
-    return re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/api.md").read_text(), re.MULTILINE)
+def _documented() -> dict[str, str]:
+    """Name and link target of each row of the tables of docs/reference/api.md."""
+    rows = re.findall(
+        r"^\| \[`([\w.]+)`\]\(([^)]+)\) \|", (ROOT / "docs/reference/api.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) == len(dict(rows))
+    return dict(rows)
+
+
+def _named(name: str) -> object:
+    value: object = rb
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
 
 
 def test_the_lazy_table_holds_exactly_the_public_names():
@@ -45,8 +57,25 @@ def test_type_checkers_see_exactly_the_public_names():
 
 
 def test_every_public_name_is_documented_once():
-    """docs/reference/api.md has one row per public name, and no row without a name."""
-    assert sorted(_documented()) == rb.__all__
+    """docs/reference/api.md has one row per public name, those of `testing` included, and no row without a name."""
+    wanted = {*rb.__all__, *(f"testing.{name}" for name in rb.testing.__all__)}
+    assert _documented().keys() == wanted
+
+
+@pytest.mark.parametrize("name", _documented())
+def test_every_row_leads_to_the_source_of_its_name(name):
+    """The link of a row is the file that defines the name."""
+    value = _named(name)
+    module = import_module(value.__name__ if inspect.ismodule(value) else value.__module__)
+    assert (ROOT / "docs/reference" / _documented()[name]).resolve() == Path(module.__file__)
+
+
+def test_the_presets_are_documented():
+    """Each ready policy stands in the row of `presets`."""
+    (row,) = [
+        line for line in (ROOT / "docs/reference/api.md").read_text().splitlines() if "[`presets`]" in line
+    ]
+    assert [name for name in rb.presets.__all__ if name != "BridgePolicy" and f"`{name}`" not in row] == []
 
 
 @pytest.mark.parametrize("name", rb.__all__)
@@ -66,6 +95,13 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_dir_lists_names_that_are_not_loaded_yet():
     """`dir()` and so completion know every public name."""
     assert set(rb.__all__) <= set(dir(rb))
+
+
+@pytest.mark.parametrize("name", rb.testing.__all__)
+def test_every_name_for_tests_loads(name):
+    """The same for `rb.testing`, whose lazy table holds exactly its names."""
+    assert set(rb.testing.__all__) == set(rb.testing._HOMES)
+    assert getattr(rb.testing, name).__doc__
 
 
 @pytest.mark.parametrize("room", ROOMS)

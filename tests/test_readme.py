@@ -62,6 +62,26 @@ def test_ci_fails_if_that_line_fails(tmp_path):
     assert done.returncode == 3
 
 
+def test_the_totals_of_the_simulation_come_before_those_of_the_tests(tmp_path):
+    """The last two lines of a full run count the seeded runs and the tests."""
+    (tmp_path / ".ci").mkdir()
+    script = (
+        (ROOT / ".ci/run")
+        .read_text()
+        .replace("session simulation 2>&1", "printf '8 passed, 2 deselected in 9s\\nnox > done\\n'")
+    )
+    (tmp_path / ".ci/run").write_text(script)
+    (tmp_path / "README.md").write_text(README.replace(_command("tests"), "echo '1 passed'"))
+    done = subprocess.run(
+        ["bash", tmp_path / ".ci/run", "simulation", "readme", "totals"],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-2:] == ["simulation: 8 passed, 2 deselected in 9s", "1 passed"]
+
+
 def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
     """With no step named, the README's line is a step, and the number of tests is printed last."""
     script = (ROOT / ".ci/run").read_text()

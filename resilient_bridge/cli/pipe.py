@@ -91,12 +91,16 @@ class Pipe:
                 await _first(printer, *([] if self._keep_open else [feeder]), signals=ends)
                 feeder.cancel()
                 await asyncio.wait([feeder])
+                if not feeder.cancelled():
+                    feeder.result()
                 self._receipts.put_nowait(None)
                 self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
                 await _first(settler, signals=[self._abort], seconds=self._drain)
                 await client.aclose(drain=0)
                 await settler
             await asyncio.wait([printer], timeout=_GOODBYE)
+            if printer.done():
+                printer.result()
             printer.cancel()
         await self._out.flush(_GOODBYE)
         await self._err.flush(_GOODBYE)

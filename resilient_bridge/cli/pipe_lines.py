@@ -85,7 +85,8 @@ def _kind(value: object) -> str:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+    # half of a surrogate pair can be written in JSON, and cannot be sent
+    return isinstance(value, str) and value != "" and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _is_duration(value: object) -> bool:
@@ -99,7 +100,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ("payload", "an object", lambda fields: isinstance(fields.get("payload"), dict)),
     (
         "idempotency_key",
-        "a string that is not empty",
+        "a string of text, not empty",
         lambda fields: "idempotency_key" not in fields or _is_text(fields["idempotency_key"]),
     ),
     ("ttl", "seconds above 0", lambda fields: "ttl" not in fields or _is_duration(fields["ttl"])),

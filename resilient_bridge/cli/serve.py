@@ -59,7 +59,10 @@ async def _serve(host: str, port: int, token: str | None) -> int:
         await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
         for task in (*tasks, *ends):
             task.cancel()
-        await asyncio.gather(*tasks, *ends, return_exceptions=True)
+        await asyncio.wait([*tasks, *ends])
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
     await out.flush(_GOODBYE)
     await err.flush(_GOODBYE)
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..errors import Executed, Failure, NotConnectedError, error_for
 from ..protocol import Now
@@ -129,11 +129,24 @@ class Driver:
     def _on_timer(self) -> None:
         self._timer = None
         now = self.now()
-        self.session.handle_timer(now)
-        self.after(now)
+        try:
+            self.session.handle_timer(now)
+            self.after(now)
+        except Exception as error:  # noqa: BLE001 -- the loop would only log it
+            self.defect(error)
+            return
         if self.pump is not None:
             self.pump.wake_reader()
         self._arm(now)
+
+    def defect(self, error: Exception) -> None:
+        """Something of ours is broken: fail the client in words, so that whoever waits learns that nobody works for him."""
+        now = self.now()
+        failure = _defect(error)
+        self.session.fail(failure, "internal_error", now)
+        if self.pump is not None:
+            self.pump.end(failure)
+        self.after(now)
 
     def wake(self) -> None:
         """Something was queued: the writer may take it."""
@@ -219,3 +232,11 @@ def _wake(futures: list[asyncio.Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
+
+
+def _defect(error: Exception) -> Failure:
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    text = f"the client failed with {type(first).__name__}, which is a defect of resilient_bridge"
+    return Failure.of("SYS_INTERNAL_ERROR", text, cause=first)

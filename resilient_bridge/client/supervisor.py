@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
@@ -60,9 +60,7 @@ class Supervisor:
         try:
             await self._run()
         except Exception as error:  # noqa: BLE001 -- whoever waits must learn that nobody works for him any more
-            now = self._driver.now()
-            self._driver.session.fail(_defect(error), "internal_error", now)
-            self._driver.after(now)
+            self._driver.defect(error)
 
     async def _run(self) -> None:
         driver = self._driver
@@ -115,14 +113,6 @@ class Supervisor:
         """Try again now."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-
-def _defect(error: Exception) -> Failure:
-    first: BaseException = error
-    while isinstance(first, BaseExceptionGroup):
-        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
-    text = f"the client failed with {type(first).__name__}, which is a defect of resilient_bridge"
-    return Failure.of("SYS_INTERNAL_ERROR", text, cause=first)
 
 
 def _classified(error: Exception) -> Failure:

@@ -11,13 +11,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .faults import Faults as Faults
+    from .ledger import Judgement as Judgement
+    from .ledger import Ledger as Ledger
     from .proxy import Fault as Fault
     from .proxy import FaultProxy as FaultProxy
     from .server import BridgeServer as BridgeServer
     from .server_faults import Behaviour as Behaviour
     from .simulation import simulate as simulate
+    from .timeline import SimulationError as SimulationError
 
-__all__ = ["Behaviour", "BridgeServer", "Fault", "FaultProxy", "Faults", "simulate"]
+__all__ = [
+    "Behaviour",
+    "BridgeServer",
+    "Fault",
+    "FaultProxy",
+    "Faults",
+    "Judgement",
+    "Ledger",
+    "SimulationError",
+    "simulate",
+]
 
 _HOMES = {
     "Behaviour": "server_faults",
@@ -25,18 +38,23 @@ _HOMES = {
     "Fault": "proxy",
     "FaultProxy": "proxy",
     "Faults": "faults",
+    "Judgement": "ledger",
+    "Ledger": "ledger",
+    "SimulationError": "timeline",
     "simulate": "simulation",
 }
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value: object = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value  # the next look-up costs what any global costs
-    return value
+if not TYPE_CHECKING:  # a checker that saw it would believe every misspelt name
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value: object = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value  # the next look-up costs what any global costs
+        return value
 
 
 def __dir__() -> list[str]:

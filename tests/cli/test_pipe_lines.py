@@ -41,6 +41,7 @@ def test_a_good_line_is_a_message():
         (b'{"type":"a","payload":{},"ttl":0}', [("ttl", "a number")]),
         (b'{"type":"a","payload":{},"ttl":true}', [("ttl", "true or false")]),
         (b'{"type":"a","payload":{},"idempotency_key":""}', [("idempotency_key", "an empty string")]),
+        (b'{"type":"a","payload":{},"idempotency_key":"\\ud800"}', [("idempotency_key", "a string")]),
         (b'{"type":"a","payload":{},"idempotency_key":null}', [("idempotency_key", "nothing")]),
         (b'{"type":"a","payload":{},"extra":"s3cret"}', [("extra", "a string")]),
         (b'{"type":"a","payload":{"x":NaN}}', [("$", "NaN")]),

@@ -21,11 +21,11 @@ def disconnects(journey: Journey) -> list[str]:
     return [event.reason for event in journey.of(rb.events.Disconnected)]
 
 
-async def noticed(journey: Journey, within: float) -> float:
+async def noticed(journey: Journey, within: float, reason: str = "heartbeat_timeout") -> float:
     """Seconds until the loss was noticed; fails if it takes longer."""
     start = journey.loop.time()
     await asyncio.sleep(within)
-    assert disconnects(journey) == ["heartbeat_timeout"]
+    assert disconnects(journey) == [reason]
     (failure,) = [event.failure for event in journey.of(rb.events.Disconnected)]
     assert failure.code == "CONN_HEARTBEAT_TIMEOUT"
     return journey.when(rb.events.Disconnected) - start
@@ -87,7 +87,7 @@ async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seco
         (link,) = journey.loop.network.links
         link.vanish()
         journey.loop.sleep_machine(slept)
-        await noticed(journey, 3.0)
+        await noticed(journey, 3.0, "suspected_sleep")
         (jump,) = journey.of(rb.events.ClockJumped)
         assert jump.seconds == pytest.approx(slept)
 

@@ -46,6 +46,9 @@ class Peer:
     def _heartbeat_ping(self, frame: dict[str, Any]) -> dict[str, Any]:
         return {"type": "heartbeat_pong", "payload": {}}
 
+    def _ask(self, frame: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "answer", "id": frame["id"], "payload": {}}
+
     def _message(self, frame: dict[str, Any]) -> dict[str, Any] | None:
         key = frame["payload"]["idempotency_key"]
         new = key not in self.known
@@ -69,7 +72,7 @@ class FlushWorld:
         )  # fmt: skip
         self.entries: list[Entry] = []
         self.requests: list[Entry] = []
-        self.ever_out: set[str] = set()
+        self.out: list[str] = []  # every frame that was handed out
         self.flushes = 0
         self.wrong: list[str] = []
         self.harsh = rng.random() < 0.3  # the epoch may change, and outages may outlast the window
@@ -77,7 +80,7 @@ class FlushWorld:
     def play(self, connections: int) -> None:
         """Connections that are cut anywhere, and a last one that is not."""
         for _ in range(connections):
-            self._connection(self.rng.randrange(4, 40))
+            self._connection(self.rng.randrange(1, 20))
             self._outage()
         self._connection(None)
         self._check()
@@ -86,19 +89,27 @@ class FlushWorld:
         rig, rng = self.rig, self.rng
         rig.session.connecting(rig.now)
         rig.session.connection_made(None, rig.now)
-        flushing = False
-        while steps is None or steps > 0:
-            if steps is None:
-                if not self._calm():
-                    break
-            else:
-                steps -= 1
+        flushing = rng.random() < 0.8 and self._join()
+        for _ in range(100 if steps is None else steps):
+            if steps is not None:
                 self._step(rng.random())
+            elif not self._calm():
+                break
             flushing |= rig.session.state in {"FLUSHING", "READY"}
         self.flushes += flushing
         rig.lose(CUT)
         self.peer.up.clear()
         self.peer.down.clear()
+
+    def _join(self) -> bool:
+        """The handshake without a hitch: what is cut is the flush."""
+        while self.rig.session.state not in {"FLUSHING", "READY"}:
+            self._pull()
+            while self.peer.up:
+                self.peer.read()
+            while self.peer.down and self.rig.session.state not in {"FLUSHING", "READY"}:
+                self._hear()
+        return True
 
     def _calm(self) -> bool:
         """Everything arrives; False when nothing is left to happen."""
@@ -149,10 +160,9 @@ class FlushWorld:
             pass
 
     def _pull(self) -> None:
-        before = {entry.id for entry in self.rig.session.outbound.outbox.queued if entry.state is EntryState.QUEUED}
         frames = self.rig.session.frames_to_send(self.rig.now)
         self.peer.up += frames
-        self.ever_out |= before - {entry.id for entry in self.rig.session.outbound.outbox.queued}
+        self.out += frames
         self.rig.after()
 
     def _hear(self) -> None:
@@ -176,12 +186,13 @@ class FlushWorld:
         settled = [entry for entry in self.rig.settled if not entry.is_request]
         if len(settled) != len(set(settled)):
             self.wrong.append("an entry was settled twice")
+        out = {json.loads(frame)["id"] for frame in self.out}
         for entry in self.entries:
             if not entry.is_settled:
                 self.wrong.append(f"{entry} has no outcome")
             elif entry.state in UNSENT and entry.id in self.peer.known:
                 self.wrong.append(f"{entry} arrived")
-            elif entry.state is EntryState.UNKNOWN and entry.id not in self.ever_out:
+            elif entry.state is EntryState.UNKNOWN and entry.id not in out:
                 self.wrong.append(f"{entry} never left")
             elif entry.state is EntryState.UNKNOWN and not self.harsh and not entry.volatile and entry.expires is None:
                 self.wrong.append(f"{entry} inside the window, same epoch")

@@ -421,9 +421,9 @@ class World:
                     self.wrong.append(f"m{n} twice without a flag, at {seen[n]} and {place}")
                 continue
             seen[n] = place
-            if n < last:
+            if n < last and not item.maybe_duplicate:
                 self.wrong.append(f"m{n} after m{last}")
-            elif n > last + 1 and not gap_since and place > covered:
+            if n > last + 1 and not gap_since and place > covered:
                 self.wrong.append(f"m{last + 1} to m{n - 1} lost in silence")
             last, gap_since = max(last, n), False
         if last != len(self.server.log) - 1 and not gap_since:

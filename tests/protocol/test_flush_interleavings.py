@@ -40,4 +40,4 @@ def test_every_entry_ends_in_one_state_and_arrives_in_order(chunk):
 @pytest.mark.parametrize("chunk", range(10))
 def test_every_entry_ends_in_one_state_in_a_hundred_thousand_flushes(chunk):
     """The same for 10^5 seeded interleavings."""
-    assert _play(range(1_000 + chunk * 600, 1_000 + (chunk + 1) * 600)) > 10_000 or ONE
+    assert _play(range(1_000 + chunk * 500, 1_000 + (chunk + 1) * 500)) > 10_000 or ONE

@@ -63,7 +63,7 @@ def test_texts_compare_by_content():
     watermark.accept(("a", "A"), '{"type":"a","id":"A"}', None, 0.0)
     watermark.accept(None, '{"type":"a","payload":{"x":1,"y":2}}', None, 0.0)
     again = Item(Message("a", None, None, {}), '{ "payload": {"y": 2, "x": 1}, "type": "a" }')
-    assert cut([item("A"), again, item("B")], watermark) == ("anchor", 2)
+    assert cut([item("A"), again, item("B")], watermark)[:2] == ("anchor", 2)
 
 
 def test_what_may_have_been_a_repeat_need_not_be_in_the_answer():
@@ -72,8 +72,8 @@ def test_what_may_have_been_a_repeat_need_not_be_in_the_answer():
     watermark.accept(None, item("x").text, None, 0.0, doubtful=True)
     watermark.accept(None, item("y").text, None, 0.0)
     sequence = items("A x y z")
-    assert cut(sequence, watermark) == ("anchor", 3)
-    assert cut(items("A x x y z"), watermark) == ("anchor", 4)
+    assert cut(sequence, watermark)[:2] == ("anchor", 3)
+    assert cut(items("A x x y z"), watermark)[:2] == ("anchor", 4)
 
 
 @pytest.mark.parametrize(

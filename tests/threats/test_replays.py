@@ -384,6 +384,7 @@ async def test_row_15_an_ack_for_what_never_left(server):
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1])
         await server.cut("abort", seconds=1)
+        await watch.until(lambda: watch.client.state == "BACKOFF")
         receipt = await watch.client.send("note", {"n": 1})
         await watch.until(lambda: watch.client.state == "REPLAYING", 60)
         ack = {"type": "message_ack", "payload": {"message_id": receipt.id, "status": "applied"}}

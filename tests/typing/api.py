@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
+
+import tenacity
 
 import resilient_bridge as rb
 
@@ -70,7 +74,9 @@ async def bridge(url: str) -> None:
             assert_type(receipt, rb.Receipt)
             answer = await client.request("git_status_request", {}, timeout=10, idempotent=True)
             assert_type(answer, rb.Message)
-            how: str = await receipt.confirmed(timeout=30)
+            how = await receipt.confirmed(timeout=30)
+            assert_type(how, Literal["applied", "read"])
+            assert_type(client.receipt(receipt.idempotency_key), rb.Receipt)
             assert_type(receipt.withdraw(), bool)
             async for message in client:
                 assert_type(message, rb.Message)
@@ -78,16 +84,74 @@ async def bridge(url: str) -> None:
                 await client.send("echo", {"type": message.type, "how": how}, volatile=True)
             assert_type(client.state, rb.BridgeState)
             assert_type(client.health(), rb.Health)
+            assert_type(client.health().failure, rb.Failure | None)
+            async for event in client.events():
+                assert_type(event, rb.events.Event)
             assert_type(await client.aclose(drain=5), list[rb.Receipt])
+
+
+def outcome(receipt: rb.Receipt) -> str:
+    """A receipt's state is one of eight words, and a match knows when it has them all."""
+    match receipt.state:
+        case "queued" | "written":
+            return "not known yet"
+        case "confirmed":
+            return "there"
+        case "expired" | "dropped" | "withdrawn":
+            return "never left"
+        case "dead" | "unknown":
+            return "who knows"
+
+
+async def own(connect: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+    """A websocket that you open yourself; a plain function for gaps; other credentials."""
+    gaps: list[rb.Gap] = []
+    async with rb.BridgeClient.over(connect, on_gap=gaps.append, receive=False) as client:
+        assert_type(client, rb.BridgeClient)
+    rb.BridgeClient(
+        lambda: "wss://host/ws", token="secret", headers=lambda: {"x": "y"}, pin="sha256:" + 64 * "0"
+    )
+
+
+@tenacity.retry(wait=rb.Backoff.exponential(1), stop=tenacity.stop_after_attempt(3))
+def elsewhere() -> int:
+    """A schedule goes where tenacity asks for a wait."""
+    return 1
+
+
+assert_type(elsewhere(), int)
 
 
 async def main(server: rb.testing.BridgeServer) -> int:
     """The same in virtual time."""
     await bridge(server.url)
-    return 1
+    await server.cut("blackhole", seconds=3)
+    server.behave(replay="exclusive", acks="none")
+    assert_type(server.behaviour, rb.testing.Behaviour)
+    return server.connections
 
 
 assert_type(rb.testing.simulate(main, seed=7), int)
+assert_type(rb.testing.simulate(main, seed=7, faults=rb.testing.Faults(seed=7, rate=0.2)), int)
+crash: type[AssertionError] = rb.testing.SimulationError
+
+
+async def real() -> rb.testing.Judgement:
+    """The same over real sockets, and judged."""
+    ledger = rb.testing.Ledger()
+    async with (
+        rb.testing.BridgeServer(token="secret") as server,
+        rb.testing.FaultProxy("127.0.0.1", 1) as proxy,
+    ):
+        proxy.script(
+            None, rb.testing.Fault.abort(after=10), [rb.testing.Fault.delay(1), rb.testing.Fault.fin()]
+        )
+        proxy.apply(rb.testing.Fault.black_hole("down", seconds=2))
+        await bridge(proxy.url("/ws"))
+        await server.push("claude_event", {"n": 1}, id=None)
+    assert_type(ledger.judge().findings(), list[str])
+    assert_type(ledger.totals(), dict[str, Any])
+    return ledger.judge()
 
 
 def errors() -> float | None:

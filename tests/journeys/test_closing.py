@@ -1,0 +1,198 @@
+"""Closing in every state, and after a thousand reconnects: bounded, no network error, nothing left, every receipt told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import attrs
+import pytest
+
+import resilient_bridge as rb
+
+from .journey import simulated
+
+
+STEADY = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(2), connect_burst=2_000))
+STATES = (
+    "IDLE CONNECTING AUTHENTICATING JOINING REPLAYING FLUSHING READY BACKOFF SUSPENDED FAILED DRAINING CLOSING CLOSED"
+).split()
+GOODBYE = 1.2  # seconds that a close may take beyond its drain
+
+
+async def until(client: rb.BridgeClient, state: str) -> None:
+    """Wait for a state, looking every millisecond."""
+    async with asyncio.timeout(100):
+        while client.state != state:
+            await asyncio.sleep(0.001)
+
+
+def ours(loop: Any) -> list[Any]:
+    """The links whose client end is open."""
+    return [link for link in loop.network.links if not link.up.sender.is_gone]
+
+
+@contextlib.asynccontextmanager
+async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClient, list[rb.Receipt]]]:
+    """A client that stands in `state` and cannot leave it by itself soon, with three sends waiting or unconfirmed."""
+    network: Any = asyncio.get_running_loop().network  # type: ignore[attr-defined]
+    policy = STEADY
+    if state == "SUSPENDED":
+        policy = policy.evolve(reconnect=attrs.evolve(policy.reconnect, attempts=1))
+    client = rb.BridgeClient(server.url, policy=policy)
+    await asyncio.sleep(0.1)
+    ignored = {"AUTHENTICATING": {"auth"}, "JOINING": {"session_join", "heartbeat_ping"}}.get(state, set())
+    server.behave(ignored=frozenset(ignored))
+    if state == "CONNECTING":
+        network.shut("blackhole", 10_000)
+    if state != "IDLE":
+        await client.__aenter__()
+    closing = None
+    if state in {"AUTHENTICATING", "JOINING", "CONNECTING"}:
+        await until(client, state)
+    elif state != "IDLE":
+        await client.wait_ready(10)
+        await server.push("tool_call", {})
+        await asyncio.sleep(0.1)
+    if state in {"BACKOFF", "SUSPENDED"}:
+        await server.cut("abort", seconds=10_000)
+    elif state == "REPLAYING":
+        server.behave(replay="none", unasked_push=False)
+        await server.cut("abort")
+    elif state == "FAILED":
+        await server.cut("close", code=4003)
+    elif state == "FLUSHING":
+        await server.cut("abort")
+        await until(client, "BACKOFF")
+        network.slow(1_000, rate=20_000)
+    if state in {"READY", "DRAINING", "CLOSING"}:
+        server.behave(ignored=frozenset({"tool_result", "heartbeat_ping"}))
+    if state in {"BACKOFF", "SUSPENDED"}:
+        await until(client, state)
+    if state == "REPLAYING":
+        await until(client, "BACKOFF")
+    receipts = []
+    if state not in {"FAILED", "CLOSED"}:
+        receipts = [await client.send("tool_result", {"n": n, "pad": "x" * 200_000}) for n in range(3)]
+    if state in {"READY", "DRAINING", "CLOSING"}:
+        await asyncio.sleep(0.1)
+    if state == "CLOSED":
+        await client.aclose()
+    if state in {"DRAINING", "CLOSING"}:
+        if state == "CLOSING":
+            network.links[0].vanish()
+        closing = asyncio.create_task(client.aclose(drain=0 if state == "CLOSING" else 60))
+    await until(client, state)
+    yield client, receipts
+    if closing is not None:
+        await closing
+
+
+@pytest.mark.parametrize("drain", [0, 3])
+@pytest.mark.parametrize("state", STATES)
+@simulated
+async def test_a_close_is_bounded_in_every_state(server, state, drain):
+    """Within `drain` and a goodbye of a second: CLOSED, no link, no task, no network error, and what was not settled is returned."""
+    loop: Any = asyncio.get_running_loop()
+    async with standing(server, state) as (client, receipts):
+        others = [asyncio.create_task(receipt.confirmed()) for receipt in receipts]
+        if state != "IDLE":  # a client that was never entered says so
+            others += [asyncio.create_task(client.wait_ready()), asyncio.create_task(anext(aiter(client)))]
+            others.append(asyncio.create_task(client.request("a_request", {}, timeout=1000)))
+        await asyncio.sleep(0)
+        start = loop.time()
+        left = await client.aclose(drain=drain)
+        assert loop.time() - start <= drain + GOODBYE
+        assert client.state == "CLOSED"
+        if state != "CLOSING":
+            assert [receipt.id for receipt in left] == [receipt.id for receipt in receipts]
+        told = {receipt.state for receipt in receipts}
+        handed = state in {"READY", "DRAINING", "CLOSING"}
+        if state == "FLUSHING":
+            assert told <= {"dropped", "unknown"}
+        elif receipts:
+            assert told == {"unknown" if handed else "dropped"}
+        async with asyncio.timeout(1):
+            results = await asyncio.gather(*others, return_exceptions=True)
+        fine = rb.Message | rb.BridgeError | StopAsyncIteration | None
+        assert all(isinstance(result, fine) for result in results)
+        assert all(isinstance(result, rb.BridgeError) for result in results[: len(receipts)])
+        with pytest.raises(rb.NotConnectedError):
+            await client.send("a", {})
+        assert await client.aclose() == []
+        assert not ours(loop)
+    await asyncio.sleep(0)
+    server.behave(ignored=frozenset())
+    await asyncio.sleep(2)
+    assert not [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
+
+
+@pytest.mark.parametrize("exits", ["normal", "error", "cancel"])
+@simulated
+async def test_leaving_the_block_drains_unless_it_is_cancelled(server, exits):
+    """`async with`: what was sent is confirmed before it is left; an error of the body passes; a cancellation does not wait."""
+    receipts: list[rb.Receipt] = []
+    loop = asyncio.get_running_loop()
+
+    async def body() -> None:
+        async with rb.BridgeClient(server.url) as client:
+            await client.wait_ready()
+            receipts.extend([await client.send("tool_result", {"n": n}) for n in range(20)])
+            if exits == "error":
+                raise ValueError("mine")
+            if exits == "cancel":
+                await asyncio.sleep(100)
+
+    task = asyncio.create_task(body())
+    await asyncio.sleep(0.06)
+    start = loop.time()
+    if exits == "cancel":
+        server.behave(ignored=frozenset({"heartbeat_ping"}))
+        task.cancel()
+    await asyncio.wait([task])
+    assert loop.time() - start < 2
+    if exits == "normal":
+        assert task.exception() is None
+    elif exits == "error":
+        assert isinstance(task.exception(), ValueError)
+    else:
+        assert task.cancelled()
+    if exits != "cancel":
+        assert {receipt.state for receipt in receipts} == {"confirmed"}
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.simulation)])
+@simulated
+async def test_reconnects_leave_nothing_behind(server, count):
+    """After so many reconnects there are as many tasks, links and timers as after the first; after the close none."""
+    loop: Any = asyncio.get_running_loop()
+    policy = STEADY.evolve(reconnect=attrs.evolve(STEADY.reconnect, backoff=rb.Backoff.constant(0)))
+    hows = ("abort", "fin", "close", "blackhole")
+    async with rb.BridgeClient(server.url, policy=policy) as client:
+        await client.wait_ready()
+        reader = asyncio.create_task(anext(aiter(client)))
+        await asyncio.sleep(0.1)
+        names = sorted(task.get_name() for task in asyncio.all_tasks())
+        timers = len([entry for entry in loop._timers if not entry[2]._cancelled])
+        for n in range(count):
+            await client.send("tool_result", {"n": n})
+            how: Any = hows[n % 4]
+            if how == "blackhole":
+                loop.network.links[-1].vanish()
+                await asyncio.sleep(26)
+            else:
+                await server.cut(how, code=1001) if how == "close" else await server.cut(how)
+            await asyncio.sleep(0.05)
+            await client.wait_ready(60)
+        await asyncio.sleep(1_000)
+        assert sorted(task.get_name().split("-")[0] for task in asyncio.all_tasks()) == sorted(
+            name.split("-")[0] for name in names
+        )
+        assert len([entry for entry in loop._timers if not entry[2]._cancelled]) <= timers + 2
+        assert len(loop.network.links) == 1
+        assert len(server.connect_times) == count + 1
+        assert client.health().unconfirmed == 0
+        reader.cancel()
+    assert ours(loop) == []

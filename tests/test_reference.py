@@ -1,0 +1,87 @@
+"""The generated pages of the reference are what the package says of itself, and they say it completely."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import attrs
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge import errors
+from resilient_bridge.protocol.losses import LossAction
+from resilient_bridge.protocol.transitions import REASONS as KNOWN_REASONS
+from resilient_bridge.protocol.transitions import mermaid
+
+from .reference import ABOUT_PREFIX, ACTIONS, PAGES, REASONS, STATES, closes, records, statuses
+
+
+REFERENCE = Path(__file__).parents[1] / "docs/reference"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_what_the_package_says(name):
+    """docs/reference/NAME.md is generated: `python -m tests.reference NAME > docs/reference/NAME.md` renews it."""
+    assert (REFERENCE / f"{name}.md").read_text() == PAGES[name]()
+
+
+def test_the_page_of_states_holds_the_diagram_of_the_core():
+    """The diagram is the text that the transition table draws, unchanged."""
+    assert f"```mermaid\n{mermaid()}\n```\n" in (REFERENCE / "states.md").read_text()
+
+
+def test_every_state_is_explained():
+    """Each state has its words, in the order of the enum."""
+    assert list(STATES) == [state.name for state in rb.BridgeState]
+
+
+def test_every_reason_is_explained():
+    """Each reason that an edge may give has its words, and no other."""
+    assert set(REASONS) == KNOWN_REASONS
+
+
+def test_every_outcome_of_a_loss_is_explained():
+    """Each action of the core has its words."""
+    assert set(ACTIONS) == set(LossAction)
+
+
+@pytest.mark.parametrize(
+    ("code", "action"),
+    [(1000, "reconnect"), (1008, "refresh"), (4404, "new_session"), (4409, "fail"), (1002, "fail")],
+)
+def test_the_table_of_close_codes_asks_the_core(code, action):
+    """Five close codes, one of each sort, stand where the design has them."""
+    assert closes()[code] == action
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [(503, "reconnect"), (429, "reconnect"), (401, "refresh"), (501, "fail"), (404, "fail")],
+)
+def test_the_table_of_statuses_asks_the_core(status, action):
+    """Five statuses, one of each sort, stand where the design has them."""
+    assert statuses()[status] == action
+
+
+def test_every_code_has_a_row():
+    """Each of the seven prefixes has its section, and each code exactly one row."""
+    page = (REFERENCE / "errors.md").read_text()
+    assert set(ABOUT_PREFIX) == set(errors.PREFIXES)
+    assert [code for code in errors.CODES if page.count(f"| `{code}` |") != 1] == []
+
+
+def test_the_exceptions_on_the_page_are_public():
+    """What a code is raised as can be caught as `rb.NAME`."""
+    raised = {type(errors.error_for(errors.Failure.of(code))).__name__ for code in errors.CODES}
+    assert raised <= set(rb.__all__)
+
+
+def test_every_event_has_a_row_with_all_its_fields():
+    """Each public event, and each of its fields, is on the page."""
+    page = (REFERENCE / "events.md").read_text()
+    classes = {name for name in rb.events.__all__ if inspect.isclass(getattr(rb.events, name))}
+    assert {record.__name__ for record in records()} == classes - {"Event", "BridgeState", "Verdict"}
+    for record in records():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{record.__name__}` |")]
+        assert [field.name for field in attrs.fields(record)[1:] if f"`{field.name}: " not in row] == []

@@ -1,0 +1,233 @@
+"""Rows 30 and 31: a loop that stalls, a machine that sleeps, a wall clock that jumps. Only what was read decides.
+
+Rule: the stall and the jump are the simulation's; the bridge and the network never misbehave unless a test says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.telemetry.events import ClockJumped
+from tests.threats.watching import Watch, push, simulated
+
+
+YEAR = 365.25 * 86_400
+DECADES = [10 * YEAR, -10 * YEAR, 1e12, -1e12]
+
+
+# ---- row 30: nothing ran for a while ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [10, 26, 60, 280])
+@pytest.mark.parametrize("after", [0.0, 7.0, 14.9, 15.02, 15.5])
+@simulated
+async def test_row_30_a_stalled_loop(server, seconds, after):
+    """A loop blocked for any time, at any point of the heartbeat: what has arrived is read first, the link is not declared dead."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await push(server, 1)
+        await asyncio.sleep(after)
+        loop.stall(seconds)
+        await push(server, 2)
+        await watch.until(lambda: watch.ids == [1, 2])
+        await asyncio.sleep(60)
+        assert watch.losses == []
+        assert len(server.connect_times) == 1
+
+
+@simulated
+async def test_row_30_stalls_again_and_again(server):
+    """A program that blocks its loop for 8 of every 9 seconds, for an hour: one connection, every message."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        for n in range(400):
+            loop.stall(8)
+            await push(server, n)
+            await asyncio.sleep(1)
+        await watch.until(lambda: len(watch.ids) == 400)
+        assert watch.losses == []
+        assert len(server.connect_times) == 1
+
+
+@simulated
+async def test_row_30_a_stall_hides_no_death(server):
+    """A peer that is really gone is noticed after a stall as well, within the usual time."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await asyncio.sleep(5)
+        await server.cut("blackhole")
+        loop.stall(60)
+        begun = loop.time()
+        await watch.recovered(2)
+        assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
+        assert loop.time() - begun < 25.5 + 10
+
+
+@pytest.mark.parametrize("hours", [0.01, 1, 4])
+@simulated
+async def test_row_30_a_machine_that_slept(server, hours):
+    """After a sleep the link is probed at once: a living one stays, and the jump is told."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await asyncio.sleep(3)
+        loop.sleep_machine(hours * 3_600)
+        await asyncio.sleep(5)
+        (jump,) = watch.of(ClockJumped)
+        assert jump.seconds == pytest.approx(hours * 3_600, abs=1)
+        await push(server, 1)
+        await watch.until(lambda: watch.ids == [1])
+        assert watch.losses == []
+
+
+@simulated
+async def test_row_30_a_link_that_died_in_the_sleep(server):
+    """A link that died while the machine slept is noticed within 3 s of waking up."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await asyncio.sleep(3.3)
+        await server.cut("blackhole")
+        loop.sleep_machine(600)
+        begun = loop.time()
+        await watch.until(lambda: watch.losses)
+        assert loop.time() - begun <= 3.0
+        assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
+        await watch.recovered(2)
+
+
+# ---- row 31: the wall clock jumps -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_a_jump_while_connected(server, jump):
+    """Ten years, and thirty thousand, in either direction: told, probed, nothing lost, nothing raised, all times printable."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        receipt = await watch.client.send("note", {"n": 1})
+        assert await receipt.confirmed(10) == "applied"
+        await asyncio.sleep(2)
+        loop.wall_offset += jump
+        await asyncio.sleep(5)
+        receipt = await watch.client.send("note", {"n": 2})
+        assert await receipt.confirmed(10) == "applied"
+        answer = await watch.client.request("git_status_request", {"n": 3}, timeout=5)
+        assert answer.payload["n"] == 3
+        await push(server, 1)
+        await watch.until(lambda: watch.ids == [1])
+        assert watch.losses == []
+        assert len(watch.of(ClockJumped)) == 1
+        for event in watch.events:
+            assert event.at.tzinfo is not None
+            assert repr(event)
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_a_jump_while_waiting(server, jump):
+    """A jump in the middle of a wait neither ends it nor prolongs it: only monotonic time drives delays."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        server.behave(reject_upgrade=503, retry_after="100")
+        await server.cut("abort")
+        await watch.until(lambda: 100.0 in watch.waits)
+        begun, attempts = loop.time(), len(server.attempt_times)
+        await asyncio.sleep(5)
+        loop.wall_offset += jump
+        server.behave(reject_upgrade=None, retry_after=None)
+        await watch.until(lambda: len(server.attempt_times) > attempts, 200)
+        assert server.attempt_times[-1] - begun == pytest.approx(100, abs=1)
+        await watch.recovered(2)
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_heartbeats_keep_their_pace(server, jump):
+    """Pings go out every 15 s and a dead peer is found in 25.5 s, whatever the calendar says meanwhile."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await asyncio.sleep(1)
+        loop.wall_offset += jump
+        await asyncio.sleep(20)
+        pings = sum(frame["type"] == "heartbeat_ping" for frame in server.frames)
+        await asyncio.sleep(60)
+        assert 4 <= sum(frame["type"] == "heartbeat_ping" for frame in server.frames) - pings <= 5
+        await server.cut("blackhole")
+        begun = loop.time()
+        await watch.until(lambda: watch.losses, 60)
+        assert 9 <= loop.time() - begun <= 25.5
+        await watch.recovered(2)
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_timeouts_of_the_user(server, jump):
+    """`request(timeout=)` and `confirmed(timeout)` end at their own second through any jump."""
+    loop = asyncio.get_running_loop()
+    server.behave(ignored=frozenset({"slow_request"}))
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        begun = loop.time()
+        request = asyncio.create_task(watch.client.request("slow_request", {}, timeout=20))
+        await asyncio.sleep(5)
+        loop.wall_offset += jump
+        with pytest.raises(rb.AttemptTimeoutError):
+            await request
+        assert loop.time() - begun == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_kept_messages_survive(server, jump):
+    """What waits in the outbox without a ttl is delivered after a jump; with one, it never outlives its seconds."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await server.cut("abort", seconds=40)
+        await watch.until(lambda: watch.client.state == "BACKOFF")
+        kept = await watch.client.send("note", {"n": 1})
+        short = await watch.client.send("note", {"n": 2}, ttl=10)
+        await asyncio.sleep(2)
+        loop.wall_offset += jump
+        await asyncio.sleep(9)
+        with pytest.raises(rb.NotDeliveredError):
+            await short.confirmed(1)
+        assert short.state == "expired"
+        assert kept.state == "queued"
+        await watch.recovered(2)
+        assert await kept.confirmed(10) == "applied"
+        assert [message["payload"]["n"] for message in server.received] == [1]
+
+
+@pytest.mark.parametrize("jump", DECADES)
+@simulated
+async def test_row_31_a_jump_during_an_outage(server, jump):
+    """Handed out, unconfirmed, then a jump: repeated or UNKNOWN, told either way, and never applied twice."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await push(server, 1)
+        await watch.until(lambda: watch.ids == [1])
+        await server.cut("blackhole", seconds=30)
+        receipt = await watch.client.send("note", {"n": 1})
+        await asyncio.sleep(1)
+        loop.wall_offset += jump
+        await push(server, 2)
+        await watch.recovered(2, within=120)
+        try:
+            assert await receipt.confirmed(60) in {"applied", "read"}
+        except rb.OutcomeUnknownError:
+            assert jump > 0  # too old to be repeated, by the calendar
+        assert len(server.received) <= 1
+        await watch.until(lambda: 2 in watch.ids)
+        assert watch.ids == [1, 2]

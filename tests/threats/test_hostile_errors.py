@@ -1,0 +1,237 @@
+"""Row 45: exceptions that attack whoever looks at them, from every place where a user's code runs inside the client.
+
+Rule: the client classifies them, logs them, tells them, and is there afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from websockets.asyncio.client import connect
+
+import resilient_bridge as rb
+from tests.threats.watching import Watch, simulated
+
+
+class MuteError(Exception):
+    """Fails when it is printed."""
+
+    def __str__(self):
+        raise RuntimeError("no text for you")
+
+    def __repr__(self):
+        raise RuntimeError("no repr either")
+
+
+class RecursiveError(Exception):
+    """Prints itself by printing itself."""
+
+    def __str__(self):
+        return str(self)
+
+    __repr__ = __str__
+
+
+class BareError(Exception):
+    """Has no attribute that can be asked for."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+class GreedyError(Exception):
+    """Its text is a hundred megabytes, if one asks."""
+
+    def __str__(self):
+        return "x" * 10_000_000
+
+
+class EndlessError(Exception):
+    """Its cause is a new one each time."""
+
+    @property
+    def __cause__(self):
+        return EndlessError()
+
+    @__cause__.setter
+    def __cause__(self, value):
+        pass
+
+
+def cyclic():
+    """Two errors that cause each other."""
+    one, two = ValueError("one"), OSError("two")
+    one.__cause__, two.__cause__ = two, one
+    return one
+
+
+def own_cause():
+    """An error that causes itself."""
+    error = ValueError("me")
+    error.__cause__ = error
+    error.__context__ = error
+    return error
+
+
+def long_chain(length=5_000):
+    """A chain of causes with a refused connection at its end."""
+    error: Exception = ConnectionRefusedError(111, "refused")
+    for number in range(length):
+        outer = RuntimeError(number)
+        outer.__cause__ = error
+        error = outer
+    return error
+
+
+def deep_group(depth=2_000):
+    """An ExceptionGroup in an ExceptionGroup in ..."""
+    error: Exception = ConnectionResetError(104, "reset")
+    for _ in range(depth):
+        error = ExceptionGroup("deeper", [error])
+    return error
+
+
+def wide_group():
+    """A group of 20,000."""
+    return ExceptionGroup("wide", [ValueError(n) for n in range(20_000)])
+
+
+def strange_arguments():
+    """Arguments that cannot be shown."""
+    return ValueError(MuteError(), b"\xff\x00", "\ud800", object())
+
+
+HOSTILE = {
+    "mute": MuteError,
+    "recursive": RecursiveError,
+    "bare": BareError,
+    "greedy": GreedyError,
+    "endless": EndlessError,
+    "cyclic": cyclic,
+    "own_cause": own_cause,
+    "long_chain": long_chain,
+    "deep_group": deep_group,
+    "wide_group": wide_group,
+    "arguments": strange_arguments,
+}
+
+
+def read_all(watch):
+    """Every text of every event: nothing raises, nothing is endless."""
+    for event in watch.events:
+        assert len(repr(event)) < 50_000
+        failure = getattr(event, "failure", None)
+        if failure is not None:
+            for text in (str(failure), failure.explain(), failure.to_llm(), repr(failure), repr(failure.to_dict())):
+                assert len(text) < 50_000
+            rb.errors.error_for(failure)  # what a user would get raised
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@simulated
+async def test_row_45_from_a_factory(server, kind):
+    """Raised by a user's factory, three times: each attempt is a typed, readable failure, and the fourth connects."""
+    left = [3]
+
+    @contextlib.asynccontextmanager
+    async def factory():
+        if left[0]:
+            left[0] -= 1
+            raise HOSTILE[kind]()
+        async with connect(server.url, ping_interval=None) as websocket:
+            yield websocket
+
+    class Over(Watch):
+        def make(self, url, **options):
+            return rb.BridgeClient.over(url, **options)
+
+    async with Over(factory) as watch:
+        await watch.until(lambda: watch.client.state in {"READY", "FAILED"}, 120)
+        assert watch.client.state == "READY", watch.client.health()
+        assert left == [0]
+        assert len(watch.failures) == 3
+        if kind == "long_chain":
+            assert set(watch.failures) <= {"CONN_REFUSED", "SYS_INTERNAL_ERROR"}
+        read_all(watch)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("place", ["url", "token", "headers"])
+@simulated
+async def test_row_45_from_a_credential_helper(server, kind, place):
+    """Raised while we ask for the URL, the token or the headers: AUTH_REFRESH_FAILED, tried again, and then READY."""
+    left = [2]
+
+    def helper():
+        if left[0]:
+            left[0] -= 1
+            raise HOSTILE[kind]()
+        return {"url": server.url, "token": "t", "headers": {}}[place]
+
+    async with Watch(helper if place == "url" else server.url, **({} if place == "url" else {place: helper})) as watch:
+        await watch.until(lambda: watch.client.state in {"READY", "FAILED"}, 120)
+        assert watch.client.state == "READY", watch.client.health()
+        assert set(watch.failures) == {"AUTH_REFRESH_FAILED"}
+        read_all(watch)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@simulated
+async def test_row_45_from_a_listener(server, kind, caplog):
+    """Raised by a listener at every event: counted, logged once, and the bridge does not notice."""
+
+    def listener(event):
+        raise HOSTILE[kind]()
+
+    with rb.listen(listener):
+        async with Watch(server.url) as watch:
+            await watch.ready()
+            await server.push("tool_call", {"n": 1})
+            await watch.until(lambda: watch.ids == [1])
+            await server.cut("abort")
+            await watch.recovered(2)
+    ours = [record.getMessage() for record in caplog.records if "listener" in record.getMessage()]
+    assert len(ours) == 1
+    assert len(ours[0]) < 500
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@simulated
+async def test_row_45_from_on_gap(server, kind):
+    """Raised by `on_gap`: the reader sees that very error, the gap is told again, and the stream goes on behind it."""
+    calls = []
+
+    def on_gap(gap):
+        calls.append(gap)
+        if len(calls) == 1:
+            raise HOSTILE[kind]()
+
+    async with rb.BridgeClient(server.url, on_gap=on_gap) as client:
+        await client.wait_ready(10)
+        await server.restart(lose_sessions=True)
+        await asyncio.sleep(1)
+        await client.wait_ready(60)
+        await server.push("tool_call", {"n": 1})
+        try:
+            await anext(aiter(client))
+        except Exception as error:  # noqa: BLE001 -- it may be anything, that is the point
+            assert type(error) is type(HOSTILE[kind]())
+        else:
+            pytest.fail("on_gap raised, and the reader did not see it")
+        message = await anext(aiter(client))
+        assert message.payload == {"n": 1}
+        assert len(calls) == 2
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_row_45_in_classify(kind):
+    """`classify` and everything that reads its verdict survive each of them, in bounded size."""
+    failure = rb.classify(HOSTILE[kind]())
+    for text in (str(failure), repr(failure), failure.explain(), failure.to_llm(), repr(failure.to_dict())):
+        assert 0 < len(text) < 50_000
+    error = rb.errors.error_for(failure)
+    assert str(error)
+    if kind == "deep_group":
+        assert failure.category in {rb.Category.TRANSPORT, rb.Category.INTERNAL}

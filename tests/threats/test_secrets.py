@@ -1,0 +1,400 @@
+"""Rows 40 and 46: what must never be printed, and what must never break a line. Everything a client can say is collected.
+
+Rule: the canary is searched in every form in which a program could print it, the native causes of our errors included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import pickle
+import traceback
+from urllib.parse import quote
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.errors import BridgeError
+from resilient_bridge.telemetry.events import MessageRejected
+from tests.threats.watching import Watch, simulated
+
+
+CANARY = "c4n4ry-S3CR3T-8f1e7a02b9d64c55"
+
+
+@pytest.fixture
+def everything(caplog):
+    """All loggers at DEBUG: whatever anybody below us writes is looked at, too."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("websockets", "websockets.client", "asyncio", "resilient_bridge", "resilient_bridge.transports"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    # the bridge under test is the other side: what it logs of what it was sent is its own business
+    logging.getLogger("websockets.server").disabled = True
+    yield caplog
+    logging.getLogger("websockets.server").disabled = False
+
+
+def forms_of(value):
+    """Every way in which this can end up as text."""
+    yield from (str(value), repr(value), f"{value!a}")
+    if isinstance(value, BridgeError):
+        yield from forms_of(value.failure)
+        yield repr(value.args)
+    if isinstance(value, BaseException):
+        yield "".join(traceback.format_exception(value))
+        yield "".join(traceback.TracebackException.from_exception(value, capture_locals=False).format())
+    if isinstance(value, rb.Failure):
+        yield from (value.explain(), value.to_llm(), repr(value.to_dict()), repr(value.to_mcp()))
+        yield json.dumps(value.to_dict())
+        yield str(pickle.loads(pickle.dumps(value)))
+    failure = getattr(value, "failure", None)
+    if isinstance(failure, rb.Failure) and failure is not value:
+        yield from forms_of(failure)
+
+
+def all_that_was_said(watch, log, *errors):
+    """Reprs, events, health, errors with their causes, logs."""
+    client = watch.client
+    health = client.health()
+    for thing in (client, client.state, health, watch.error, *watch.events, *watch.gaps, *watch.messages, *errors):
+        yield from forms_of(thing)
+    for record in log.records:
+        yield record.getMessage()
+        yield logging.Formatter().format(record)
+        yield repr(record.args)
+
+
+def assert_no_canary(texts):
+    """In none of its spellings."""
+    spellings = {
+        CANARY,
+        quote(CANARY),
+        CANARY.lower(),
+        base64.b64encode(CANARY.encode()).decode(),
+        base64.b64encode(f"user:{CANARY}".encode()).decode(),
+        CANARY.encode().hex(),
+    }
+    found = [text for text in texts for spelling in spellings if spelling in text]
+    assert not found, found[0][:2_000]
+
+
+async def raised_by(use):
+    """The error of an operation, or None."""
+    try:
+        await use
+    except rb.BridgeError as error:
+        return error
+    return None
+
+
+async def errors_of(client):
+    """What a user catches from the client as it is now."""
+    uses = (
+        client.wait_ready(0.1),
+        client.send("note", {"token": CANARY}),
+        client.request("ask_request", {"token": CANARY}, timeout=0.1),
+    )
+    return [await raised_by(use) for use in uses]
+
+
+ECHOES = {
+    "query": "no access for wss://host/ws?token=%s&x=1",
+    "userinfo": "cannot reach wss://user:%s@host/ws",
+    "header": "Authorization: Bearer %s",
+    "json": '{"token": "%s", "x": 1}',
+    "prose": "invalid token %s",
+    "quoted": "token '%s' was revoked",
+    "api_key": "X-Api-Key: %s",
+    "assignment": "password=%s",
+    "plain": "rejected: %s",
+    "cookie": "Cookie: session=%s; path=/",
+}
+
+
+def secret_options(where, server):
+    """A client whose credential is in one place: the URL's user, its query, a header, or the auth message."""
+    host = server.url.removeprefix("ws://")
+    return {
+        "userinfo": (f"ws://user:{CANARY}@{host}", {}),
+        "query": (f"ws://{host}?token={CANARY}&api_key={CANARY}", {}),
+        "authorization": (server.url, {"headers": {"Authorization": f"Bearer {CANARY}"}}),
+        "api_key": (server.url, {"headers": {"X-Api-Key": CANARY, "Cookie": f"sid={CANARY}"}}),
+        "odd_header": (server.url, {"headers": {"X-Tenant": CANARY}}),
+        "token": (server.url, {"token": CANARY}),
+        "callable": (lambda: server.url, {"token": lambda: CANARY}),
+    }[where]
+
+
+PLACES = ["userinfo", "query", "authorization", "api_key", "odd_header", "token", "callable"]
+TROUBLES = ["refused", "reset", "dns", "401", "403", "503", "4001", "connection_error", "1002", "garbage", "timeout"]
+
+
+async def trouble(server, kind):
+    """Make every connection fail in one way."""
+    network = asyncio.get_running_loop().network
+    match kind:
+        case "refused":
+            network.shut("refuse", 1e6)
+        case "reset":
+            network.shut("accept_close", 1e6)
+        case "dns":
+            network.names["127.0.0.1"] = ()
+            server.behave(accept_then_close=1006)
+        case "401" | "403" | "503":
+            server.behave(reject_upgrade=int(kind))
+        case "4001" | "1002":
+            server.behave(accept_then_close=int(kind), close_at="auth")
+        case "connection_error":
+            server.token = "another"
+        case "timeout":
+            network.shut("blackhole", 1e6)
+        case _:
+            server.behave(accept_then_close=1006, close_at="join")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", TROUBLES)
+@simulated
+async def test_row_40_a_credential_in_trouble(server, everything, place, kind):
+    """A token in the URL, a header or the auth message is in no text of any failure, event, log or traceback."""
+    await trouble(server, kind)
+    url, options = secret_options(place, server)
+    async with Watch(url, **options) as watch:
+        await asyncio.sleep(45)
+        assert watch.client.state != "READY"
+        errors = await errors_of(watch.client)
+        assert any(errors)
+        said = [*all_that_was_said(watch, everything, *errors)]
+        assert len(said) > 20
+        assert_no_canary(said)
+    assert_no_canary([*all_that_was_said(watch, everything)])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@simulated
+async def test_row_40_a_credential_in_use(server, everything, place):
+    """A healthy session with a loss in it says nothing either, at DEBUG level of every library."""
+    url, options = secret_options(place, server)
+    if "token" in options:
+        server.token = CANARY
+    async with Watch(url, **options) as watch:
+        await watch.ready()
+        receipt = await watch.client.send("note", {"token": CANARY, "password": CANARY})
+        await receipt.confirmed(10)
+        await server.push("tool_call", {"secret": CANARY})
+        await server.push_raw('{"type": "tool_call", "payload": {"secret": "%s"' % CANARY)
+        await watch.until(lambda: watch.of(MessageRejected))
+        await server.cut("abort")
+        await watch.recovered(2)
+        await watch.until(lambda: watch.messages)
+        waiting = await watch.client.send("note", {"token": CANARY})
+        assert watch.of(MessageRejected)
+        assert_no_canary([*all_that_was_said(watch, everything), repr(receipt), repr(waiting)])
+
+
+@pytest.mark.parametrize("form", ECHOES)
+@pytest.mark.parametrize("way", ["connection_error", "error", "close", "body", "answer"])
+@simulated
+async def test_row_40_the_server_says_it(server, everything, form, way):
+    """A server that echoes the token in its own words: its text is shown without it, whatever way it comes."""
+    text = ECHOES[form] % CANARY
+    server.token = CANARY
+    async with Watch(server.url, token=lambda: CANARY) as watch:
+        await watch.ready()
+        errors = []
+        if way == "error":
+            payload = {"code": "SYS_INTERNAL_ERROR", "message": text, "suggestions": [text], "details": {"x": text}}
+            await server.push_raw(json.dumps({"type": "error", "payload": payload}))
+            await watch.until(lambda: watch.messages)
+        elif way == "answer":
+            server.on_request = lambda _: (_ for _ in ()).throw(ValueError(text))
+            errors = await errors_of(watch.client)
+        elif way == "close":
+            for link in tuple(server._listener.links):
+                await link.close(1011, text[:120])
+            await watch.recovered(2)
+        else:
+            await refuse_with(server, way, text)
+            await watch.until(lambda: watch.client.state in {"FAILED", "BACKOFF", "SUSPENDED"})
+            await asyncio.sleep(30)
+            errors = await errors_of(watch.client)
+        assert_no_canary([*all_that_was_said(watch, everything, *errors)])
+
+
+async def refuse_with(server, way, text):
+    """From now on refuse with that text, in a connection_error or in the body of a 403."""
+    if way == "body":
+        listener = server._listener
+        reject = listener._reject
+
+        def with_body(connection, status):
+            response = reject(connection, status)
+            response.body = json.dumps({"code": "AUTH_FORBIDDEN", "message": text, "suggestions": [text]}).encode()
+            del response.headers["Content-Length"]
+            response.headers["Content-Length"] = str(len(response.body))
+            return response
+
+        listener._reject = with_body
+        server.behave(reject_upgrade=403)
+    else:
+        memory = server._memory
+        message = memory.message
+
+        def spoiled(kind, payload, ident):
+            if kind == "connection_error":
+                payload = {**payload, "message": text}
+            return message(kind, payload, ident)
+
+        memory.message = spoiled
+        server.token = "another"
+    await server.cut("abort")
+
+
+@pytest.mark.parametrize("what", ["url", "token", "headers"])
+@simulated
+async def test_row_40_a_callable_that_raises_it(server, everything, what):
+    """A credential helper that puts the secret into its exception: our error names the class, and not the text."""
+
+    def helper():
+        raise RuntimeError(f"vault said: token={CANARY} expired, {CANARY}")
+
+    options = {} if what == "url" else {what: helper}
+    async with Watch(helper if what == "url" else server.url, **options) as watch:
+        await asyncio.sleep(20)
+        errors = await errors_of(watch.client)
+        texts = [
+            text
+            for error in (*errors, *(getattr(event, "failure", None) for event in watch.events))
+            if error is not None
+            for text in (str(error), repr(error))
+        ]
+        assert_no_canary([*texts, *(record.getMessage() for record in everything.records)])
+        assert {event.failure.code for event in watch.events if getattr(event, "failure", None)} == {
+            "AUTH_REFRESH_FAILED"
+        }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://user:{CANARY}@host/",
+        f"wss:/user:{CANARY}@host",
+        f"{CANARY}",
+        f"ws://user:{CANARY}@host:99999/ws",
+        f"ws://ho st/?token={CANARY}",
+        f"ws://[::1/?token={CANARY}",
+        f"ws://host/ws#token={CANARY}",
+        f"WS://user:{CANARY}@host/ws?token={CANARY}",
+        f"ws://user:{CANARY}/@host/ws",
+        f"ws://{CANARY}@host",
+    ],
+)
+@simulated
+async def test_row_40_a_url_that_cannot_be_used(server, everything, url):
+    """A URL we refuse, at once or on the first attempt, is named without its user and query."""
+    try:
+        watch = Watch(url)
+    except rb.ConfigError as error:
+        assert_no_canary([*forms_of(error)])
+        return
+    async with watch:
+        await asyncio.sleep(15)
+        errors = await errors_of(watch.client)
+        assert any(errors)
+        assert_no_canary([*all_that_was_said(watch, everything, *errors)])
+
+
+@pytest.mark.parametrize("pin", [CANARY, f"sha256:{CANARY}"])
+def test_row_40_arguments_that_are_refused(pin):
+    """Arguments of the wrong kind are shown by their kind where they may hold a secret."""
+    with pytest.raises(rb.ConfigError) as caught:
+        rb.BridgeClient("wss://host/", headers=f"Authorization: Bearer {CANARY}", pin="sha256:zz")
+    assert_no_canary([*forms_of(caught.value)])
+    with pytest.raises(rb.ConfigError):
+        rb.BridgeClient("wss://host/", pin=pin)  # a pin is no secret: it may be shown
+
+
+# ---- row 46 -----------------------------------------------------------------------------------------------------
+
+FORGED = "bye\n2026-01-01 00:00:00 ERROR root: forged\r\x1b[31mred\x1b[0m\x00\x07\x85\u2028\u2029\x9b31m\u202eevil"
+CONTROL = [chr(code) for code in (*range(32), 127, *range(128, 160), 0x2028, 0x2029, 0x202E, 0x2066)]
+
+
+def assert_one_line(text, allowed=""):
+    """No control character in it, of any alphabet."""
+    found = [hex(ord(sign)) for sign in CONTROL if sign in text and sign not in allowed]
+    assert not found, (found, text[:300])
+
+
+@pytest.mark.parametrize("way", ["close", "connection_error", "error", "body", "type", "id", "stamp", "session"])
+@simulated
+async def test_row_46_log_injection(server, caplog, way):
+    """Newlines, ANSI and NUL in a server's text are escaped in every log record, event, repr and message: one line each."""
+    caplog.set_level(logging.DEBUG)
+    options = {"policy": rb.presets.default.evolve(dialect=rb.Dialect(session_from_join=way == "session"))}
+    if way == "session":
+        message = server._memory.message
+
+        def spoiled(kind, payload, ident):
+            return message(kind, {**payload, "session_id": FORGED} if kind == "session_joined" else payload, ident)
+
+        server._memory.message = spoiled
+    async with Watch(server.url, **options) as watch:
+        await watch.ready()
+        errors = []
+        if way == "close":
+            for link in tuple(server._listener.links):
+                await link.close(1011, FORGED[:40])
+            await watch.recovered(2)
+        elif way in {"connection_error", "body"}:
+            await refuse_with(server, way, FORGED)
+            await asyncio.sleep(20)
+            errors = await errors_of(watch.client)
+        else:
+            frames = {
+                "error": {"type": "error", "payload": {"code": FORGED, "message": FORGED, "suggestions": [FORGED]}},
+                "type": {"type": FORGED, "payload": {}},
+                "id": {"type": "tool_call", "id": FORGED, "payload": {}},
+                "stamp": {"type": "tool_call", "timestamp": FORGED, "payload": {}},
+            }
+            await server.push_raw(json.dumps(frames.get(way, {})))
+            if way == "id":  # a conflict is an event that names it
+                await server.push_raw(json.dumps({**frames[way], "payload": {"x": 1}}))
+            if way == "type":  # out of sequence is a failure that names it
+                await server.push_raw(json.dumps({"type": "connection_ack", "id": FORGED, "payload": {}}))
+            await server.push("tool_call", {"n": 1})
+            await watch.until(lambda: watch.ids == [1])
+            await server.cut("abort")
+            await watch.recovered(2)
+        assert caplog.records
+        for record in caplog.records:
+            if record.name.startswith("resilient_bridge"):
+                assert_one_line(record.getMessage())
+        for thing in (watch.client, watch.client.health(), *watch.events, *watch.messages, *watch.gaps):
+            assert_one_line(repr(thing))
+            assert_one_line(str(thing))
+        for event in watch.events:
+            if getattr(event, "failure", None) is not None:
+                assert_one_line(str(event.failure))
+                assert_one_line(event.failure.explain(), allowed="\n")
+                assert "\n2026-01-01 00:00:00 ERROR" not in event.failure.explain()
+        for error in errors:
+            if error is not None:
+                assert_one_line(str(error))
+
+
+@simulated
+async def test_row_46_one_record_per_event(server, caplog):
+    """Every warning of a bad quarter of an hour is exactly one line, and there is at most one for each event."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        caplog.clear()
+        await refuse_with(server, "connection_error", FORGED)
+        await asyncio.sleep(900)
+        ours = [record for record in caplog.records if record.name == "resilient_bridge"]
+        assert ours
+        assert len(ours) <= len(watch.events)
+        for record in ours:
+            assert len(logging.Formatter("%(message)s").format(record).splitlines()) == 1
