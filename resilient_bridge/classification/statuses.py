@@ -74,7 +74,7 @@ def _by_status(status: int, *, upgrade: bool) -> Finding:
 
 def _by_body(body: object, status: Finding) -> Finding | None:
     """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]} (R9)."""
-    if not isinstance(body, (bytes, str)) or not 0 < len(body) <= _BODY_LIMIT:
+    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _BODY_LIMIT:
         return None
     try:
         document: Any = json.loads(body)

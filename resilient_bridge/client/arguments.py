@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl, unquote, urlsplit
+
 from ..errors import config_error
 from ..presets import BridgePolicy
 from ..stores import MemoryStore
 
 
-__all__ = ["check_factory", "check_pin", "check_session", "check_url", "checked_policy", "shown"]
+__all__ = [
+    "check_factory",
+    "check_pin",
+    "check_session",
+    "check_url",
+    "checked_policy",
+    "secrets_of",
+    "shown",
+]
 
 
 def check_url(url: object) -> None:
@@ -58,7 +68,23 @@ def checked_policy(policy: object) -> BridgePolicy:
 
 
 def shown(url: str) -> str:
-    """The URL without user, password and query: for reprs and messages."""
-    scheme, separator, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+    """Scheme, host and path of a URL, for reprs and messages; "<url>" for what cannot be taken apart with certainty."""
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return "<url>"
+    if parts.scheme not in {"ws", "wss"} or not parts.hostname or "@" in parts.path or not url.isprintable():
+        return "<url>"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def secrets_of(url: str) -> list[str]:
+    """The parts of a URL that nobody else should read: user, password, values of the query."""
+    try:
+        parts = urlsplit(url)
+        values = [value for _, value in parse_qsl(parts.query)]
+    except ValueError:
+        return []
+    return [unquote(part) for part in (parts.username, parts.password) if part] + values

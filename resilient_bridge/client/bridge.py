@@ -17,7 +17,7 @@ from ..protocol import Session
 from ..stores import MemoryStore
 from ..telemetry.events import BridgeState
 from .arguments import check_factory, check_pin, check_session, check_url, checked_policy, shown
-from .dialing import dial_factory, dial_url
+from .dialing import FactoryDialer, URLDialer
 from .driver import Driver
 from .environment import current_environment
 from .health import Health
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..presets import BridgePolicy
     from ..protocol import Gap, Message
     from ..telemetry.events import Event
-    from .supervisor import Dial
+    from .dialing import Dialer
 
     Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
     Headers: TypeAlias = (
@@ -84,7 +84,7 @@ class BridgeClient:
         check_url(url)
         check_pin(pin)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
-        dial = dial_url(
+        dial = URLDialer(
             url,
             token=token,
             headers=headers,
@@ -121,14 +121,14 @@ class BridgeClient:
         self = cls.__new__(cls)
         self._name = "<own websocket>"
         self._build(
-            dial_factory(factory, token), checked_policy(policy), session_id, store, on_gap,
+            FactoryDialer(factory, token), checked_policy(policy), session_id, store, on_gap,
             receive=receive, can_refresh=callable(token),
         )  # fmt: skip
         return self
 
     def _build(
         self,
-        dial: Dial,
+        dial: Dialer,
         policy: BridgePolicy,
         session_id: str | None,
         store: MemoryStore | None,
@@ -152,6 +152,7 @@ class BridgeClient:
             rng=environment.rng,
             can_refresh=can_refresh,
             receives=receive,
+            mask=dial.secrets.mask,
         )
         self._policy = policy
         self._session = session
@@ -231,12 +232,14 @@ class BridgeClient:
                 except TimeoutError:
                     pass
         finally:
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
-            session.closed(driver.now())
-            driver.after(driver.now())
-            driver.stop()
+            try:
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait([task])
+            finally:  # a second cancellation may hit the wait; the client is closed all the same
+                session.closed(driver.now())
+                driver.after(driver.now())
+                driver.stop()
         return [Receipt(entry, driver) for entry in left]
 
     # ---- sending ----------------------------------------------------------------------------------------------

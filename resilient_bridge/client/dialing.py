@@ -3,72 +3,102 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .supervisor import ask
+from .arguments import secrets_of
+from .credentials import ask
+from .secrets import Secrets
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from ssl import SSLContext
 
     from ..policies import Dialect, Reconnect
     from ..transports import Transport
     from ..transports.websocket import WebSocketTransport
-    from .supervisor import Dial
 
-__all__ = ["dial_factory", "dial_url"]
+__all__ = ["Dialer", "FactoryDialer", "URLDialer"]
 
 
-def dial_url(
-    url: Any,
-    *,
-    token: Any,
-    headers: Any,
-    pin: str | None,
-    ssl: SSLContext | None,
-    reconnect: Reconnect,
-    dialect: Dialect,
-) -> Dial:
-    """Dial `url`; URL, token and headers are asked for on each attempt. Without an auth message the token is a header."""
+class Dialer(Protocol):
+    """Makes one transport, and says what to authenticate with. `secrets` knows what it has sent."""
 
-    async def dial(address: tuple[str, int] | None) -> tuple[Transport, str | None]:
+    secrets: Secrets
+
+    async def __call__(
+        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+    ) -> tuple[Transport, str | None]:
+        """Connect: to `address` without DNS if it is given, else tell `resolved` what DNS said."""
+        ...
+
+
+class URLDialer:
+    """Dial a URL; URL, token and headers are asked for on each attempt. Without an auth message the token is a header."""
+
+    def __init__(
+        self,
+        url: Any,
+        *,
+        token: Any,
+        headers: Any,
+        pin: str | None,
+        ssl: SSLContext | None,
+        reconnect: Reconnect,
+        dialect: Dialect,
+    ) -> None:
+        self.secrets = Secrets()
+        self._url, self._token, self._headers = url, token, headers
+        self._pin, self._ssl = pin, ssl
+        self._allows_plaintext = reconnect.allow_plaintext_credentials
+        self._dialect = dialect
+
+    async def __call__(
+        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+    ) -> tuple[Transport, str | None]:
+        """One attempt, everything afresh."""
         from ..transports.websocket import open_websocket
 
-        where: str = await ask(url)
-        secret: str | None = await ask(token)
-        extra: Mapping[str, str] = dict(await ask(headers) or {})
-        if dialect.auth is None and secret is not None:
-            extra = {**extra, "Authorization": f"Bearer {secret}"}
+        url: str = await ask(self._url)
+        token: str | None = await ask(self._token)
+        headers: dict[str, str] = dict(await ask(self._headers) or {})
+        self.secrets.learn(token, *headers.values(), *secrets_of(url))
+        if self._dialect.auth is None and token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         transport = await open_websocket(
-            where,
-            headers=extra,
-            ssl=ssl,
-            pin=pin,
+            url,
+            headers=headers,
+            ssl=self._ssl,
+            pin=self._pin,
             address=address,
-            max_frame_bytes=dialect.max_frame_bytes,
-            allow_plaintext_credentials=reconnect.allow_plaintext_credentials,
-            has_credentials=secret is not None,
+            max_frame_bytes=self._dialect.max_frame_bytes,
+            allow_plaintext_credentials=self._allows_plaintext,
+            has_credentials=token is not None,
+            resolved=resolved,
         )
-        return transport, secret
-
-    return dial
+        return transport, token
 
 
-def dial_factory(factory: Callable[[], AbstractAsyncContextManager[Any]], token: Any) -> Dial:
+class FactoryDialer:
     """Enter the user's context manager on each attempt; it is left again when the connection ends."""
 
-    async def dial(address: tuple[str, int] | None) -> tuple[Transport, str | None]:
-        del address  # the user's own business
+    def __init__(self, factory: Callable[[], AbstractAsyncContextManager[Any]], token: Any) -> None:
+        self.secrets = Secrets()
+        self._factory, self._token = factory, token
+
+    async def __call__(
+        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+    ) -> tuple[Transport, str | None]:
+        """One attempt; the address is the user's own business."""
+        del address, resolved
         from ..transports.websocket import WebSocketTransport
 
-        secret: str | None = await ask(token)
-        entered = factory()
+        token: str | None = await ask(self._token)
+        self.secrets.learn(token)
+        entered = self._factory()
         websocket = await entered.__aenter__()
-        return _Entered(WebSocketTransport.wrap(websocket), entered), secret
-
-    return dial
+        return _Entered(WebSocketTransport.wrap(websocket), entered), token
 
 
 class _Entered:

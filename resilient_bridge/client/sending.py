@@ -64,6 +64,9 @@ class Sender:
             return Receipt(entry, driver)
         if self._policy.overflow == "block":
             await self._room(entry)
+            twin = outbound.twin(entry)
+            if twin is not None:
+                return Receipt(twin, driver)
         if outbound.admit(entry):
             kept = driver.store.put(entry)
             if kept is not None:

@@ -6,8 +6,7 @@ Everything is made afresh per attempt (URL, headers, token, transport), because 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
@@ -15,39 +14,16 @@ from .pump import Pump
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ..transports import Transport
+    from .dialing import Dialer
     from .driver import Driver
 
-    Dial = Callable[["tuple[str, int] | None"], Awaitable["tuple[Transport, str | None]"]]
-
-__all__ = ["Supervisor", "ask"]
-
-T = TypeVar("T")
-
-
-async def ask(source: Any) -> Any:
-    """A value, or what a callable (plain or async) returns now. Failing credentials are AUTH_REFRESH_FAILED."""
-    if not callable(source):
-        return source
-    try:
-        value = source()
-        return await value if inspect.isawaitable(value) else value
-    except BridgeError:
-        raise
-    except Exception as error:
-        raise BridgeError(
-            Failure.of(
-                "AUTH_REFRESH_FAILED", f"asking for credentials raised {type(error).__name__}", cause=error
-            )
-        ) from error
+__all__ = ["Supervisor"]
 
 
 class Supervisor:
-    """`dial(address)` makes one transport and the token to authenticate with; `address` means: without DNS."""
+    """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS (R6)."""
 
-    def __init__(self, driver: Driver, dial: Dial, connect_timeout: float) -> None:
+    def __init__(self, driver: Driver, dial: Dialer, connect_timeout: float) -> None:
         self._driver = driver
         self._dial = dial
         self._timeout = connect_timeout
@@ -82,10 +58,10 @@ class Supervisor:
         driver = self._driver
         try:
             async with asyncio.timeout(self._timeout):
-                transport, token = await self._dial(address)
+                transport, token = await self._dial(address, self._note_address)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the session decides what it means
-            return _classified(error)
-        self._address = transport.address
+            return self._dial.secrets.mask(_classified(error))
+        self._address = transport.address or self._address
         now = driver.now()
         driver.session.connection_made(token, now)
         self.pump = Pump(driver, transport)
@@ -94,7 +70,10 @@ class Supervisor:
             loss = await self.pump.run()
         finally:
             self.pump = None
-        return loss if isinstance(loss, Failure) else _classified(loss)
+        return self._dial.secrets.mask(loss if isinstance(loss, Failure) else _classified(loss))
+
+    def _note_address(self, address: tuple[str, int]) -> None:
+        self._address = address
 
     async def _wait(self, seconds: float) -> None:
         """Sleep, unless `skip_wait`; a full inbox keeps the link down, because a replay would only fill it further."""
@@ -106,7 +85,7 @@ class Supervisor:
             pass
         finally:
             self._waiting = None
-        if self._driver.session.inbound.inbox.is_full:
+        if not self._driver.session.may_connect:
             await self._driver.room()
 
     def skip_wait(self) -> None:

@@ -32,7 +32,7 @@ class Entry:
 
     __slots__ = (
         "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
-        "idempotent", "is_request", "is_settled", "key", "reason", "seq", "size", "state", "type", "volatile",
+        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "seq", "size", "state", "type", "volatile",
         "waiters", "written_at",
     )  # fmt: skip
 
@@ -66,6 +66,7 @@ class Entry:
         self.generation = 0
         self.written_at: Now | None = None
         self.deaths = 0
+        self.is_poison = False
         self.confirmation: Literal["applied", "read"] | None = None
         self.reason = ""
         self.failure: Failure | None = None

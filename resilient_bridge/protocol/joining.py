@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SESSION_CODES", "Joining"]
 
+_SESSION_ID_LENGTH: Final = 256
 SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
 
 
@@ -103,6 +104,13 @@ class Joining:
             return
         stated = payload.get("session_id")
         if self._dialect.session_from_join and isinstance(stated, str):
+            if not (stated.isprintable() and 0 < len(stated) <= _SESSION_ID_LENGTH):
+                self._die(
+                    Failure.of(
+                        "PROTO_INVALID_MESSAGE", "expected a printable session id in the answer to the join"
+                    )
+                )
+                return
             self._in.watermark.session_id = stated
         # A first join waits for its pong as well: what the server pushes on joining comes before it.
         if self._wire.heartbeat is None or not (self.rejoin.first or self.rejoin.new_session):

@@ -48,6 +48,7 @@ class Link:
         emit: Callable[[Event], None],
         move: Callable[[str, str, Now], None],
         pong: Callable[[], None],
+        mask: Callable[[Failure], Failure],
         generation: int,
     ) -> None:
         self.death: Failure | None = None
@@ -57,7 +58,7 @@ class Link:
         self._in, self._out = inbound, outbound
         self._dialect = dialect
         self._timeout = handshake_timeout
-        self._emit, self._ponged = emit, pong
+        self._emit, self._ponged, self._mask = emit, pong, mask
         self.joining = Joining(
             inbound,
             outbound,
@@ -227,7 +228,7 @@ class Link:
 
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
         del now
-        self.die(classify_error_payload(body.get("payload") or {}))
+        self.die(self._mask(classify_error_payload(body.get("payload") or {})))
 
     def _on_joined(self, body: dict[str, Any], now: Now) -> None:
         self.joining.on_joined(body.get("payload") or {}, now)
@@ -249,7 +250,7 @@ class Link:
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
         payload: dict[str, Any] = body.get("payload") or {}
-        failure = classify_error_payload(payload)
+        failure = self._mask(classify_error_payload(payload))
         joining, about = self.joining, payload.get("request_type")
         if body.get("id") == joining.join_id or (about is not None and about == self._dialect.join):
             joining.refused(failure, now)

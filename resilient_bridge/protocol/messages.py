@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ..errors import redact
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gap", "Message", "parse_timestamp", "print_like"]
 
+_SHOWN: Final = 80
 _ISO: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)([T ])(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
@@ -48,7 +51,12 @@ class Message:
         flags = "".join(
             f" {name}" for name in ("replayed", "redelivered", "maybe_duplicate") if getattr(self, name)
         )
-        return f"<Message {self.type} id={self.id} at={self.raw_timestamp}{flags}>"
+        type_, id_, at = (None if part is None else redact(part, limit=_SHOWN) for part in self._told)
+        return f"<Message {type_} id={id_} at={at}{flags}>"
+
+    @property
+    def _told(self) -> tuple[str | None, ...]:
+        return self.type, self.id, self.raw_timestamp
 
 
 @attrs.frozen(slots=True)

@@ -38,8 +38,14 @@ class Outbound:
     """Everything we say besides control frames. `settled` is emptied by the driver, which wakes who waits."""
 
     def __init__(
-        self, policy: OutboxPolicy, dialect: Dialect, ids: Identifiers, emit: Callable[[Event], None]
+        self,
+        policy: OutboxPolicy,
+        dialect: Dialect,
+        ids: Identifiers,
+        emit: Callable[[Event], None],
+        mask: Callable[[Failure], Failure],
     ) -> None:
+        self._mask = mask
         self.settled: list[Entry] = []
         self.outbox = Outbox(policy, self.settled)
         self.requests: deque[Entry] = deque()
@@ -84,6 +90,11 @@ class Outbound:
         return self._entry(
             type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile
         )
+
+    def twin(self, entry: Entry) -> Entry | None:
+        """A send accepted meanwhile under the same key, while `entry` was waiting for room."""
+        found = self._by_key.get(entry.key)
+        return found if found is not None and found is not entry and not found.is_settled else None
 
     def is_known(self, entry: Entry) -> bool:
         """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
@@ -214,6 +225,9 @@ class Outbound:
         if not entry.is_request:
             if not entry.is_settled:
                 self._answered_send(entry, body, now, is_error=is_error)
+            elif is_error:
+                failure = self._mask(classify_error_payload(body.get("payload") or {}))
+                self.quarantined(entry, "refused after it was read", failure, now)
             return is_error
         return self._answered_request(entry, type_, body, now, is_error=is_error)
 
@@ -221,7 +235,7 @@ class Outbound:
         if not is_error:
             self.outbox.confirm(entry, "applied")
             return
-        failure = classify_error_payload(body.get("payload") or {})
+        failure = self._mask(classify_error_payload(body.get("payload") or {}))
         self.outbox.kill(entry, failure)
         self.quarantined(entry, "refused", failure, now)
 
@@ -230,7 +244,8 @@ class Outbound:
     ) -> bool:
         if not entry.is_settled:
             if is_error:
-                self._end_request(entry, EntryState.DEAD, classify_error_payload(body.get("payload") or {}))
+                failure = self._mask(classify_error_payload(body.get("payload") or {}))
+                self._end_request(entry, EntryState.DEAD, failure)
                 return True
             answer = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
             self._end_request(entry, EntryState.CONFIRMED, None, answer)
@@ -255,8 +270,10 @@ class Outbound:
         """The link is gone: requests fail unless they may be repeated. Returns the type of a message suspected as poison."""
         asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
         suspect = self.outbox.link_lost(failure, generation, asked)
-        if suspect is not None and suspect.state is EntryState.DEAD:
+        if suspect is not None and suspect.is_poison:
             self.quarantined(suspect, "poison", failure, now)
+            if suspect.is_request:
+                self._end_request(suspect, EntryState.DEAD, failure)
         for entry in list(self.open_requests.values()):
             if entry.state is EntryState.WRITTEN:
                 if not entry.idempotent:

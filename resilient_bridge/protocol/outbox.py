@@ -8,7 +8,7 @@ dropping an entry removes it in the same step: no ghost is sent later. Rule: eve
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 _POISON_DEATHS: Final = 3
+_SPARE: Final = 64
 
 
 class Outbox:
@@ -55,13 +56,17 @@ class Outbox:
         if self.has_room(entry.size):
             return True
         overflow = self._policy.overflow
-        if overflow in {"drop_oldest", "coalesce"} and entry.size <= self._policy.max_bytes:
-            reason = "coalesced" if overflow == "coalesce" else "overflow"
-            for older in [e for e in self.queued if e.state is EntryState.QUEUED]:
-                if overflow == "drop_oldest" or older.type == entry.type:
-                    self.drop(older, reason)
+        queued = [e for e in self.queued if e.state is EntryState.QUEUED]
+        if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
+            for older in queued:
+                self.drop(older, "overflow")
                 if self.has_room(entry.size):
                     return True
+        if overflow == "coalesce":
+            same = next((e for e in queued if e.type == entry.type), None)
+            if same is not None and self.has_room(entry.size - same.size, after=1):
+                self.drop(same, "coalesced")
+                return True
         if overflow in {"drop_oldest", "drop_newest"}:
             entry.settle(EntryState.DROPPED, reason="overflow")
             self._settled.append(entry)
@@ -81,8 +86,7 @@ class Outbox:
         self.bytes += entry.size
         if entry.coalesce is not None:
             self._coalesce[entry.coalesce] = entry
-        if entry.expires is not None:
-            heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
+        self._watch_expiry(entry)
 
     # ---- out --------------------------------------------------------------------------------------------------
 
@@ -148,6 +152,16 @@ class Outbox:
             self._end(entry, EntryState.EXPIRED, reason="expired")
         elif entry.state is EntryState.WRITTEN and entry in self.queued:
             self._end(entry, EntryState.UNKNOWN, reason="expired before it could be repeated")
+
+    def _watch_expiry(self, entry: Entry) -> None:
+        if entry.expires is None:
+            return
+        heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
+        if (
+            len(self._expiring) > 2 * self.count + _SPARE
+        ):  # most of it is settled: memory follows what is kept
+            self._expiring = [item for item in self._expiring if not item[2].is_settled]
+            heapify(self._expiring)
 
     def next_expiry(self) -> float | None:
         """When the next ttl ends (monotonic)."""
@@ -250,7 +264,6 @@ class Outbox:
             (self.unconfirmed if entry.state is EntryState.WRITTEN else self.queued).append(entry)
             self.count += 1
             self.bytes += entry.size
-            if entry.expires is not None:
-                heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
+            self._watch_expiry(entry)
             if entry.coalesce is not None and entry.state is EntryState.QUEUED:
                 self._coalesce[entry.coalesce] = entry

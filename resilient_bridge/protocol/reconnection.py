@@ -7,6 +7,7 @@ after a link that was READY for `stable_after` seconds and answered one ping, so
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Reconnection"]
 
 _SLOW_START: Final = 5.0
+_REMEMBERED: Final = 16
 
 
 class Decision(NamedTuple):
@@ -63,6 +65,7 @@ class Reconnection:
         self._tokens = self._most_tokens = float(policy.connect_burst)
         self._tokens_at: float | None = None
         self._rule_counts: dict[int, int] = {}
+        self._failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # of this outage
 
     # ---- facts ------------------------------------------------------------------------------------------------
 
@@ -102,6 +105,7 @@ class Reconnection:
         # A handshake that breaks off was accepted by somebody: it counts like a connection that died young.
         self._connected |= reason == "connection_lost"
         down_since, died_young = self._book(now)
+        self._failures.append(failure)
         final = self._final(action, failure, reason, rule, now)
         if final is not None:
             return final
@@ -144,6 +148,7 @@ class Reconnection:
             self._tokens = self._most_tokens = float(self._policy.connect_burst)
         if self._down_since is None:
             self._down_since = now
+            self._failures.clear()
         elif not was_ready:
             self.failed += 1
         return self._down_since, died_young
@@ -183,7 +188,7 @@ class Reconnection:
             "CONN_RECONNECT_EXHAUSTED",
             f"gave up after {self.failed} connection attempts; the last one: {failure.message}",
             cause=failure.cause,
-            history=(*failure.history, failure),
+            history=tuple(self._failures),
             stopped="attempts",
         )
 

@@ -33,6 +33,7 @@ from .transitions import LINKED, SENDING, TRANSITIONS
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from ..policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
     from .clock import Now
@@ -62,7 +63,9 @@ class Session:
         rng: random.Random,
         can_refresh: bool = False,
         receives: bool = True,
+        mask: Callable[[Failure], Failure] = lambda failure: failure,
     ) -> None:
+        self._mask = mask
         self.state = BridgeState.IDLE
         self.reason = ""
         self.failure: Failure | None = None
@@ -77,7 +80,7 @@ class Session:
             self.events.append,
             receives=receives,
         )
-        self.outbound = Outbound(outbox, dialect, self.ids, self.events.append)
+        self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
         self.outbound.restore(store.entries())
         self.reconnection = Reconnection(
             reconnect, rng, superseded=dialect.superseded, can_refresh=can_refresh
@@ -136,6 +139,7 @@ class Session:
             emit=self.events.append,
             move=self._move,
             pong=self.reconnection.pong,
+            mask=self._mask,
             generation=self._generation,
         )
         if self._new_session:
@@ -238,6 +242,12 @@ class Session:
         if self.state is BridgeState.BACKOFF and suspends_at is not None and now.mono >= suspends_at:
             self._move("suspended", "grace_passed", now)
             self._tell_suspended(None, "grace_passed", now)
+
+    @property
+    def may_connect(self) -> bool:
+        """Has the inbox room for what a join would bring? Asked before each attempt after a loss."""
+        inbox = self.inbound.inbox
+        return not (inbox.is_overfull or (inbox.is_full and self._inbox.overflow == "resync"))
 
     def may_read(self, now: Now, *, iterating: bool) -> bool:
         """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""

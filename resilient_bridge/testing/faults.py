@@ -192,7 +192,8 @@ class FaultRun:
         self._timers = [
             loop.call_at(fault.at, self._fire, fault) for fault in faults.plan if fault.at is not None
         ]
-        self._timers.append(loop.call_at(faults.heals_at, self._heal))
+        if faults.plan:  # without a plan the faults are the program's own, and it may have made some already
+            self._timers.append(loop.call_at(faults.heals_at, self._heal))
         self._orders: list[Callable[[], object]] = []
         self._clerk: asyncio.Task[None] | None = None
         loop.network.on_link.append(self._watch)

@@ -125,7 +125,7 @@ class Simulation:
 
     async def _scenario(self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         async with self._server(wall=loop.true_time, rng=stream(self.seed, "server")) as server:
-            fault_run = FaultRun(self.faults or Faults(rate=0.0, until=0.0), loop, server)
+            fault_run = FaultRun(self.faults or Faults(script=()), loop, server)
             self.faults_fired = fault_run.fired
             try:
                 result = await loop.create_task(main(server), name="main", context=self._environment(loop))

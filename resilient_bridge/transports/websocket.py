@@ -168,12 +168,14 @@ async def open_websocket(
     max_frame_bytes: int,
     allow_plaintext_credentials: bool = False,
     has_credentials: bool = False,
+    resolved: Callable[[tuple[str, int]], None] | None = None,
 ) -> WebSocketTransport:
     """Dial a ws:// or wss:// URL and return the open transport.
 
     The caller bounds the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled call leaves nothing behind.
     `pin` is the SHA-256 of the peer's certificate (`tls.parse_pin`); `ssl` a context of one's own; both hold when both are
-    given. `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate check. Redirects
+    given. `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate check; `resolved` is
+    told the first address that DNS gave, whatever becomes of the attempt. Redirects
     are followed within the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close code
     1009. The environment's HTTP proxy is used, never towards this machine.
 
@@ -193,7 +195,7 @@ async def open_websocket(
         options["host"], options["port"] = address
 
     try:
-        ws = await _Connect(
+        opening = _Connect(
             url,
             additional_headers=pairs,
             user_agent_header=USER_AGENT,
@@ -209,6 +211,8 @@ async def open_websocket(
             create_connection=_Connection,
             **options,
         )
+        opening.resolved = resolved
+        ws = await opening
     except SSLCertVerificationError as error:
         if proxy is None:
             await tls.explain_refusal(error, *(address or (target.host, target.port)), target.host)
@@ -255,6 +259,7 @@ class _Connect(connect):
     """websockets' opening, with a race between the addresses of a name and with redirects kept inside the origin."""
 
     _redirects = 0
+    resolved: Callable[[tuple[str, int]], None] | None = None
 
     async def open_tcp_connection(self) -> ClientConnection:
         here, options = self.ws_uri, dict[str, Any](self.create_connection_kwargs)
@@ -271,8 +276,11 @@ class _Connect(connect):
             return connection
 
         infos = await loop.getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)
+        hosts = interleaved(infos)
+        if hosts and self.resolved is not None:
+            self.resolved((hosts[0], here.port))
         return await first_connected(
-            [partial(dial, host) for host in interleaved(infos)],
+            [partial(dial, host) for host in hosts],
             NEXT_TLS_ADDRESS_SECONDS if here.secure else NEXT_ADDRESS_SECONDS,
             lambda connection: connection.transport.abort(),
         )

@@ -48,7 +48,8 @@ def test_config_is_refused_where_it_is_written():
         ({"reject_upgrade": 501}, None, "UPSTREAM", False),
         ({"ignored": frozenset({"auth"})}, "CONN_TIMEOUT", "TIMEOUT", True),
         ({"accept_then_close": 1002}, None, "PROTOCOL", False),
-        ({"accept_then_close": 1011}, "CONN_WEBSOCKET_CLOSED", "TRANSPORT", True),
+        ({"accept_then_close": 1011}, "CONN_WEBSOCKET_CLOSED", "UPSTREAM", True),
+        ({"accept_then_close": 1001}, "CONN_WEBSOCKET_CLOSED", "TRANSPORT", True),
     ],
 )
 @simulated
@@ -90,7 +91,6 @@ async def test_what_the_network_does_has_its_category(server, door, name, code, 
     assert failure.category is rb.Category[category]
     assert code in {None, failure.code}
     assert failure.retryable
-    assert failure.executed is rb.Executed.NO
 
 
 @pytest.mark.requirement("S1")
@@ -143,7 +143,7 @@ async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(ser
         told: dict[str, tuple[str, str]] = {}
         for situation in ("starting", "stopped", "unreachable"):
             if situation == "starting":
-                server.behave(starting_for=5.0)
+                server.behave(starting_for=15.0)
                 await server.restart()
             elif situation == "stopped":
                 server.behave(starting_for=0.0)
@@ -151,7 +151,7 @@ async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(ser
             else:
                 await server.cut("abort")
                 journey.loop.network.shut("blackhole", 5)
-            await asyncio.sleep(4)
+            await asyncio.sleep(9 if situation == "starting" else 4)
             assert journey.client.state != "READY"
             last = journey.of(rb.events.ReconnectScheduled)[-1]
             assert journey.client.health().reason in {last.reason, "retry"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -124,22 +125,28 @@ async def test_blocked_sends_go_in_the_order_in_which_they_were_called(server, a
 
 @simulated
 async def test_a_send_that_finds_room_does_not_overtake_one_that_waits_for_it(server):
-    """Room appears and somebody else sends in that very turn: the one that waited longer goes first."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=1, overflow="block"))
+    """Room appears and somebody else sends in that very step: the one that was called first goes first; all are confirmed."""
+    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
     server.behave(acks="none")
     async with Journey(server, policy=policy) as journey:
+        client = journey.client
         await journey.ready()
         await server.cut("abort", seconds=3)
         await asyncio.sleep(0.1)
-        first = await journey.client.send("tool_result", {"n": 1})
-        waiting = asyncio.create_task(journey.client.send("tool_result", {"n": 2}))
+        first, second = [await client.send("tool_result", {"n": n}) for n in (1, 2)]
+        waiting = asyncio.create_task(client.send("tool_result", {"n": 3}))
         await asyncio.sleep(0.1)
         first.withdraw()
-        late = asyncio.create_task(journey.client.send("tool_result", {"n": 3}))
-        two, three = await asyncio.gather(waiting, late)
-        await two.confirmed(60)
-        await three.confirmed(60)
-        assert arrived(server) == [2, 3]
+        late = asyncio.create_task(client.send("tool_result", {"n": 4}))
+        late_too = client.send("tool_result", {"n": 5})
+        with contextlib.suppress(StopIteration):
+            late_too.send(None)  # its first step, before anybody else has had a turn
+        late_too.close()
+        second.withdraw()
+        for receipt in await asyncio.gather(waiting, late):
+            await receipt.confirmed(30)
+        serials = arrived(server)
+        assert serials == sorted(serials)
 
 
 @simulated
@@ -251,7 +258,7 @@ async def test_a_volatile_send_that_waited_for_room_does_not_outlive_its_link(se
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         journey.loop.network.slow(5, rate=1_000)  # the first one is on its way for long, the second waits behind it
-        await journey.send(1, size=200_000)
+        await journey.send(1, size=300_000)
         second = await journey.send(2)
         waiting = asyncio.create_task(journey.client.send("tool_result", {"n": 3}, volatile=True))
         await asyncio.sleep(0.5)

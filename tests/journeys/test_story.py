@@ -55,8 +55,7 @@ JOINING->REPLAYING joined
 Resumed RECOVERED anchor 2
 REPLAYING->FLUSHING merged
 FLUSHING->READY flushed
-READY->DRAINING user
-DRAINING->CLOSING user
+READY->CLOSING user
 CLOSING->CLOSED closed
 Closed user
 """
@@ -106,7 +105,7 @@ async def test_event_streams_start_when_asked_and_end_with_the_client(server):
         await asyncio.sleep(1)
         for stream in streams:
             assert [told(event) async for event in stream] == [
-                "Disconnected peer_closed(4003)", "READY->FAILED peer_closed(4003)", "GaveUp",
+                "Disconnected auth_rejected", "READY->FAILED auth_rejected", "GaveUp",
             ]  # fmt: skip
 
 
@@ -190,9 +189,6 @@ def test_no_secret_leaves_the_client(caplog, heard):
     assert [text for text in texts if CANARY in text] == []
     records = [record for record in caplog.records if record.name.startswith("resilient_bridge")]
     assert [r.getMessage() for r in records if CANARY in r.getMessage() or "\n" in r.getMessage()] == []
-    assert CANARY not in caplog.text.replace("websockets", "") or not [
-        r for r in caplog.records if CANARY in r.getMessage() and r.name.startswith("resilient_bridge")
-    ]
 
 
 def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplog):

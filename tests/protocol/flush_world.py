@@ -6,6 +6,7 @@ every step is one of the few things that can really happen, and any of them can 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import deque
@@ -56,7 +57,11 @@ class Peer:
             self.known.add(key)
             self.applied.append(key)
         status = "applied" if new else "already_processed"
-        return {"type": "message_ack", "payload": {"message_id": frame["id"], "status": status}} if self.acks else None
+        return (
+            {"type": "message_ack", "payload": {"message_id": frame["id"], "status": status}}
+            if self.acks
+            else None
+        )
 
 
 class FlushWorld:
@@ -118,7 +123,11 @@ class FlushWorld:
             self.peer.read()
         while self.peer.down:
             self._hear()
-        if self.rig.session.is_drained and not self.rig.session.outbound.open_requests and self.rig.state == "READY":
+        if (
+            self.rig.session.is_drained
+            and not self.rig.session.outbound.open_requests
+            and self.rig.state == "READY"
+        ):
             return False
         self._tick(1.0)
         return True
@@ -154,10 +163,8 @@ class FlushWorld:
         elif dice < 0.4:
             self.requests.append(self.rig.request("ask", idempotent=dice < 0.35))
             return
-        try:
+        with contextlib.suppress(OutboxFullError):
             self.entries.append(self.rig.send(**options))
-        except OutboxFullError:
-            pass
 
     def _pull(self) -> None:
         frames = self.rig.session.frames_to_send(self.rig.now)
@@ -188,16 +195,7 @@ class FlushWorld:
             self.wrong.append("an entry was settled twice")
         out = {json.loads(frame)["id"] for frame in self.out}
         for entry in self.entries:
-            if not entry.is_settled:
-                self.wrong.append(f"{entry} has no outcome")
-            elif entry.state in UNSENT and entry.id in self.peer.known:
-                self.wrong.append(f"{entry} arrived")
-            elif entry.state is EntryState.UNKNOWN and entry.id not in out:
-                self.wrong.append(f"{entry} never left")
-            elif entry.state is EntryState.UNKNOWN and not self.harsh and not entry.volatile and entry.expires is None:
-                self.wrong.append(f"{entry} inside the window, same epoch")
-            elif entry.state is EntryState.CONFIRMED and not self.harsh and entry.id not in self.peer.known:
-                self.wrong.append(f"{entry} never arrived")
+            self._check_entry(entry, handed_out=entry.id in out, arrived=entry.id in self.peer.known)
         for request in self.requests:
             if not request.is_settled and not self.rig.session.outbound.open_requests.get(request.id):
                 self.wrong.append(f"{request} is nowhere")
@@ -208,3 +206,15 @@ class FlushWorld:
         outbox = self.rig.session.outbound.outbox
         if (outbox.count, outbox.bytes, len(outbox.queued), len(outbox.unconfirmed)) != (0, 0, 0, 0):
             self.wrong.append("the outbox is not empty")
+
+    def _check_entry(self, entry: Entry, *, handed_out: bool, arrived: bool) -> None:
+        repeatable = not self.harsh and not entry.volatile and entry.expires is None
+        for is_wrong, why in (
+            (not entry.is_settled, "has no outcome"),
+            (entry.state in UNSENT and arrived, "arrived"),
+            (entry.state is EntryState.UNKNOWN and not handed_out, "never left"),
+            (entry.state is EntryState.UNKNOWN and repeatable, "inside the window, same epoch"),
+            (entry.state is EntryState.CONFIRMED and not self.harsh and not arrived, "never arrived"),
+        ):
+            if is_wrong:
+                self.wrong.append(f"{entry} {why}")

@@ -26,7 +26,9 @@ def test_the_age_starts_when_it_is_first_handed_out():
     assert (entry.age(Now(110, 1100)), entry.generation, entry.state) == (100, 2, EntryState.WRITTEN)
 
 
-@pytest.mark.parametrize(("mono", "wall", "expired"), [(14, 14, False), (15, 14, True), (14, 15, True), (16, 0, True)])
+@pytest.mark.parametrize(
+    ("mono", "wall", "expired"), [(14, 14, False), (15, 14, True), (14, 15, True), (16, 0, True)]
+)
 def test_a_ttl_ends_by_either_clock(mono, wall, expired):
     """A machine that slept has aged, and so has one whose wall clock stood still."""
     entry = _entry(expires=Now(15, 15))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.policies import Heartbeat as Policy, Inbox
+from resilient_bridge.policies import Heartbeat as Policy
+from resilient_bridge.policies import Inbox
 from resilient_bridge.presets import openviber
 from resilient_bridge.protocol.heartbeat import Heartbeat
 from resilient_bridge.telemetry.events import ClockJumped

@@ -24,7 +24,14 @@ def test_asking_for_the_next_commits_the_one_before():
 def test_server_order_is_kept_and_ids_may_repeat_across_types():
     """Messages reach the reader as they came, id or none."""
     rig = Rig().up()
-    said = [("tool_call", "1"), ("stream", None), ("stream", None), ("approval", "1"), ("tool_call", "1"), ("stream", None)]
+    said = [
+        ("tool_call", "1"),
+        ("stream", None),
+        ("stream", None),
+        ("approval", "1"),
+        ("tool_call", "1"),
+        ("stream", None),
+    ]
     for type_, identity in said:
         rig.hear(type_, {}, **({} if identity is None else {"id": identity}))
     assert [(message.type, message.id) for message in rig.take()] == [*said[:4], said[5]]
@@ -83,7 +90,11 @@ def test_flags_say_where_a_message_came_from():
     rig.lose()
     rig.up({"type": "a", "id": "1", "payload": {}}, {"type": "a", "id": "2", "payload": {}})
     rig.hear("a", {}, id="3")
-    assert [(message.id, message.replayed) for message in rig.take()] == [("1", False), ("2", True), ("3", False)]
+    assert [(message.id, message.replayed) for message in rig.take()] == [
+        ("1", False),
+        ("2", True),
+        ("3", False),
+    ]
 
 
 def test_the_server_may_name_the_session():

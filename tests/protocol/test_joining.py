@@ -71,7 +71,11 @@ def test_everything_we_say_is_strictly_valid():
         ({"auth_ack": None}, ["auth", "session_join", "heartbeat_ping"], "heartbeat_pong"),
         ({"auth": None, "auth_ack": None, "join": None}, ["heartbeat_ping"], "heartbeat_pong"),
         ({"auth": None, "auth_ack": None, "ping": None, "pong": None}, ["session_join"], "session_joined"),
-        ({"auth": None, "auth_ack": None, "ping": None, "pong": None, "joined": None}, ["session_join"], None),
+        (
+            {"auth": None, "auth_ack": None, "ping": None, "pong": None, "joined": None},
+            ["session_join"],
+            None,
+        ),
         ({"auth": None, "auth_ack": None, "ping": None, "pong": None, "join": None}, [], None),
     ],
 )
@@ -97,7 +101,11 @@ def test_an_error_about_something_else_is_no_refusal_of_the_join(join):
 
 def test_other_names_are_other_names():
     """`requestReplay`, `session_start`: a Dialect, not a subclass."""
-    rig = Rig(dialect=Dialect(join="session_start", joined="session_started", request_replay="request_history", replay="history"))
+    rig = Rig(
+        dialect=Dialect(
+            join="session_start", joined="session_started", request_replay="request_history", replay="history"
+        )
+    )
     rig.connect()
     assert types(rig.authenticate()) == ["session_start", "heartbeat_ping"]
     rig.pong()
@@ -145,7 +153,13 @@ def test_a_bridge_without_sessions_gets_no_resend():
 
 @pytest.mark.parametrize(
     ("epochs", "resent"),
-    [(("srv", "srv"), True), (("srv", "other"), False), ((None, None), True), (("srv", None), False), ((None, "srv"), False)],
+    [
+        (("srv", "srv"), True),
+        (("srv", "other"), False),
+        ((None, None), True),
+        (("srv", None), False),
+        ((None, "srv"), False),
+    ],
 )
 def test_the_epoch_is_the_identity_the_server_states(epochs, resent):
     """Without one the session itself: re-joined is unchanged. Server time is no part of it."""

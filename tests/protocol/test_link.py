@@ -10,7 +10,15 @@ from resilient_bridge.telemetry.events import BridgeState, MessageRejected
 from tests.protocol.driving import CUT, REFUSED, Rig
 
 
-CONTROL = ["connection_ack", "session_joined", "heartbeat_pong", "replay_buffer", "message_ack", "error", "connection_error"]
+CONTROL = [
+    "connection_ack",
+    "session_joined",
+    "heartbeat_pong",
+    "replay_buffer",
+    "message_ack",
+    "error",
+    "connection_error",
+]
 
 
 @pytest.mark.requirement("R8")
@@ -35,7 +43,9 @@ def test_a_frame_out_of_phase_is_named(phase, type_):
     assert failure.details["received"] == type_
     assert failure.details["phase"] == phase == rig.state.value
     assert type_ not in failure.details["expected"]
-    assert ("connection_ack" if phase == "AUTHENTICATING" else "heartbeat_pong") in failure.details["expected"]
+    assert ("connection_ack" if phase == "AUTHENTICATING" else "heartbeat_pong") in failure.details[
+        "expected"
+    ]
     assert rig.session.death is None
 
 
@@ -76,7 +86,22 @@ def test_an_error_about_the_session_ends_the_link(code):
     assert rig.lose(rig.session.death).new_session
 
 
-GARBAGE = [None, 5, True, [], {}, "", "x", {"x": 1}, "\x00", -1, 1e308, [None], {"messages": [[]]}, {"message_ids": [{}]}]
+GARBAGE = [
+    None,
+    5,
+    True,
+    [],
+    {},
+    "",
+    "x",
+    {"x": 1},
+    "\x00",
+    -1,
+    1e308,
+    [None],
+    {"messages": [[]]},
+    {"message_ids": [{}]},
+]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,7 +17,25 @@ RECONNECT, REFRESH, NEW_SESSION, FAIL = LossAction
 SUPERSEDED = (4409,)
 
 CLOSES = {
-    RECONNECT: (1000, 1001, 1005, 1006, 1009, 1011, 1012, 1013, 1014, 1015, 1004, 1016, 2999, 3999, 4000, 4100, 4999),
+    RECONNECT: (
+        1000,
+        1001,
+        1005,
+        1006,
+        1009,
+        1011,
+        1012,
+        1013,
+        1014,
+        1015,
+        1004,
+        1016,
+        2999,
+        3999,
+        4000,
+        4100,
+        4999,
+    ),
     REFRESH: (1008, 4001, 4401),
     NEW_SESSION: (4004, 4404),
     FAIL: (1002, 1003, 1007, 1010, 4003, 4403, 4409),
@@ -122,7 +140,10 @@ def test_who_asks_for_patience():
     """1012 and 1013 of the peer and HTTP 429, and nobody else."""
     status = Failure.of("SYS_RATE_LIMITED", details={"http_status": 429})
     assert wants_slow_start(status)
-    assert [code for code in range(1000, 1016) if wants_slow_start(classify_close(code, "", "peer"))] == [1012, 1013]
+    assert [code for code in range(1000, 1016) if wants_slow_start(classify_close(code, "", "peer"))] == [
+        1012,
+        1013,
+    ]
     assert not wants_slow_start(classify_close(1012, "", "us"))
     assert not wants_slow_start(Failure.of("SYS_UNAVAILABLE", details={"http_status": 503}))
 

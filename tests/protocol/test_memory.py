@@ -23,7 +23,9 @@ def _offer(rig, count):
     for n in range(count):
         rig.step(0.001)
         try:
-            rig.send(payload={"n": n}, coalesce=f"c{n % 1_000}" if n % 2 else None, ttl=3_600 if n % 3 else None)
+            rig.send(
+                payload={"n": n}, coalesce=f"c{n % 1_000}" if n % 2 else None, ttl=3_600 if n % 3 else None
+            )
         except OutboxFullError:
             refused += 1
         if n % 100 == 0:
@@ -60,7 +62,10 @@ def test_an_outage_costs_no_memory(overflow):
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert all(now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True)), (before, _held(rig))
+    assert all(now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True)), (
+        before,
+        _held(rig),
+    )
     # What replaced the entries of before was allocated while tracing: about one bound and the remembered thousand.
     assert grown < 2_500_000
 

@@ -77,7 +77,8 @@ def test_what_may_have_been_a_repeat_need_not_be_in_the_answer():
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"), [("A B A C", "A B C"), ("A A A", "A"), ("x x x", "x x x"), ("A x A x", "A x x"), ("", "")]
+    ("names", "kept"),
+    [("A B A C", "A B C"), ("A A A", "A"), ("x x x", "x x x"), ("A x A x", "A x x"), ("", "")],
 )
 def test_a_key_is_kept_once(names, kept):
     """Threat 7: a server that repeats an id in one answer is heard once; id-less frames may be real repeats."""
@@ -87,7 +88,9 @@ def test_a_key_is_kept_once(names, kept):
 def _merged(replay, live, before, *, proven=True):
     """What is delivered: (texts in order, how many of them are flagged)."""
     join = join_live(replay, live, before, proven=proven)
-    return [each.text for each in ([] if join.subsumed else replay)] + [each.text for each in live[join.skip :]], join.doubtful
+    return [each.text for each in ([] if join.subsumed else replay)] + [
+        each.text for each in live[join.skip :]
+    ], join.doubtful
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,10 @@ def _merged(replay, live, before, *, proven=True):
 @pytest.mark.parametrize("proven", [True, False])
 def test_answer_and_side_buffer_meet_without_a_seam(answer, side, before, whole, proven):
     """What reached us before an in-order answer is at its end: each message once, none lost, none flagged."""
-    assert _merged(items(answer), items(side), before, proven=proven) == ([each.text for each in items(whole)], 0)
+    assert _merged(items(answer), items(side), before, proven=proven) == (
+        [each.text for each in items(whole)],
+        0,
+    )
 
 
 @pytest.mark.parametrize("length", range(1, 5))

@@ -1,14 +1,14 @@
-"""Confirmations, keys and the request lane: what the other side says about what we said."""
+"""Confirmations and keys: what the other side says about what we said."""
 
 from __future__ import annotations
 
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.policies import Dialect, Inbox, Outbox
+from resilient_bridge.policies import Dialect
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.telemetry.events import LateReply, MessageQuarantined
-from tests.protocol.driving import CUT, REFUSED, Rig, closed
+from resilient_bridge.telemetry.events import MessageQuarantined
+from tests.protocol.driving import Rig
 
 
 def answer(rig, entry, type_="ask_response", **payload):
@@ -109,7 +109,9 @@ def test_an_error_about_a_send_refuses_it_and_nothing_else():
     refused, other = rig.send(), rig.send()
     rig.write()
     violation = {"field": "id", "constraint": "uuid", "received": "7"}
-    rig.hear("error", {"code": "PROTO_INVALID_MESSAGE", "message": "bad", "violations": [violation]}, id=refused.id)
+    rig.hear(
+        "error", {"code": "PROTO_INVALID_MESSAGE", "message": "bad", "violations": [violation]}, id=refused.id
+    )
     assert (refused.state, other.state, rig.session.death) == (S.DEAD, S.WRITTEN, None)
     assert list(refused.failure.details["violations"]) == [violation]
     assert [event.reason for event in rig.of(MessageQuarantined)] == ["refused"]
@@ -132,7 +134,10 @@ def test_what_the_replay_says_settles_before_anything_is_flushed():
         {"type": "ask_response", "id": request.id, "payload": {"x": 1}},
     )
     assert [frame["payload"]["n"] for frame in rig.wire if frame["type"] == "note"] == [2]
-    assert (acked.state, answered.state, neither.state, request.answer.payload) == (S.CONFIRMED,) * 2 + (S.WRITTEN, {"x": 1})
+    assert (acked.state, answered.state, neither.state, request.answer.payload) == (S.CONFIRMED,) * 2 + (
+        S.WRITTEN,
+        {"x": 1},
+    )
     assert asked(rig) == []
     assert [message.type for message in rig.take()] == ["a", "note_done"]
 
@@ -213,200 +218,3 @@ def test_what_is_remembered_is_bounded():
     assert len(outbound._by_key) <= 1_026
     assert first.state is S.WRITTEN
     assert outbound.find("first") is first
-
-
-# ---- requests -----------------------------------------------------------------------------------------------------
-
-
-def test_a_request_is_answered_by_its_id():
-    """The answer goes to who asked and to nobody else."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    answer(rig, request, x=1)
-    assert (request.state, request.answer.payload, rig.take()) == (S.CONFIRMED, {"x": 1}, [])
-
-
-def test_a_request_may_be_answered_by_request_id():
-    """The real bridge correlates by `payload.request_id`."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    rig.hear("ask_response", {"request_id": request.id, "x": 1})
-    assert request.answer.payload["x"] == 1
-
-
-def test_an_error_answers_a_request():
-    """The server's own failure, with its code."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    rig.hear("error", {"code": "TOOL_TIMEOUT", "message": "too slow"}, id=request.id)
-    assert (request.failure.code, rig.take(), rig.session.death) == ("TOOL_TIMEOUT", [], None)
-
-
-@pytest.mark.requirement("V8")
-def test_a_request_that_left_is_unknown_at_the_loss_and_never_repeated():
-    """V8, threat 17: OutcomeUnknown names the loss; no second copy goes out."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    rig.lose()
-    assert (request.state, request.failure.code) == (S.UNKNOWN, "SYS_OUTCOME_UNKNOWN")
-    rig.up()
-    assert asked(rig) == []
-
-
-@pytest.mark.requirement("V8")
-def test_a_request_that_never_left_says_so():
-    """The link it waited on died: provably not sent."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.lose()
-    assert (request.state, request.failure.code) == (S.DROPPED, "CONN_NOT_CONNECTED")
-    assert asked(rig.up()) == []
-
-
-def test_a_request_waits_while_the_client_is_not_ready():
-    """Asked during an outage it survives refused attempts and goes out after the join."""
-    rig = Rig().up()
-    rig.lose()
-    request = rig.request()
-    for _ in range(3):
-        rig.session.connecting(rig.now)
-        rig.lose(REFUSED)
-        rig.step(5)
-    assert asked(rig.up()) == [request.id]
-    answer(rig, request)
-    assert request.state is S.CONFIRMED
-
-
-@pytest.mark.requirement("V9")
-def test_an_idempotent_request_is_asked_again_with_the_same_id_and_key():
-    """`idempotent=True`: after the join, once per link, until it is answered."""
-    rig = Rig().up()
-    request = rig.request(idempotent=True)
-    rig.write()
-    first = rig.last("ask_request")
-    for _ in range(3):
-        rig.lose()
-        rig.up()
-        assert rig.last("ask_request") == first
-        assert asked(rig) == [request.id]
-    answer(rig, request)
-    assert request.state is S.CONFIRMED
-    rig.lose()
-    assert asked(rig.up()) == []
-
-
-def test_idempotent_requests_keep_their_order_among_sends():
-    """One numbering for both lanes: the older goes first, also when it is repeated."""
-    rig = Rig().up()
-    one, send, two = rig.request(idempotent=True), rig.send(), rig.request(idempotent=True)
-    for _ in range(2):
-        rig.write()
-        order = [frame["id"] for frame in rig.wire if frame["type"] in {"ask_request", "note"}]
-        assert order == [one.id, send.id, two.id]
-        rig.lose()
-        rig.up()
-
-
-@pytest.mark.parametrize(("left", "state"), [(False, "withdrawn"), (True, "unknown")])
-def test_a_request_given_up_is_withdrawn_in_the_same_step(left, state):
-    """A timeout or a cancel: no ghost is sent later; what had left is UNKNOWN."""
-    rig = Rig().up()
-    request = rig.request(idempotent=True)
-    if left:
-        rig.write()
-    rig.session.outbound.give_up(request, CUT)
-    assert request.state.value == state
-    rig.wire.clear()
-    rig.write()
-    assert asked(rig) == []
-    rig.lose()
-    assert asked(rig.up()) == []
-    rig.session.outbound.give_up(request, REFUSED)
-    assert request.failure is CUT
-
-
-def test_an_answer_that_comes_too_late_is_an_event():
-    """LateReply, once; the reader is not handed an answer that nobody waits for."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    rig.lose()
-    rig.up()
-    for _ in range(2):
-        answer(rig, request)
-    assert [(event.type, event.id) for event in rig.of(LateReply)] == [("ask_response", request.id)]
-    assert not [item for item in rig.take() if getattr(item, "type", None) == "ask_response"]
-
-
-def test_answers_are_told_apart_from_messages_with_the_same_id():
-    """`tool_call` answered, then `approval_required` with the same id: the second is a message."""
-    rig = Rig().up()
-    request = rig.request()
-    rig.write()
-    answer(rig, request)
-    answer(rig, request)
-    answer(rig, request, "approval_required")
-    assert [message.type for message in rig.take()] == ["approval_required"]
-
-
-@pytest.mark.parametrize("after", ["many sends", "a new process"])
-def test_answers_in_a_replay_do_not_break_the_merge(after):
-    """An answered request stands in the server's buffer, not in our tail: still RECOVERED, and the answer is no message."""
-    rig = Rig().up()
-    rig.hear("a", {}, id="1")
-    request = rig.request()
-    rig.write()
-    answer(rig, request)
-    rig.hear("x")
-    if after == "many sends":
-        for _ in range(1_100):
-            entry = rig.send()
-            rig.write()
-            rig.hear("message_ack", {"message_id": entry.id})
-    rig.take()
-    rig.lose()
-    if after == "a new process":
-        rig = Rig(store=rig.store, seed=2, session_id=None)
-    rig.up({"type": "a", "id": "1", "payload": {}}, {"type": "ask_response", "id": request.id, "payload": {}},
-           {"type": "x", "payload": {}}, {"type": "b", "id": "2", "payload": {}})  # fmt: skip
-    assert [event.verdict for event in rig.events if hasattr(event, "verdict")] == ["RECOVERED"]
-    assert [message.type for message in rig.take()] == ["b"]
-
-
-def test_requests_do_not_wait_behind_the_outbox():
-    """A full outbox starves no request, and requests take none of its room."""
-    rig = Rig(outbox=Outbox(max_messages=1))
-    rig.send()
-    requests = [rig.request() for _ in range(50)]
-    assert asked(rig.up()) == [request.id for request in requests]
-
-
-def test_nobody_reads_so_nothing_can_be_answered():
-    """Inbox full and no iterator: waiting requests and receipts fail naming `receive=False`."""
-    rig = Rig(inbox=Inbox(max_messages=2)).up()
-    request, entry, = rig.request(), rig.send()
-    rig.write()
-    for _ in range(3):
-        rig.hear("a")
-    assert not rig.session.may_read(rig.now, iterating=False)
-    rig.after()
-    for failed in (request, entry):
-        assert (failed.state, failed.failure.code) == (S.UNKNOWN, "SYS_INBOX_FULL")
-        assert "receive=False" in failed.failure.message
-
-
-def test_the_end_answers_every_request():
-    """FAILED and CLOSED leave no request waiting: never left is NotConnected, handed out is OutcomeUnknown."""
-    rig = Rig().up()
-    left = rig.request(idempotent=True)
-    rig.write()
-    waiting = rig.request()
-    rig.lose(closed(1002))
-    assert rig.state == "FAILED"
-    assert left.failure.code == "SYS_OUTCOME_UNKNOWN"
-    assert waiting.failure.code == "CONN_NOT_CONNECTED"
-    assert not rig.session.outbound.open_requests

@@ -1,4 +1,4 @@
-"""The queue of sends: order, bounds, losses, poison, and one outcome for each."""
+"""The queue of sends: order, bounds, losses, and one outcome for each."""
 
 from __future__ import annotations
 
@@ -7,32 +7,9 @@ import pytest
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.policies import Outbox
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.telemetry.events import MessageDropped, MessageQuarantined
-from tests.protocol.driving import CUT, Rig, closed
-
-
-def notes(rig):
-    """The `n` of the notes written on the current connection."""
-    return [frame["payload"]["n"] for frame in rig.wire if frame["type"] == "note"]
-
-
-def sends(rig, *numbers, **options):
-    return [rig.send(payload={"n": n}, **options) for n in numbers]
-
-
-def again(rig, seconds=1.0, **epoch):
-    """The next connection, as far as READY or as one entry at a time allows."""
-    rig.step(seconds)
-    rig.connect()
-    rig.authenticate(**epoch)
-    rig.join()
-    while rig.state == "REPLAYING":
-        rig.replay()
-    return rig
-
-
-def states(entries):
-    return [entry.state.value for entry in entries]
+from resilient_bridge.telemetry.events import MessageDropped
+from tests.protocol.driving import Rig, closed
+from tests.protocol.sending import again, notes, sends, states
 
 
 # ---- order and loss -----------------------------------------------------------------------------------------------
@@ -85,7 +62,10 @@ def test_no_resend_after_the_window(mono, wall):
     assert young.state is S.CONFIRMED
 
 
-@pytest.mark.parametrize(("seconds", "server_id", "state"), [(400, "srv", "unknown"), (1, "other", "unknown"), (1, "srv", "written")])
+@pytest.mark.parametrize(
+    ("seconds", "server_id", "state"),
+    [(400, "srv", "unknown"), (1, "other", "unknown"), (1, "srv", "written")],
+)
 def test_every_join_judges_everything_that_was_handed_out(seconds, server_id, state):
     """Also what an earlier flush put back in the queue and did not get to."""
     rig = Rig().up()
@@ -107,7 +87,11 @@ def test_every_join_judges_everything_that_was_handed_out(seconds, server_id, st
 
 @pytest.mark.parametrize(
     ("policy", "epoch", "resent"),
-    [("report", {}, True), ("report", {"server_id": "other"}, False), ("resend", {"server_id": "other"}, True)],
+    [
+        ("report", {}, True),
+        ("report", {"server_id": "other"}, False),
+        ("resend", {"server_id": "other"}, True),
+    ],
 )
 def test_another_server_gets_no_resend(policy, epoch, resent):
     """A changed epoch has forgotten our keys: UNKNOWN, unless the user prefers to repeat."""
@@ -176,7 +160,10 @@ def test_a_withdrawn_entry_is_never_sent_not_even_between_two_losses():
     rig.write()
     rig.lose()
     (unsent,) = sends(rig, 2)
-    assert (rig.session.outbound.outbox.withdraw(sent), rig.session.outbound.outbox.withdraw(unsent)) == (False, True)
+    assert (rig.session.outbound.outbox.withdraw(sent), rig.session.outbound.outbox.withdraw(unsent)) == (
+        False,
+        True,
+    )
     assert notes(again(rig)) == [1]
 
 
@@ -252,10 +239,9 @@ BOUNDS = [{"max_messages": 10}, {"max_messages": 10_000, "max_bytes": 2_000}]
 def test_a_full_outbox_refuses(bound, overflow):
     """Threat 33: a typed error that says how full; what is in it is untouched, and the refused one leaves no trace."""
     rig = Rig(outbox=Outbox(**bound, overflow=overflow))
-    kept = []
+    kept: list = []
     with pytest.raises(OutboxFullError) as caught:
-        for n in range(100):
-            kept.append(rig.send(payload={"n": n}))
+        kept.extend(rig.send(payload={"n": n}) for n in range(100))
     assert "outbox full" in str(caught.value)
     assert notes(rig.up()) == list(range(len(kept)))
     assert len(rig.session.outbound._by_id) == len(kept)
@@ -317,106 +303,6 @@ def test_a_full_outbox_still_coalesces():
     sends(rig, 2, coalesce="c")
     sends(rig, 3, coalesce="c")
     assert notes(rig.up()) == [1, 3]
-
-
-# ---- poison -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", [1007, 1011])
-def test_three_deaths_set_the_entry_aside_and_the_rest_goes_on(code):
-    """The same head entry just before three deaths by a received 1007 or 1011: DEAD, told, and not sent again."""
-    rig = Rig().up()
-    poison, good = sends(rig, 1, 2)
-    for death in range(3):
-        rig.write()
-        assert rig.lose(closed(code)).retry
-        again(rig)
-        assert poison.state is (S.WRITTEN if death < 2 else S.DEAD)
-    assert (poison.failure.details["close_code"], notes(rig)) == (code, [2])
-    assert [(event.key, event.reason) for event in rig.of(MessageQuarantined)] == [(poison.key, "poison")]
-    rig.settle()
-    assert good.state is S.CONFIRMED
-
-
-def test_under_suspicion_one_goes_at_a_time():
-    """After a death the entries in flight go one by one, each confirmed first: the innocent are cleared."""
-    rig = Rig().up()
-    innocent, guilty, other = sends(rig, 1, 2, 3)
-    rig.write()
-    rig.lose(closed(1011))
-    assert notes(again(rig)) == [1]
-    rig.settle()
-    assert notes(rig) == [1, 2]
-    for _ in range(2):
-        rig.lose(closed(1011))
-        assert notes(again(rig)) == [2]
-    rig.lose(closed(1011))
-    assert notes(again(rig)) == [3]
-    assert states([innocent, guilty, other]) == ["confirmed", "dead", "written"]
-
-
-@pytest.mark.parametrize("end", ["withdrawn", "volatile", "coalesced"])
-def test_suspicion_stays_with_the_suspects(end):
-    """The end of some later entry lifts no suspicion: the innocent head is not sent in a burst again."""
-    rig = Rig().up()
-    sends(rig, 1, 2)
-    rig.write()
-    later = rig.send(payload={"n": 3}, volatile=end == "volatile", coalesce="c" if end == "coalesced" else None)
-    rig.lose(closed(1011))
-    if end == "withdrawn":
-        rig.session.outbound.outbox.withdraw(later)
-    elif end == "coalesced":
-        rig.send(payload={"n": 4}, coalesce="c")
-    assert later.is_settled
-    again(rig)
-    assert notes(rig) == [1]
-
-
-def test_too_big_is_set_aside_at_once():
-    """1009 on a frame we sent: the largest one is DEAD, the others are repeated."""
-    rig = Rig().up()
-    small, big = sends(rig, 1, "x" * 500)
-    rig.write()
-    assert rig.lose(closed(1009)).retry
-    assert (big.state, notes(again(rig))) == (S.DEAD, [1])
-    assert small.state is not S.DEAD
-
-
-def test_a_request_that_kills_the_link_blames_no_send():
-    """1009 and 1011 on a request: the sends in flight stay what they are."""
-    rig = Rig().up()
-    (entry,) = sends(rig, 1)
-    for _ in range(4):
-        rig.session.outbound.request("big_request", {"x": "y" * 500}, rig.now, idempotent=False)
-        rig.write()
-        rig.lose(closed(1009))
-        again(rig)
-    assert entry.state in {S.WRITTEN, S.CONFIRMED}
-
-
-@pytest.mark.parametrize("failure", [CUT, closed(1012), closed(1000)], ids=["no close", "1012", "1000"])
-def test_other_deaths_never_count(failure):
-    """A loss without a close frame proves nothing about the entry, however often it happens."""
-    rig = Rig().up()
-    (entry,) = sends(rig, 1)
-    for _ in range(10):
-        rig.write()
-        rig.lose(failure)
-        again(rig)
-    assert entry.state is S.WRITTEN
-
-
-def test_a_close_of_ours_never_counts():
-    """1009 or 1011 that we sent is about what we received."""
-    from resilient_bridge.classification import classify_close
-
-    rig = Rig().up()
-    (entry,) = sends(rig, 1)
-    for code in (1009, 1011, 1007) * 2:
-        rig.write()
-        rig.lose(classify_close(code, "", "us"))
-        again(rig)
-    assert entry.state is S.WRITTEN
 
 
 # ---- the end and the next process ---------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from resilient_bridge.errors import OutboxFullError
@@ -49,7 +50,9 @@ class OutboxAgainstModel(RuleBasedStateMachine):
         return len(kept) < MAX and sum(row[0].size for row in kept) + size <= BYTES
 
     def _admit(self, entry):
-        older = [row for row in self.model if row[1] == "queued" and entry.coalesce and row[4] == entry.coalesce]
+        older = [
+            row for row in self.model if row[1] == "queued" and entry.coalesce and row[4] == entry.coalesce
+        ]
         if older and self._fits(entry.size, older):
             self._end(older[0], "dropped")
         if self._fits(entry.size):
@@ -63,11 +66,17 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
     # ---- the verbs --------------------------------------------------------------------------------------------
 
-    @rule(size=st.integers(1, 30), ttl=st.sampled_from([None, None, 5.0, 400.0]), name=st.sampled_from([None, None, "a", "b"]))
+    @rule(
+        size=st.integers(1, 30),
+        ttl=st.sampled_from([None, None, 5.0, 400.0]),
+        name=st.sampled_from([None, None, "a", "b"]),
+    )
     def send(self, size, ttl, name):
         self.seq += 1
         expires = None if ttl is None else Now(self.mono + ttl, self.mono + ttl)
-        entry = Entry(self.seq, f"i{self.seq}", f"i{self.seq}", "note", "x" * size, expires=expires, coalesce=name)
+        entry = Entry(
+            self.seq, f"i{self.seq}", f"i{self.seq}", "note", "x" * size, expires=expires, coalesce=name
+        )
         wanted = self._admit(entry)
         try:
             got = "added" if self.box.make_room(entry) else "dropped"
@@ -174,7 +183,9 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
 
 TestOutbox = OutboxAgainstModel.TestCase
-TestOutbox.__doc__ = "Every order of verbs leaves the outbox as the model says: content, order, bounds, one outcome each."
+TestOutbox.__doc__ = (
+    "Every order of verbs leaves the outbox as the model says: content, order, bounds, one outcome each."
+)
 TestOutbox.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

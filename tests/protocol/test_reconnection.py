@@ -51,7 +51,13 @@ class Life:
 def test_the_schedule_of_recursor_and_its_end():
     """After a loss 1, 2, 5, 10, 30 s without jitter; the fifth failed attempt is the end, with the last cause inside."""
     life = Life(recursor.reconnect).ready(60, pong=True)
-    assert [life.lost(failure).wait for failure in (CUT, REFUSED, REFUSED, REFUSED, REFUSED)] == [1, 2, 5, 10, 30]
+    assert [life.lost(failure).wait for failure in (CUT, REFUSED, REFUSED, REFUSED, REFUSED)] == [
+        1,
+        2,
+        5,
+        10,
+        30,
+    ]
     end = life.lost(REFUSED)
     assert (end.retry, end.reason, end.failure.code) == (False, "exhausted", "CONN_RECONNECT_EXHAUSTED")
     assert end.failure.history[-1].code == "CONN_REFUSED"
@@ -60,7 +66,9 @@ def test_the_schedule_of_recursor_and_its_end():
 @pytest.mark.requirement("R6")
 def test_the_schedule_after_connect_timeouts():
     """R6: 1 s, 2 s on the cached address, 5 s with a fresh look-up, then exponential from 10 s, each at most 60 s."""
-    policy = recursor.evolve(reconnect=Reconnect(rules=recursor.reconnect.rules, reuse_address_on=(2,), attempts=None)).reconnect
+    policy = recursor.evolve(
+        reconnect=Reconnect(rules=recursor.reconnect.rules, reuse_address_on=(2,), attempts=None)
+    ).reconnect
     life = Life(policy)
     decisions = [life.lost(TIMEOUT) for _ in range(8)]
     assert [decision.wait for decision in decisions] == [1, 2, 5, 10, 20, 40, 60, 60]
@@ -97,7 +105,8 @@ def test_the_default_never_gives_up_and_stays_below_its_cap():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "pong", "starts_over"), [(30, True, True), (29.9, True, False), (1e6, False, False), (0, True, False)]
+    ("seconds", "pong", "starts_over"),
+    [(30, True, True), (29.9, True, False), (1e6, False, False), (0, True, False)],
 )
 def test_the_schedule_starts_over_only_after_a_proven_link(seconds, pong, starts_over):
     """READY for 30 s and one pong, both: accept-then-close never becomes a storm (threat 19)."""
@@ -226,7 +235,10 @@ def test_a_rule_overrides_the_table():
 
 def test_a_rule_may_name_a_category():
     """What vocabulary: the most specific rule wins, the schedule is its own."""
-    rules = {Category.TIMEOUT: Rule(backoff=Backoff.constant(3)), "CONN_TIMEOUT": Rule(backoff=Backoff.constant(4))}
+    rules = {
+        Category.TIMEOUT: Rule(backoff=Backoff.constant(3)),
+        "CONN_TIMEOUT": Rule(backoff=Backoff.constant(4)),
+    }
     life = Life(Reconnect(rules=rules))
     assert life.lost(TIMEOUT).wait == 4
     assert life.lost(Failure.of("SYS_TIMEOUT")).wait == 3
@@ -240,5 +252,7 @@ def test_poison_is_the_reason_and_the_link_comes_back():
 
 def test_a_run_can_be_replayed():
     """The same seed, the same waits."""
-    runs = [[Life(seed=seed).lost(failure).wait for failure in (CUT, REFUSED, closed(1012))] for seed in (5, 5, 6)]
+    runs = [
+        [Life(seed=seed).lost(failure).wait for failure in (CUT, REFUSED, closed(1012))] for seed in (5, 5, 6)
+    ]
     assert runs[0] == runs[1] != runs[2]

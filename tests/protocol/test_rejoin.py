@@ -8,14 +8,23 @@ import pytest
 
 from resilient_bridge.policies import Dialect, Replay
 from resilient_bridge.protocol import Gap
-from resilient_bridge.telemetry.events import BridgeState, DuplicateConflict, Joined, ReplayIgnored, Resumed, Verdict
+from resilient_bridge.telemetry.events import (
+    BridgeState,
+    DuplicateConflict,
+    Joined,
+    ReplayIgnored,
+    Resumed,
+    Verdict,
+)
 from tests.protocol.driving import Rig, closed, envelope
 
 
 def m(name, **payload):
     """`A1` is a message with that id, `x` an id-less frame; both carry their name."""
     fields = {"id": name} if name[0].isupper() else {}
-    return envelope("a" if fields else "x", {"name": name, **payload}, timestamp="2026-03-20T09:46:40Z", **fields)
+    return envelope(
+        "a" if fields else "x", {"name": name, **payload}, timestamp="2026-03-20T09:46:40Z", **fields
+    )
 
 
 def ms(names):
@@ -49,7 +58,8 @@ def told(rig):
 def names(rig):
     """What the consumer reads now: names, with ? for a flag and | for a gap."""
     return " ".join(
-        "|" if isinstance(item, Gap) else item.payload["name"] + "?" * item.maybe_duplicate for item in rig.take()
+        "|" if isinstance(item, Gap) else item.payload["name"] + "?" * item.maybe_duplicate
+        for item in rig.take()
     )
 
 
@@ -382,4 +392,8 @@ def test_the_flag_belongs_to_the_message_that_was_in_hand():
     rig.replay(*ms("x B C"))
     rig.replay(*ms("x B C"))
     assert told(rig) == "GAP(truncated)"
-    assert [(item.payload["name"], item.redelivered) for item in rig.take()[1:]] == [("x", False), ("B", True), ("C", False)]
+    assert [(item.payload["name"], item.redelivered) for item in rig.take()[1:]] == [
+        ("x", False),
+        ("B", True),
+        ("C", False),
+    ]

@@ -32,7 +32,17 @@ def test_objects_and_strings_are_the_same():
 
 def test_bad_entries_are_told_and_the_good_ones_kept():
     """Threats 1 to 4 inside an answer: each bad entry is a failure of its own, order stays."""
-    bad = [5, None, [], "{", '{"type":5}', {"type": ""}, {"type": "a", "payload": None}, '{"type":"a","x":NaN}', '"text"']
+    bad = [
+        5,
+        None,
+        [],
+        "{",
+        '{"type":5}',
+        {"type": ""},
+        {"type": "a", "payload": None},
+        '{"type":"a","x":NaN}',
+        '"text"',
+    ]
     items, rejected = _read([{"type": "first"}, *bad, '{"type":"last"}'])
     assert [item.message.type for item in items] == ["first", "last"]
     assert len(rejected) == len(bad)

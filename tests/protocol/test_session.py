@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -11,6 +12,8 @@ from resilient_bridge.policies import Backoff, Inbox, Reconnect
 from resilient_bridge.protocol.transitions import LINKED, REASONS, TRANSITIONS
 from resilient_bridge.telemetry.events import (
     BridgeState as S,
+)
+from resilient_bridge.telemetry.events import (
     Closed,
     Disconnected,
     GaveUp,
@@ -22,44 +25,57 @@ from resilient_bridge.telemetry.events import (
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
 
 
-def to(state, **parts):
+def _suspended(rig):
+    rig.up().lose()
+    rig.idle(301)
+
+
+def _replaying(rig):
+    rig.up().lose(closed(1012))
+    rig.connect()
+    rig.join()
+
+
+def _flushing(rig):
+    for _ in range(100):
+        rig.send()
+    rig.connect()
+    rig.authenticate()
+    rig.hear("heartbeat_pong")
+    rig.session.frames_to_send(rig.now)
+
+
+def _draining(rig):
+    rig.up().send()
+    rig.session.drain(rig.now)
+
+
+def _closed(rig):
+    rig.up().session.close(rig.now)
+    rig.session.closed(rig.now)
+
+
+WAYS = {
+    S.IDLE: lambda rig: None,
+    S.CONNECTING: lambda rig: rig.session.connecting(rig.now),
+    S.AUTHENTICATING: lambda rig: rig.connect(),
+    S.JOINING: lambda rig: (rig.connect(), rig.authenticate()),
+    S.REPLAYING: _replaying,
+    S.FLUSHING: _flushing,
+    S.READY: lambda rig: rig.up(),
+    S.BACKOFF: lambda rig: rig.up().lose(),
+    S.SUSPENDED: _suspended,
+    S.FAILED: lambda rig: rig.up().lose(closed(1002)),
+    S.DRAINING: _draining,
+    S.CLOSING: lambda rig: rig.up().session.close(rig.now),
+    S.CLOSED: _closed,
+}
+
+
+def to(state):
     """A session brought to this state."""
-    rig = Rig(**parts)
-    if state is S.IDLE:
-        return rig
-    if state is S.CONNECTING:
-        rig.session.connecting(rig.now)
-    elif state in {S.AUTHENTICATING, S.JOINING}:
-        rig.connect()
-        if state is S.JOINING:
-            rig.authenticate()
-    elif state is S.REPLAYING:
-        rig.up().lose(closed(1012))
-        rig.connect()
-        rig.join()
-    elif state is S.FLUSHING:
-        for _ in range(100):
-            rig.send()
-        rig.connect()
-        rig.authenticate()
-        rig.hear("heartbeat_pong")
-        rig.session.frames_to_send(rig.now)
-    elif state is S.BACKOFF:
-        rig.up().lose()
-    elif state is S.SUSPENDED:
-        rig.up().lose()
-        rig.idle(301)
-    elif state is S.FAILED:
-        rig.up().lose(closed(1002))
-    else:
-        rig.up()
-        if state is S.DRAINING:
-            rig.send()
-            rig.session.drain(rig.now)
-        elif state in {S.CLOSING, S.CLOSED}:
-            rig.session.close(rig.now)
-        if state is S.CLOSED:
-            rig.session.closed(rig.now)
+    rig = Rig()
+    WAYS[state](rig)
     rig.after()
     assert rig.state is state
     return rig
@@ -117,7 +133,7 @@ def test_every_edge_taken_is_in_the_table():
     allowed = {(source, target) for (source, _), target in TRANSITIONS.items()}
     assert all((edge.previous, edge.state) in allowed for edge in edges)
     assert all(edge.reason.partition("(")[0] in REASONS for edge in edges)
-    assert all(before.state is after.previous for before, after in zip(edges, edges[1:], strict=False))
+    assert all(before.state is after.previous for before, after in itertools.pairwise(edges))
     assert (edges[0].previous, edges[-1].state) == (S.IDLE, S.CLOSED)
 
 
@@ -328,7 +344,11 @@ def test_closing_is_legal_in_every_state(state):
     assert len(rig.of(Closed)) == (1 if state is not S.CLOSED else before)
     assert entry is None or (entry.is_settled and entry in left)
     assert rig.session.outbound.outbox.count == 0
-    assert (rig.session.next_timer(), rig.session.frames_to_send(rig.now), rig.session.wants_to_send) == (None, [], False)
+    assert (rig.session.next_timer(), rig.session.frames_to_send(rig.now), rig.session.wants_to_send) == (
+        None,
+        [],
+        False,
+    )
 
 
 def test_draining_sends_what_is_queued_and_is_done_when_it_is_settled():

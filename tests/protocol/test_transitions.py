@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from resilient_bridge.policies import Dialect
@@ -15,7 +17,7 @@ TARGETS = {state: {target for (source, _), target in TRANSITIONS.items() if sour
 
 def test_the_path_of_a_healthy_link():
     """Each state leads to the next; a first join skips REPLAYING."""
-    for state, following in zip(PATH, PATH[1:], strict=False):
+    for state, following in itertools.pairwise(PATH):
         assert following in TARGETS[state]
     assert S.FLUSHING in TARGETS[S.JOINING]
 
@@ -36,7 +38,10 @@ def test_draining_is_only_from_where_something_can_be_sent():
 
 def test_every_state_can_be_closed_once():
     """any -> CLOSING -> CLOSED, and CLOSED is the end."""
-    assert {source for (source, trigger) in TRANSITIONS if trigger == "close"} == set(S) - {S.CLOSING, S.CLOSED}
+    assert {source for (source, trigger) in TRANSITIONS if trigger == "close"} == set(S) - {
+        S.CLOSING,
+        S.CLOSED,
+    }
     assert TARGETS[S.CLOSING] == {S.CLOSED}
     assert TARGETS[S.CLOSED] == set()
     assert TARGETS[S.FAILED] == {S.CLOSING}
