@@ -32,6 +32,7 @@ class Sender:
         self._driver = driver
         self._session = driver.session
         self._policy = policy
+        self._turnstile = asyncio.Lock()
 
     async def send(
         self,
@@ -58,22 +59,25 @@ class Sender:
         )
         if outbound.is_known(entry):
             return Receipt(entry, driver)
-        if volatile and session.state is not BridgeState.READY:
-            outbound.refuse(entry, "not connected")
-            driver.after(now)
-            return Receipt(entry, driver)
         if self._policy.overflow == "block":
-            await self._room(entry)
-            twin = outbound.twin(entry)
-            if twin is not None:
-                return Receipt(twin, driver)
-        if outbound.admit(entry):
+            async with self._turnstile:  # in the order of the calls, whoever finds room
+                await self._room(entry)
+                twin = outbound.twin(entry)
+                return Receipt(twin, driver) if twin is not None else await self._accept(entry)
+        return await self._accept(entry)
+
+    async def _accept(self, entry: Entry) -> Receipt:
+        driver, outbound = self._driver, self._session.outbound
+        if entry.volatile and self._session.state is not BridgeState.READY:
+            outbound.refuse(entry, "not connected")
+            driver.after(driver.now())
+        elif outbound.admit(entry):
             kept = driver.store.put(entry)
             if kept is not None:
                 await kept
             outbound.add(entry)
             if entry.expires is not None:
-                driver.arm(now)
+                driver.arm(driver.now())
         driver.wake()
         return Receipt(entry, driver)
 

@@ -128,8 +128,8 @@ def join_live(
     """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did.
 
     Both must be of messages that count. `arrived_before` is None where the server may have taken its snapshot earlier than it
-    sent it. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a
-    gap is told anyway, and then neither repeating nor reordering may happen.
+    sent it. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a gap is told anyway, and then
+    neither repeating nor reordering may happen.
     """
     ends = _ends(answer, side)
     if arrived_before is not None and arrived_before in ends:
@@ -146,20 +146,29 @@ def join_live(
 
 def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     """Where in `side` the answer can end: after that many side items, with all that both hold being equal."""
+    if not answer or not side:
+        return [0]
     place = {item.key: at for at, item in enumerate(answer) if item.key is not None}
-    # A key that both hold leaves one possible end; without one, every end has to be tried.
+    # A key that both hold leaves one possible end.
     proofs = {at + len(answer) - place[item.key] for at, item in enumerate(side) if item.key in place}
-    candidates = sorted(proofs) if proofs else range(len(side) + 1)
-    return (
-        [end for end in candidates if end <= len(side) and _fits(answer, side, end)]
-        if len(proofs) < 2
-        else []
-    )
+    common = _common_suffixes(answer, side)
+    ends = [end for end in range(len(side) + 1) if common[end] >= min(len(answer), end)]
+    return [end for end in ends if not proofs or proofs == {end}]
 
 
-def _fits(answer: Sequence[Item], side: Sequence[Item], end: int) -> bool:
-    overlap = min(len(answer), end)
-    return all(
-        a.key == b.key and a.canonical == b.canonical
-        for a, b in zip(answer[len(answer) - overlap :], side[end - overlap : end], strict=True)
-    )
+def _common_suffixes(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
+    """For each end in `side`, how many items up to there equal the end of `answer`: the Z-function, in linear time."""
+    names: dict[tuple[Key | None, str], int] = {}
+    backwards = [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(answer)]
+    backwards.append(-1)
+    backwards += [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(side)]
+    equal = [0] * len(backwards)
+    left = right = 0
+    for at in range(1, len(backwards)):
+        length = min(right - at, equal[at - left]) if at < right else 0
+        while at + length < len(backwards) and backwards[length] == backwards[at + length]:
+            length += 1
+        equal[at] = length
+        if at + length > right:
+            left, right = at, at + length
+    return [0, *equal[len(answer) + 1 :][::-1]]

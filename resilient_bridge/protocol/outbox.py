@@ -215,9 +215,9 @@ class Outbox:
         if code != 1009 and suspect.deaths < _POISON_DEATHS:
             # Others may have been in flight with it: from here one at a time, until all of these are settled.
             self._suspects.update(sends)
-        elif (
-            not suspect.is_request
-        ):  # a request fails with this link anyway, and innocent sends stay what they are
+            return suspect
+        suspect.is_poison = True
+        if not suspect.is_request:
             self.kill(suspect, failure)
         return suspect
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 
 import pytest
 
@@ -151,3 +152,17 @@ def test_without_proof_nothing_is_repeated():
     assert _merged(items("x x"), items("x x x"), None, proven=False) == ([item("x").text] * 3, 0)
     texts, doubtful = _merged(items("x x"), items("x x x"), None, proven=True)
     assert (len(texts), doubtful) == (5, 3)
+
+
+@pytest.mark.parametrize("before", [None, "all"])
+def test_the_seam_costs_linear_time(before):
+    """Threat 12: equal id-less frames in answer and side buffer, four times as many, cost about four times as much."""
+
+    def seconds(count):
+        replay, live = [item("A"), *(item("x") for _ in range(count))], [item("x") for _ in range(count)]
+        started = time.process_time()
+        join_live(replay, live, None if before is None else count, proven=True)
+        return time.process_time() - started
+
+    seconds(500)
+    assert seconds(2_000) < 9 * max(min(seconds(500) for _ in range(3)), 0.002)

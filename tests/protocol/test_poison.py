@@ -106,3 +106,17 @@ def test_a_close_of_ours_never_counts():
         rig.lose(classify_close(code, "", "us"))
         again(rig)
     assert entry.state is S.WRITTEN
+
+
+@pytest.mark.parametrize("code", [1007, 1011])
+def test_a_request_that_may_be_repeated_is_set_aside_as_well(code):
+    """An idempotent request that kills the link three times ends with that failure, long before its timeout."""
+    rig = Rig().up()
+    request = rig.request(idempotent=True)
+    for _ in range(3):
+        assert not request.is_settled
+        rig.write()
+        rig.lose(closed(code))
+        again(rig)
+    assert (request.state, request.failure.details["close_code"]) == (S.DEAD, code)
+    assert not any(frame["type"] == "ask_request" for frame in rig.wire)

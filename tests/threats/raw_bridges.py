@@ -96,9 +96,17 @@ class HandBridge:
         payload, ident = frame["payload"], frame.get("id")
         match frame["type"]:
             case "auth":
-                return {"type": "connection_ack", "id": ident, "payload": {"server_id": "hand", "active_sessions": []}}
+                return {
+                    "type": "connection_ack",
+                    "id": ident,
+                    "payload": {"server_id": "hand", "active_sessions": []},
+                }
             case "session_join":
-                return {"type": "session_joined", "id": ident, "payload": {"session_id": payload["session_id"]}}
+                return {
+                    "type": "session_joined",
+                    "id": ident,
+                    "payload": {"session_id": payload["session_id"]},
+                }
             case "heartbeat_ping":
                 return {"type": "heartbeat_pong", "payload": {}}
             case "request_replay":

@@ -131,6 +131,12 @@ def cancelled_at(journey, n):
         client = rb.BridgeClient(server.url, policy=POLICIES.get(journey, rb.presets.default))
         receipts = []
         steps = CancelledAt(journey(server, client, receipts), n)
+        events = client.events()
+
+        async def follow():
+            return [event async for event in events]
+
+        told = asyncio.create_task(follow())
 
         async def user():
             await steps
@@ -142,7 +148,10 @@ def cancelled_at(journey, n):
         else:
             task.result()
         # however it ended, the client owns nothing, everything is told, and it says so
+        await asyncio.sleep(2)
         assert client.state in {"CLOSED", "IDLE"}
+        assert told.done() == (client.state == "CLOSED")
+        told.cancel()
         for receipt in receipts:
             assert receipt.state in {"confirmed", "dropped", "withdrawn", "expired", "unknown", "written"}
             with suppress(rb.BridgeError):
@@ -186,6 +195,7 @@ def test_row_29_cancelled_again_while_closing():
             await asyncio.sleep(0)
         await asyncio.wait([task], timeout=30)
         assert task.cancelled()
+        await asyncio.sleep(2)
         assert client.state == "CLOSED"
 
     for seed in range(5):

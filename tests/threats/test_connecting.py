@@ -98,7 +98,12 @@ async def test_row_18_all_roads_black_holes(server):
 @simulated
 async def test_row_18_silence_after_the_connect(server, step):
     """A server that accepts and then says nothing, at any step of the handshake: the deadline covers that, too."""
-    ignored = {"upgrade": (), "auth": {"auth"}, "join": {"session_join", "heartbeat_ping"}, "pong": {"heartbeat_ping"}}
+    ignored = {
+        "upgrade": (),
+        "auth": {"auth"},
+        "join": {"session_join", "heartbeat_ping"},
+        "pong": {"heartbeat_ping"},
+    }
     server.behave(ignored=frozenset(ignored[step]))
     if step == "upgrade":
         server._listener.refuse(1e6, silently=True)
@@ -143,7 +148,10 @@ async def test_row_19_accept_then_close(server, code, step):
         await asyncio.sleep(600)
         times = [at - server.connect_times[0] for at in server.connect_times]
         per_minute = [sum(60 * minute <= at < 60 * (minute + 1) for at in times) for minute in range(10)]
-        if (code, step) != (1006, "accept"):  # a reset before the upgrade is over is a refusal, not a connection
+        if (code, step) != (
+            1006,
+            "accept",
+        ):  # a reset before the upgrade is over is a refusal, not a connection
             assert per_minute[0] <= 7
             assert max(per_minute[1:]) <= 4
         assert min(per_minute) >= 1  # and it never gives up
@@ -187,7 +195,11 @@ async def test_row_23_two_clients_of_one_session(server):
             await new.ready()
             await old.until(lambda: old.client.state == "FAILED")
             connects = len(server.connect_times)
-            for use in (old.client.send("note", {}), old.client.request("x_request", {}), old.client.wait_ready(1)):
+            for use in (
+                old.client.send("note", {}),
+                old.client.request("x_request", {}),
+                old.client.wait_ready(1),
+            ):
                 with pytest.raises(rb.SessionError) as caught:
                     await use
                 assert caught.value.failure.code == "SESS_SUPERSEDED"

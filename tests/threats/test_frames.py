@@ -12,8 +12,8 @@ import pytest
 from websockets.asyncio.server import broadcast
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import MessageRejected
 from resilient_bridge.stores import MemoryStore
+from resilient_bridge.telemetry.events import MessageRejected
 from resilient_bridge.testing.server_faults import GARBAGE
 from tests.threats.watching import Watch, push, simulated, until
 
@@ -254,7 +254,7 @@ async def test_row_04_fields_of_the_wrong_type(server, seed):
         for _ in range(400):
             await server.push_raw(hostile_frame(rng, ids))
             if rng.random() < 0.05:
-                await until(lambda: watch.client.state == "READY" or watch.client.state == "FAILED", 200)
+                await until(lambda: watch.client.state in {"READY", "FAILED"}, 200)
                 assert watch.client.state == "READY", watch.client.health()
         await until(lambda: watch.client.state == "READY", 200)
         receipt = await watch.client.send("note", {"n": 99})

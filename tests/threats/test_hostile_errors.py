@@ -124,7 +124,13 @@ def read_all(watch):
         assert len(repr(event)) < 50_000
         failure = getattr(event, "failure", None)
         if failure is not None:
-            for text in (str(failure), failure.explain(), failure.to_llm(), repr(failure), repr(failure.to_dict())):
+            for text in (
+                str(failure),
+                failure.explain(),
+                failure.to_llm(),
+                repr(failure),
+                repr(failure.to_dict()),
+            ):
                 assert len(text) < 50_000
             rb.errors.error_for(failure)  # what a user would get raised
 
@@ -139,7 +145,8 @@ async def test_row_45_from_a_factory(server, kind):
     async def factory():
         if left[0]:
             left[0] -= 1
-            raise HOSTILE[kind]()
+            error = HOSTILE[kind]()
+            raise error
         async with connect(server.url, ping_interval=None) as websocket:
             yield websocket
 
@@ -167,10 +174,13 @@ async def test_row_45_from_a_credential_helper(server, kind, place):
     def helper():
         if left[0]:
             left[0] -= 1
-            raise HOSTILE[kind]()
+            error = HOSTILE[kind]()
+            raise error
         return {"url": server.url, "token": "t", "headers": {}}[place]
 
-    async with Watch(helper if place == "url" else server.url, **({} if place == "url" else {place: helper})) as watch:
+    async with Watch(
+        helper if place == "url" else server.url, **({} if place == "url" else {place: helper})
+    ) as watch:
         await watch.until(lambda: watch.client.state in {"READY", "FAILED"}, 120)
         assert watch.client.state == "READY", watch.client.health()
         assert set(watch.failures) == {"AUTH_REFRESH_FAILED"}
@@ -183,7 +193,8 @@ async def test_row_45_from_a_listener(server, kind, caplog):
     """Raised by a listener at every event: counted, logged once, and the bridge does not notice."""
 
     def listener(event):
-        raise HOSTILE[kind]()
+        error = HOSTILE[kind]()
+        raise error
 
     with rb.listen(listener):
         async with Watch(server.url) as watch:
@@ -206,7 +217,8 @@ async def test_row_45_from_on_gap(server, kind):
     def on_gap(gap):
         calls.append(gap)
         if len(calls) == 1:
-            raise HOSTILE[kind]()
+            error = HOSTILE[kind]()
+            raise error
 
     async with rb.BridgeClient(server.url, on_gap=on_gap) as client:
         await client.wait_ready(10)

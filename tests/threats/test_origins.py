@@ -23,7 +23,11 @@ HEADERS = {"Authorization": f"Bearer {CANARY}", "X-Api-Key": CANARY, "Cookie": f
 async def refused(watch, code):
     """FAILED with this code, once, for every operation, and no further attempt."""
     await watch.until(lambda: watch.client.state == "FAILED", 5)
-    for use in (watch.client.wait_ready(1), watch.client.send("note", {}), watch.client.request("x_request", {})):
+    for use in (
+        watch.client.wait_ready(1),
+        watch.client.send("note", {}),
+        watch.client.request("x_request", {}),
+    ):
         with pytest.raises(rb.BridgeError) as caught:
             await use
         assert caught.value.failure.code == code
@@ -98,7 +102,14 @@ CREDENTIALS = {
     "cookie": {"headers": {"Cookie": f"sid={CANARY}"}},
     "userinfo": {},
 }
-PLACES = ["bridge.example", "10.1.2.3", "[2001:db8::1]", "localhost.example", "127.0.0.1.example", "0x7f000002.example"]
+PLACES = [
+    "bridge.example",
+    "10.1.2.3",
+    "[2001:db8::1]",
+    "localhost.example",
+    "127.0.0.1.example",
+    "0x7f000002.example",
+]
 
 
 @pytest.mark.real

@@ -1,4 +1,4 @@
-"""Rows 12 to 15: replays that are too much, too little or too late, sessions that are gone, acks that lie.
+"""Rows 12 to 14: replays that are too much, too little or too late, and sessions that are gone.
 
 Rule: what is missing stands in the stream as a gap, in its place; what is not missing arrives once and in order.
 """
@@ -17,7 +17,9 @@ from tests.threats.watching import Watch, push, simulated
 
 def numbers(watch):
     """The stream as a user reads it: numbers, and `GAP` where one was told."""
-    return [item.verdict.value if isinstance(item, rb.Gap) else item.payload.get("n") for item in watch.stream]
+    return [
+        item.verdict.value if isinstance(item, rb.Gap) else item.payload.get("n") for item in watch.stream
+    ]
 
 
 # ---- row 12: too much -------------------------------------------------------------------------------------------
@@ -158,7 +160,9 @@ async def test_row_13_a_trimmed_replay(server, kept):
         await push(server, 8)
         await watch.until(lambda: 8 in watch.ids)
         told = [3, 4, 5, 6, 7][5 - kept :]
-        verdict = "GAP" if kept else "UNKNOWN"  # nothing at all was answered: it cannot say that something is missing
+        verdict = (
+            "GAP" if kept else "UNKNOWN"
+        )  # nothing at all was answered: it cannot say that something is missing
         assert numbers(watch) == [1, 2, verdict, *told, 8]
         (gap,) = watch.gaps
         assert gap.since == watch.messages[1].timestamp
@@ -321,79 +325,3 @@ async def test_row_14_a_bridge_that_knows_no_session_ever(server):
         server.behave(auth_error=None)
         await watch.recovered(2, within=120)
         assert watch.verdicts == [("GAP", "new_session")]
-
-
-# ---- row 15: acks -----------------------------------------------------------------------------------------------
-
-SILENT = rb.presets.default.evolve(dialect=rb.Dialect(ping=None, pong=None, ack=None))
-
-
-@simulated
-async def test_row_15_never_acked(server):
-    """No acks, no pongs: `confirmed` ends at its deadline, typed, changes nothing, and the end says that nobody knows."""
-    server.behave(acks="none")
-    async with Watch(server.url, policy=SILENT) as watch:
-        await watch.ready()
-        receipt = await watch.client.send("note", {"n": 1})
-        with pytest.raises(rb.AttemptTimeoutError) as caught:
-            await receipt.confirmed(5)
-        assert caught.value.failure.code == "SYS_TIMEOUT"
-        assert receipt.state == "written"
-        (left,) = await watch.client.aclose(drain=1)
-        assert left.idempotency_key == receipt.idempotency_key
-        with pytest.raises(rb.OutcomeUnknownError):
-            await receipt.confirmed(1)
-        assert len(server.received) == 1
-
-
-@simulated
-async def test_row_15_never_acked_but_ponged(server):
-    """No acks, but pongs: the barrier says `read`, and never `applied`."""
-    server.behave(acks="none")
-    async with Watch(server.url) as watch:
-        await watch.ready()
-        receipts = [await watch.client.send("note", {"n": n}) for n in range(100)]
-        assert [await receipt.confirmed(10) for receipt in receipts] == ["read"] * 100
-
-
-@pytest.mark.parametrize("lie", ["ack_beyond", "ack_foreign", "ack_backwards"])
-@simulated
-async def test_row_15_acks_that_lie(server, lie):
-    """Acks beyond what was sent, of another session, or again: counted and ignored, every true one still counts."""
-    server.behave(**{lie: True})
-    async with Watch(server.url) as watch:
-        await watch.ready()
-        receipts = [await watch.client.send("note", {"n": n}) for n in range(20)]
-        assert [await receipt.confirmed(10) for receipt in receipts] == ["applied"] * 20
-        assert [message["payload"]["n"] for message in server.received] == [*range(20)]
-        if lie != "ack_backwards":
-            assert watch.client._session.outbound.stray_acks >= 19
-        await server.cut("abort", seconds=1)
-        more = await watch.client.send("note", {"n": 20})
-        await watch.recovered(2)
-        assert await more.confirmed(10) == "applied"
-        assert len(server.received) == 21  # nothing that was confirmed went out again
-
-
-@simulated
-async def test_row_15_an_ack_for_what_never_left(server):
-    """An ack that names a message still in the queue confirms nothing: it was never handed out."""
-    server.behave(replay_delay=4.0, unasked_push=False)
-    async with Watch(server.url) as watch:
-        await watch.ready()
-        await push(server, 1)
-        await watch.until(lambda: watch.ids == [1])
-        await server.cut("abort", seconds=1)
-        await watch.until(lambda: watch.client.state == "BACKOFF")
-        receipt = await watch.client.send("note", {"n": 1})
-        await watch.until(lambda: watch.client.state == "REPLAYING", 60)
-        ack = {"type": "message_ack", "payload": {"message_id": receipt.id, "status": "applied"}}
-        await server.push_raw(json.dumps(ack))
-
-        await asyncio.sleep(1)
-        assert watch.client.state == "REPLAYING"
-        assert receipt.state == "queued"
-        assert watch.client._session.outbound.stray_acks == 1
-        await watch.recovered(2)
-        assert await receipt.confirmed(10) == "applied"
-        assert len(server.received) == 1

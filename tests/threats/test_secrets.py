@@ -1,4 +1,4 @@
-"""Rows 40 and 46: what must never be printed, and what must never break a line. Everything a client can say is collected.
+"""Row 40: what must never be printed. Everything a client can say is collected, and searched for a canary.
 
 Rule: the canary is searched in every form in which a program could print it, the native causes of our errors included.
 """
@@ -18,7 +18,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import BridgeError
 from resilient_bridge.telemetry.events import MessageRejected
-from tests.threats.watching import Watch, simulated
+from tests.threats.watching import Watch, refuse_with, simulated
 
 
 CANARY = "c4n4ry-S3CR3T-8f1e7a02b9d64c55"
@@ -28,7 +28,13 @@ CANARY = "c4n4ry-S3CR3T-8f1e7a02b9d64c55"
 def everything(caplog):
     """All loggers at DEBUG: whatever anybody below us writes is looked at, too."""
     caplog.set_level(logging.DEBUG)
-    for name in ("websockets", "websockets.client", "asyncio", "resilient_bridge", "resilient_bridge.transports"):
+    for name in (
+        "websockets",
+        "websockets.client",
+        "asyncio",
+        "resilient_bridge",
+        "resilient_bridge.transports",
+    ):
         caplog.set_level(logging.DEBUG, logger=name)
     # the bridge under test is the other side: what it logs of what it was sent is its own business
     logging.getLogger("websockets.server").disabled = True
@@ -58,7 +64,16 @@ def all_that_was_said(watch, log, *errors):
     """Reprs, events, health, errors with their causes, logs."""
     client = watch.client
     health = client.health()
-    for thing in (client, client.state, health, watch.error, *watch.events, *watch.gaps, *watch.messages, *errors):
+    for thing in (
+        client,
+        client.state,
+        health,
+        watch.error,
+        *watch.events,
+        *watch.gaps,
+        *watch.messages,
+        *errors,
+    ):
         yield from forms_of(thing)
     for record in log.records:
         yield record.getMessage()
@@ -128,7 +143,19 @@ def secret_options(where, server):
 
 
 PLACES = ["userinfo", "query", "authorization", "api_key", "odd_header", "token", "callable"]
-TROUBLES = ["refused", "reset", "dns", "401", "403", "503", "4001", "connection_error", "1002", "garbage", "timeout"]
+TROUBLES = [
+    "refused",
+    "reset",
+    "dns",
+    "401",
+    "403",
+    "503",
+    "4001",
+    "connection_error",
+    "1002",
+    "garbage",
+    "timeout",
+]
 
 
 async def trouble(server, kind):
@@ -184,7 +211,7 @@ async def test_row_40_a_credential_in_use(server, everything, place):
         receipt = await watch.client.send("note", {"token": CANARY, "password": CANARY})
         await receipt.confirmed(10)
         await server.push("tool_call", {"secret": CANARY})
-        await server.push_raw('{"type": "tool_call", "payload": {"secret": "%s"' % CANARY)
+        await server.push_raw(f'{{"type": "tool_call", "payload": {{"secret": "{CANARY}"')
         await watch.until(lambda: watch.of(MessageRejected))
         await server.cut("abort")
         await watch.recovered(2)
@@ -205,7 +232,12 @@ async def test_row_40_the_server_says_it(server, everything, form, way):
         await watch.ready()
         errors = []
         if way == "error":
-            payload = {"code": "SYS_INTERNAL_ERROR", "message": text, "suggestions": [text], "details": {"x": text}}
+            payload = {
+                "code": "SYS_INTERNAL_ERROR",
+                "message": text,
+                "suggestions": [text],
+                "details": {"x": text},
+            }
             await server.push_raw(json.dumps({"type": "error", "payload": payload}))
             await watch.until(lambda: watch.messages)
         elif way == "answer":
@@ -221,35 +253,6 @@ async def test_row_40_the_server_says_it(server, everything, form, way):
             await asyncio.sleep(30)
             errors = await errors_of(watch.client)
         assert_no_canary([*all_that_was_said(watch, everything, *errors)])
-
-
-async def refuse_with(server, way, text):
-    """From now on refuse with that text, in a connection_error or in the body of a 403."""
-    if way == "body":
-        listener = server._listener
-        reject = listener._reject
-
-        def with_body(connection, status):
-            response = reject(connection, status)
-            response.body = json.dumps({"code": "AUTH_FORBIDDEN", "message": text, "suggestions": [text]}).encode()
-            del response.headers["Content-Length"]
-            response.headers["Content-Length"] = str(len(response.body))
-            return response
-
-        listener._reject = with_body
-        server.behave(reject_upgrade=403)
-    else:
-        memory = server._memory
-        message = memory.message
-
-        def spoiled(kind, payload, ident):
-            if kind == "connection_error":
-                payload = {**payload, "message": text}
-            return message(kind, payload, ident)
-
-        memory.message = spoiled
-        server.token = "another"
-    await server.cut("abort")
 
 
 @pytest.mark.parametrize("what", ["url", "token", "headers"])
@@ -314,87 +317,3 @@ def test_row_40_arguments_that_are_refused(pin):
     assert_no_canary([*forms_of(caught.value)])
     with pytest.raises(rb.ConfigError):
         rb.BridgeClient("wss://host/", pin=pin)  # a pin is no secret: it may be shown
-
-
-# ---- row 46 -----------------------------------------------------------------------------------------------------
-
-FORGED = "bye\n2026-01-01 00:00:00 ERROR root: forged\r\x1b[31mred\x1b[0m\x00\x07\x85\u2028\u2029\x9b31m\u202eevil"
-CONTROL = [chr(code) for code in (*range(32), 127, *range(128, 160), 0x2028, 0x2029, 0x202E, 0x2066)]
-
-
-def assert_one_line(text, allowed=""):
-    """No control character in it, of any alphabet."""
-    found = [hex(ord(sign)) for sign in CONTROL if sign in text and sign not in allowed]
-    assert not found, (found, text[:300])
-
-
-@pytest.mark.parametrize("way", ["close", "connection_error", "error", "body", "type", "id", "stamp", "session"])
-@simulated
-async def test_row_46_log_injection(server, caplog, way):
-    """Newlines, ANSI and NUL in a server's text are escaped in every log record, event, repr and message: one line each."""
-    caplog.set_level(logging.DEBUG)
-    options = {"policy": rb.presets.default.evolve(dialect=rb.Dialect(session_from_join=way == "session"))}
-    if way == "session":
-        message = server._memory.message
-
-        def spoiled(kind, payload, ident):
-            return message(kind, {**payload, "session_id": FORGED} if kind == "session_joined" else payload, ident)
-
-        server._memory.message = spoiled
-    async with Watch(server.url, **options) as watch:
-        await watch.ready()
-        errors = []
-        if way == "close":
-            for link in tuple(server._listener.links):
-                await link.close(1011, FORGED[:40])
-            await watch.recovered(2)
-        elif way in {"connection_error", "body"}:
-            await refuse_with(server, way, FORGED)
-            await asyncio.sleep(20)
-            errors = await errors_of(watch.client)
-        else:
-            frames = {
-                "error": {"type": "error", "payload": {"code": FORGED, "message": FORGED, "suggestions": [FORGED]}},
-                "type": {"type": FORGED, "payload": {}},
-                "id": {"type": "tool_call", "id": FORGED, "payload": {}},
-                "stamp": {"type": "tool_call", "timestamp": FORGED, "payload": {}},
-            }
-            await server.push_raw(json.dumps(frames.get(way, {})))
-            if way == "id":  # a conflict is an event that names it
-                await server.push_raw(json.dumps({**frames[way], "payload": {"x": 1}}))
-            if way == "type":  # out of sequence is a failure that names it
-                await server.push_raw(json.dumps({"type": "connection_ack", "id": FORGED, "payload": {}}))
-            await server.push("tool_call", {"n": 1})
-            await watch.until(lambda: watch.ids == [1])
-            await server.cut("abort")
-            await watch.recovered(2)
-        assert caplog.records
-        for record in caplog.records:
-            if record.name.startswith("resilient_bridge"):
-                assert_one_line(record.getMessage())
-        for thing in (watch.client, watch.client.health(), *watch.events, *watch.messages, *watch.gaps):
-            assert_one_line(repr(thing))
-            assert_one_line(str(thing))
-        for event in watch.events:
-            if getattr(event, "failure", None) is not None:
-                assert_one_line(str(event.failure))
-                assert_one_line(event.failure.explain(), allowed="\n")
-                assert "\n2026-01-01 00:00:00 ERROR" not in event.failure.explain()
-        for error in errors:
-            if error is not None:
-                assert_one_line(str(error))
-
-
-@simulated
-async def test_row_46_one_record_per_event(server, caplog):
-    """Every warning of a bad quarter of an hour is exactly one line, and there is at most one for each event."""
-    async with Watch(server.url) as watch:
-        await watch.ready()
-        caplog.clear()
-        await refuse_with(server, "connection_error", FORGED)
-        await asyncio.sleep(900)
-        ours = [record for record in caplog.records if record.name == "resilient_bridge"]
-        assert ours
-        assert len(ours) <= len(watch.events)
-        for record in ours:
-            assert len(logging.Formatter("%(message)s").format(record).splitlines()) == 1

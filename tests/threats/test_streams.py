@@ -51,7 +51,9 @@ async def test_row_07_same_id_with_another_payload(server):
         await watch.ready()
         await server.push("tool_call", {"n": 1}, id="one")
         await server.push("tool_call", {"n": 2}, id="one")
-        await server.push("approval_required", {"n": 3}, id="one")  # one id serves two messages: the seed does that
+        await server.push(
+            "approval_required", {"n": 3}, id="one"
+        )  # one id serves two messages: the seed does that
         await server.push("tool_call", {"n": 4})
         await watch.until(lambda: 4 in watch.ids)
         assert watch.ids == [1, 3, 4]
@@ -117,7 +119,9 @@ async def test_row_09_impossible_years(server, mode):
         await watch.until(lambda: 6 in watch.ids)
         assert watch.ids == [1, 2, 3, 4, 5, 6]
         assert watch.verdicts == [("RECOVERED", "anchor")]
-        asked = [frame["payload"].get("since") for frame in server.frames if frame["type"] == "request_replay"]
+        asked = [
+            frame["payload"].get("since") for frame in server.frames if frame["type"] == "request_replay"
+        ]
         assert asked
         assert all(since is None or since < "2026-01-02" for since in asked)
 
@@ -161,11 +165,12 @@ async def test_row_10_stamps_that_cannot_be_read(server, mode):
             assert repr(message)
 
 
-@pytest.mark.parametrize("raw", ["", "yesterday", "2026-01-01", "٢٠٢٦-01-01T00:00:00Z", "x" * 100_000, "\u0000"])
+@pytest.mark.parametrize(
+    "raw", ["", "yesterday", "2026-01-01", "٢٠٢٦-01-01T00:00:00Z", "x" * 100_000, "\u0000"]
+)
 @simulated
 async def test_row_10_stamps_that_are_none(server, raw):
     """A stamp that is no ISO 8601 at all is kept and believed by nobody; the message is delivered."""
-
 
     async with Watch(server.url) as watch:
         await watch.ready()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import itertools
 
 import pytest
 
@@ -35,7 +36,7 @@ async def test_row_26_retry_after_is_a_lower_bound(server, status, told):
         await watch.until(lambda: len(server.attempt_times) >= 4, 600)
         refused = server.attempt_times[1:4]
         bound = float(told)
-        for before, after in zip(refused, refused[1:], strict=False):
+        for before, after in itertools.pairwise(refused):
             assert after - before >= bound
         (waits,) = {tuple(watch.waits[1:3])}
         assert all(bound <= wait <= max(bound, 30) for wait in waits)
@@ -133,7 +134,7 @@ async def test_row_26_the_longest_wait_is_the_users(server, longest):
             await watch.ready()
             server.behave(reject_upgrade=429, retry_after=str(told))
             await server.cut("abort")
-            await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 60)  # noqa: B023
+            await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 60)
             server.behave(reject_upgrade=None, retry_after=None)
             await watch.until(lambda: watch.client.state == state, longest + 60)  # noqa: B023
 

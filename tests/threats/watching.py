@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+from contextlib import asynccontextmanager
 from typing import Any
 
 import resilient_bridge as rb
@@ -19,6 +21,8 @@ from resilient_bridge.telemetry.events import (
     Resumed,
     StateChanged,
 )
+from resilient_bridge.testing.proxy import FaultProxy
+from resilient_bridge.testing.server import BridgeServer
 from resilient_bridge.testing.simulation import Simulation
 
 
@@ -28,7 +32,9 @@ def simulated(test=None, /, *, seed=0):
     def wrap(main):
         def run(**fixtures):
             async def program(server):
-                await asyncio.sleep(0.001)  # a run without a plan of faults heals its network at 0: begin after that
+                await asyncio.sleep(
+                    0.001
+                )  # a run without a plan of faults heals its network at 0: begin after that
                 await main(server, **fixtures)
 
             Simulation(seed).run(program)
@@ -183,3 +189,48 @@ def quick(**parts):
         "replay": rb.Replay(timeout=2),
     }
     return rb.BridgePolicy(**{**chosen, **parts})
+
+
+def port_of(url):
+    """The port in a URL."""
+    return int(url.rpartition(":")[2].partition("/")[0])
+
+
+@asynccontextmanager
+async def proxied(*, policy=None, **behaviour):
+    """A bridge on real sockets, a proxy before it, a client that is READY through both."""
+    async with BridgeServer(**behaviour) as server, FaultProxy("127.0.0.1", port_of(server.url)) as proxy:
+        async with Watch(proxy.url("/ws"), policy=policy or quick()) as watch:
+            await watch.ready(5)
+            yield server, proxy, watch
+
+
+async def refuse_with(server, way, text):
+    """From now on refuse with that text, in a connection_error or in the body of a 403."""
+    if way == "body":
+        listener = server._listener
+        reject = listener._reject
+
+        def with_body(connection, status):
+            response = reject(connection, status)
+            response.body = json.dumps(
+                {"code": "AUTH_FORBIDDEN", "message": text, "suggestions": [text]}
+            ).encode()
+            del response.headers["Content-Length"]
+            response.headers["Content-Length"] = str(len(response.body))
+            return response
+
+        listener._reject = with_body
+        server.behave(reject_upgrade=403)
+    else:
+        memory = server._memory
+        message = memory.message
+
+        def spoiled(kind, payload, ident):
+            if kind == "connection_error":
+                payload = {**payload, "message": text}
+            return message(kind, payload, ident)
+
+        memory.message = spoiled
+        server.token = "another"
+    await server.cut("abort")
