@@ -62,8 +62,8 @@ class Sender:
         if self._policy.overflow == "block":
             async with self._turnstile:  # in the order of the calls, whoever finds room
                 await self._room(entry)
-                twin = outbound.twin(entry)
-                return Receipt(twin, driver) if twin is not None else await self._accept(entry)
+                twin = outbound.standing(entry.key)  # accepted under the same key while this one waited
+                return await self._accept(entry) if twin is None else Receipt(twin, driver)
         return await self._accept(entry)
 
     async def _accept(self, entry: Entry) -> Receipt:

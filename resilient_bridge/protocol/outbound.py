@@ -83,18 +83,22 @@ class Outbound:
             key = payload.get("idempotency_key")
         if key is not None:
             check_key(key)
-            known = self._by_key.get(key)
-            if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED):
+            known = self.standing(key)
+            if known is not None:
                 return known
         expires = None if ttl is None else Now(now.mono + ttl, now.wall + ttl)
         return self._entry(
             type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile
         )
 
-    def twin(self, entry: Entry) -> Entry | None:
-        """A send accepted meanwhile under the same key, while `entry` was waiting for room."""
-        found = self._by_key.get(entry.key)
-        return found if found is not None and found is not entry and not found.is_settled else None
+    def standing(self, key: str) -> Entry | None:
+        """The send under this key that a second one with it would only repeat: pending, or confirmed."""
+        known = self._by_key.get(key)
+        return (
+            known
+            if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
+            else None
+        )
 
     def is_known(self, entry: Entry) -> bool:
         """Was this entry accepted before (its key named a send that is pending or confirmed)?"""

@@ -294,8 +294,10 @@ class Session:
     # ---- the end ----------------------------------------------------------------------------------------------
 
     def drain(self, now: Now) -> None:
-        """No new sends; what is queued still goes. Only from FLUSHING or READY."""
+        """No new sends; what is queued still goes, and what was handed out is asked about at once. From FLUSHING or READY."""
         self._move("drain", "user", now)
+        if self.link is not None:
+            self.link.wire.barrier_due = now.mono
 
     @property
     def is_drained(self) -> bool:
