@@ -191,7 +191,7 @@ def states() -> str:
         ],
         [
             "An HTTP status in place of the upgrade. `Retry-After` is a lower bound of the wait; after a 429 without one it is at least",
-            "5 s. A body that says SESS_NOT_FOUND counts as 4404.",
+            "5 s. A hint beyond `Reconnect.max_retry_after` is FAILED. A body that says SESS_NOT_FOUND counts as 4404.",
             "",
             *_numbers(statuses()),
         ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Any, Final, cast
 
 
@@ -26,60 +27,66 @@ _NAME = (
 _SENSITIVE = re.compile(_NAME, re.IGNORECASE)
 _UNMASKED = rf"(?!{re.escape(MASK)})"
 
+
 # Order matters: what marks where a secret ends (a url, a query) goes before what eats up to the next space.
-_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s'\"?#]{1,2000}@", re.IGNORECASE), rf"\1{MASK}@"),
-    (
-        re.compile(
-            r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s'\"/:@]{0,500}:(?!\d{1,5}(?:[/?#]|\b))[^\s'\"@]{0,2000}@",
-            re.IGNORECASE,
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    # Compiled with the first failure and not at import: most programs start long before their first failure.
+    return (
+        (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s'\"?#]{1,2000}@", re.IGNORECASE), rf"\1{MASK}@"),
+        (
+            re.compile(
+                r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s'\"/:@]{0,500}:(?!\d{1,5}(?:[/?#]|\b))[^\s'\"@]{0,2000}@",
+                re.IGNORECASE,
+            ),
+            rf"\1{MASK}@",
         ),
-        rf"\1{MASK}@",
-    ),
-    (
-        re.compile(rf"([?&;](?:{_NAME}|key|auth|sig|code)=){_UNMASKED}[^&\s#'\"]+", re.IGNORECASE),
-        rf"\1{MASK}",
-    ),
-    (  # a header whose value may hold spaces: up to the end of the line or of the quotes
-        re.compile(
-            rf"(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+\\{{0,3}}+['\"]?+)"
-            rf"{_UNMASKED}[^\r\n'\"]+",
-            re.IGNORECASE,
+        (
+            re.compile(rf"([?&;](?:{_NAME}|key|auth|sig|code)=){_UNMASKED}[^&\s#'\"]+", re.IGNORECASE),
+            rf"\1{MASK}",
         ),
-        rf"\1\2{MASK}",
-    ),
-    (  # name: "value", name='value', ('name', b'value')
-        re.compile(
-            rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+|['\"],\s{{0,4}}+b?+)(\\{{0,3}}+['\"]){_UNMASKED}[^'\"]+",
-            re.IGNORECASE,
+        (  # a header whose value may hold spaces: up to the end of the line or of the quotes
+            re.compile(
+                rf"(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+\\{{0,3}}+['\"]?+)"
+                rf"{_UNMASKED}[^\r\n'\"]+",
+                re.IGNORECASE,
+            ),
+            rf"\1\2{MASK}",
         ),
-        rf"\1\2\3{MASK}",
-    ),
-    (  # name: value, name=value; but our own `token: wanted a string` stays readable
-        re.compile(
-            rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+){_UNMASKED}(?!wanted\b|\\{{1,3}}['\"])[^\s'\"]+",
-            re.IGNORECASE,
+        (  # name: "value", name='value', ('name', b'value')
+            re.compile(
+                rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+|['\"],\s{{0,4}}+b?+)(\\{{0,3}}+['\"]){_UNMASKED}[^'\"]+",
+                re.IGNORECASE,
+            ),
+            rf"\1\2\3{MASK}",
         ),
-        rf"\1\2{MASK}",
-    ),
-    (re.compile(rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", re.IGNORECASE), rf"\1\2{MASK}"),
-    (re.compile(r"\b([Bb]asic\s{1,4})(?=[a-z+/=_-]*[A-Z0-9])[A-Za-z0-9+/=_-]{8,}"), rf"\1{MASK}"),
-    (  # invalid token abc123…: prose around something opaque
-        re.compile(
-            r"\b(token|api key|secret|password)(\s{1,4}(?:is\s)?['\"]?)(?=[a-z.~+/=_-]*\d)[\w.~+/=-]{8,}",
-            re.IGNORECASE,
+        (  # name: value, name=value; but our own `token: wanted a string` stays readable
+            re.compile(
+                rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+){_UNMASKED}(?!wanted\b|\\{{1,3}}['\"])[^\s'\"]+",
+                re.IGNORECASE,
+            ),
+            rf"\1\2{MASK}",
         ),
-        rf"\1\2{MASK}",
-    ),
-    (re.compile(r"\bsk-[\w-]{3,}"), MASK),
-    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), MASK),
-    (
-        re.compile(
-            r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
+        (re.compile(rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", re.IGNORECASE), rf"\1\2{MASK}"),
+        (re.compile(r"\b([Bb]asic\s{1,4})(?=[a-z+/=_-]*[A-Z0-9])[A-Za-z0-9+/=_-]{8,}"), rf"\1{MASK}"),
+        (  # invalid token abc123…: prose around something opaque
+            re.compile(
+                r"\b(token|api key|secret|password)(\s{1,4}(?:is\s)?['\"]?)(?=[a-z.~+/=_-]*\d)[\w.~+/=-]{8,}",
+                re.IGNORECASE,
+            ),
+            rf"\1\2{MASK}",
         ),
-        MASK,
-    ),
-)
+        (re.compile(r"\bsk-[\w-]{3,}"), MASK),
+        (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), MASK),
+        (
+            re.compile(
+                r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
+            ),
+            MASK,
+        ),
+    )
+
+
 # Controls, C1, separators that break lines, marks that reorder text, and lone surrogates, which no stream can encode.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -90,7 +97,7 @@ def redact(text: str, *, limit: int = LIMIT) -> str:
     if len(text) > _READ:
         # A secret cut in two may no longer look like one: drop the last word with it.
         text = text[:_READ].rsplit(None, 1)[0] + "…"
-    for pattern, mask in _PATTERNS:
+    for pattern, mask in _patterns():
         text = pattern.sub(mask, text)
     text = _UNSAFE.sub(_escape, text)
     return text if len(text) <= limit else text[: limit - 1] + "…"

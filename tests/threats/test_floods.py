@@ -49,9 +49,9 @@ async def test_row_05_a_frame_of_50_mb():
 
 
 async def flood(bridge, ws):
-    """300,000 tiny frames, as fast as they are taken."""
-    for n in range(300_000):
-        await ws.send('{"type":"tick","id":"t%d","payload":{"n":%d}}' % (n, n))
+    """150,000 tiny frames, as fast as they are taken."""
+    for n in range(150_000):
+        await ws.send(f'{{"type":"tick","id":"t{n}","payload":{{"n":{n}}}}}')
         bridge.sent = n + 1
 
 
@@ -76,7 +76,7 @@ async def test_row_05_a_flood_of_tiny_frames(overflow):
             sent = bridge.sent
             await asyncio.sleep(0.1)
             assert watch.client.health().unread <= 1_100
-        assert bridge.sent < 200_000
+        assert bridge.sent < 120_000
         if overflow == "resync":
             assert "SYS_INBOX_FULL" in watch.losses
             return

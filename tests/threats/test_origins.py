@@ -137,9 +137,11 @@ async def test_row_42_credentials_in_plain_text(host, kind, monkeypatch):
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_row_42_this_machine_is_no_network(host):
     """To loopback a token goes without TLS, unasked."""
-    async with BridgeServer(token=CANARY) as server:
-        async with Watch(server.url.replace("127.0.0.1", host), token=CANARY, policy=quick()) as watch:
-            await watch.ready(5)
+    async with (
+        BridgeServer(token=CANARY) as server,
+        Watch(server.url.replace("127.0.0.1", host), token=CANARY, policy=quick()) as watch,
+    ):
+        await watch.ready(5)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -71,12 +71,14 @@ async def test_row_22_a_refused_upgrade_that_lasts(status):
 )
 async def test_row_22_answers_of_a_broken_proxy(answer):
     """Pages, cut bodies, other protocols, floods of headers instead of an upgrade: typed, bounded, never a crash or a hang."""
-    async with Recorder(answer).listening() as proxy:
-        async with Watch(f"ws://127.0.0.1:{proxy.port}/ws", policy=quick()) as watch:
-            await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 5)
-            failure = watch.client.health().failure or watch.of(ReconnectScheduled)[0].failure
-            assert failure.code != "SYS_INTERNAL_ERROR", failure
-            assert len(failure.explain()) < 10_000
+    async with (
+        Recorder(answer).listening() as proxy,
+        Watch(f"ws://127.0.0.1:{proxy.port}/ws", policy=quick()) as watch,
+    ):
+        await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 5)
+        failure = watch.client.health().failure or watch.of(ReconnectScheduled)[0].failure
+        assert failure.code != "SYS_INTERNAL_ERROR", failure
+        assert len(failure.explain()) < 10_000
 
 
 class IdleCut:
@@ -198,18 +200,20 @@ async def test_row_22_proxy_idle_cut(proxy, tmp_path):
     """A heartbeat slower than the proxy's patience: the cut has no close frame, is told as a loss, and is resumed from."""
     async with BridgeServer() as server:
         policy = quick(heartbeat=rb.Heartbeat(every=30, timeout=10))
-        async with proxy(port_of(server.url), tmp_path) as front:
-            async with Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch:
-                await watch.ready(5)
-                await push(server, 1)
-                await watch.until(lambda: watch.ids == [1], 5)
-                await watch.until(lambda: watch.losses, 5)
-                assert watch.losses[0] in {"CONN_WEBSOCKET_CLOSED", "CONN_RESET"}
-                await push(server, 2)
-                await watch.recovered(2, within=5)
-                await watch.until(lambda: 2 in watch.ids, 5)
-                assert watch.ids == [1, 2]
-                assert watch.verdicts[0] == ("RECOVERED", "anchor")
+        async with (
+            proxy(port_of(server.url), tmp_path) as front,
+            Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,
+        ):
+            await watch.ready(5)
+            await push(server, 1)
+            await watch.until(lambda: watch.ids == [1], 5)
+            await watch.until(lambda: watch.losses, 5)
+            assert watch.losses[0] in {"CONN_WEBSOCKET_CLOSED", "CONN_RESET"}
+            await push(server, 2)
+            await watch.recovered(2, within=5)
+            await watch.until(lambda: 2 in watch.ids, 5)
+            assert watch.ids == [1, 2]
+            assert watch.verdicts[0] == ("RECOVERED", "anchor")
 
 
 @pytest.mark.real
@@ -218,33 +222,35 @@ async def test_row_22_keepalive_under_the_cut(proxy, tmp_path):
     """A heartbeat faster than the proxy's patience keeps a silent link for several times as long."""
     async with BridgeServer() as server:
         policy = quick(heartbeat=rb.Heartbeat(every=0.12, timeout=2))
-        async with proxy(port_of(server.url), tmp_path) as front:
-            async with Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch:
-                await watch.ready(5)
-                pings = [0]
+        async with (
+            proxy(port_of(server.url), tmp_path) as front,
+            Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,
+        ):
+            await watch.ready(5)
+            pings = [0]
 
-                def beats():
-                    pings[0] = sum(frame["type"] == "heartbeat_ping" for frame in server.frames)
-                    return pings[0] >= 10  # 1.2 s, three times the proxy's patience
+            def beats():
+                pings[0] = sum(frame["type"] == "heartbeat_ping" for frame in server.frames)
+                return pings[0] >= 10  # 1.2 s, three times the proxy's patience
 
-                await watch.until(beats, 10)
-                assert watch.losses == []
-                assert len(server.connect_times) == 1
+            await watch.until(beats, 10)
+            assert watch.losses == []
+            assert len(server.connect_times) == 1
 
 
 @pytest.mark.real
 async def test_row_22_nginx_without_a_backend(tmp_path):
     """nginx whose backend is away says 502: told, tried again, and READY when the backend comes."""
     port = await free_port()
-    async with nginx(port, tmp_path) as front:
-        async with Watch(f"ws://127.0.0.1:{front}/ws", policy=quick()) as watch:
-            await watch.until(lambda: len(watch.waits) >= 2, 5)
-            assert {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)} == {
-                502
-            }
-            async with BridgeServer(port=port):
-                await watch.ready(15)
-                await watch.client.aclose()
+    async with (
+        nginx(port, tmp_path) as front,
+        Watch(f"ws://127.0.0.1:{front}/ws", policy=quick()) as watch,
+    ):
+        await watch.until(lambda: len(watch.waits) >= 2, 5)
+        assert {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)} == {502}
+        async with BridgeServer(port=port):
+            await watch.ready(15)
+            await watch.client.aclose()
 
 
 @pytest.mark.real

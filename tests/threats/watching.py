@@ -199,10 +199,13 @@ def port_of(url):
 @asynccontextmanager
 async def proxied(*, policy=None, **behaviour):
     """A bridge on real sockets, a proxy before it, a client that is READY through both."""
-    async with BridgeServer(**behaviour) as server, FaultProxy("127.0.0.1", port_of(server.url)) as proxy:
-        async with Watch(proxy.url("/ws"), policy=policy or quick()) as watch:
-            await watch.ready(5)
-            yield server, proxy, watch
+    async with (
+        BridgeServer(**behaviour) as server,
+        FaultProxy("127.0.0.1", port_of(server.url)) as proxy,
+        Watch(proxy.url("/ws"), policy=policy or quick()) as watch,
+    ):
+        await watch.ready(5)
+        yield server, proxy, watch
 
 
 async def refuse_with(server, way, text):
