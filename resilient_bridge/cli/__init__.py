@@ -118,7 +118,3 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     serve.add_argument(
         "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

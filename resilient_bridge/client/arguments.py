@@ -54,7 +54,7 @@ def check_session(session_id: object, store: object, on_gap: object) -> None:
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
     if store is not None and not isinstance(store, MemoryStore):
-        wanted = "a MemoryStore (durable stores are not there yet)"
+        wanted = "a resilient_bridge.stores.MemoryStore (durable stores are not there yet)"
         raise config_error("BridgeClient.store", wanted, type(store).__name__)
     if on_gap is not None and not callable(on_gap):
         raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)

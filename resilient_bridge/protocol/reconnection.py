@@ -102,8 +102,9 @@ class Reconnection:
         rule = most_specific(self._policy.rules, failure)
         action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
         reason = reason_of(failure) if poison is None else f"poison({poison})"
-        # A handshake that breaks off was accepted by somebody: it counts like a connection that died young.
-        self._connected |= reason == "connection_lost"
+        if reason == "connection_lost" and not self._connected:
+            # A handshake that breaks off was accepted by somebody: it counts like a connection that died young.
+            reason, self._connected = "connect_failed", True
         down_since, died_young = self._book(now)
         self._failures.append(failure)
         final = self._final(action, failure, reason, rule, now)

@@ -68,7 +68,7 @@ class Verdict(StrEnum):
 
 # Repr, equality and hash are written once, in the base: attrs would compile them for every class, most of the cost of
 # importing this module.
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Event:
     """What all events have: `at`, the wall-clock time with its time zone."""
 
@@ -82,7 +82,7 @@ class Event:
 
     def __eq__(self, other: object) -> bool:
         """Equal: of one class, with equal fields."""
-        return type(self) is type(other) and self._values() == other._values()
+        return isinstance(other, Event) and type(self) is type(other) and self._values() == other._values()
 
     def __hash__(self) -> int:
         """By class and fields."""
@@ -100,7 +100,7 @@ def _shown(value: object) -> str:
     return str(isoformat()) if isoformat is not None else repr(value)
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateChanged(Event):
     """The bridge went from `previous` to `state`, because of `reason`."""
 
@@ -109,14 +109,14 @@ class StateChanged(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Connected(Event):
     """The server accepted the connection and our credentials; the session comes next."""
 
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Disconnected(Event):
     """The connection is gone; `failure` is None when we closed it ourselves."""
 
@@ -124,7 +124,7 @@ class Disconnected(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ReconnectScheduled(Event):
     """Connection attempt number `attempt` after a loss starts in `wait` seconds."""
 
@@ -134,14 +134,14 @@ class ReconnectScheduled(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Joined(Event):
     """A session was joined for the first time in this store: there was nothing to resume."""
 
     session_id: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Resumed(Event):
     """A join after a loss ended in `verdict`.
 
@@ -156,7 +156,7 @@ class Resumed(Event):
     until: datetime | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Suspended(Event):
     """Disconnected mode: `attempts` failed or the outage outlasted the grace; the schedule goes on (V7)."""
 
@@ -165,7 +165,7 @@ class Suspended(Event):
     attempts: int = 0
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class GaveUp(Event):
     """`name` stopped trying for good; `failure` says why."""
 
@@ -173,14 +173,14 @@ class GaveUp(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Closed(Event):
     """The bridge is closed and will not come back."""
 
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageDropped(Event):
     """A message left a full or expired queue without being delivered; `key` is its idempotency key, where it has one."""
 
@@ -189,7 +189,7 @@ class MessageDropped(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageQuarantined(Event):
     """A message that killed its connection was set aside; the rest goes on."""
 
@@ -199,14 +199,14 @@ class MessageQuarantined(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageRejected(Event):
     """A frame came in that is no message; it was dropped and the connection kept."""
 
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class LateReply(Event):
     """An answer came for a request that had already failed or been withdrawn."""
 
@@ -214,21 +214,21 @@ class LateReply(Event):
     id: str | None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ReplayIgnored(Event):
     """A replay answer came after the verdict; its `messages` were counted and dropped, never merged."""
 
     messages: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ClockJumped(Event):
     """The wall clock and the monotonic clock drifted apart by `seconds`: the machine slept, or its clock was set."""
 
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class DuplicateConflict(Event):
     """A message came twice under one type and id with different payloads; the first was delivered."""
 

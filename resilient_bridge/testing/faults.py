@@ -94,6 +94,9 @@ class Faults:
 
     def __attrs_post_init__(self) -> None:
         """Refuse numbers that make no plan."""
+        for place, fault in enumerate(self.script or ()):
+            if not isinstance(fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise config_error(f"script[{place}]", "a fault of resilient_bridge.testing.faults", fault)
         for name in ("rate", "until"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise config_error(name, "a finite number of at least 0", getattr(self, name))
