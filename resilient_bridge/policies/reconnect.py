@@ -21,6 +21,7 @@ from .fields import (
     number,
     one_of,
     optional,
+    refuse,
     seconds,
     short_seconds,
     tuple_of,
