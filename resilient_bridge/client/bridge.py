@@ -235,8 +235,8 @@ class BridgeClient:
             try:
                 if task is not None:
                     task.cancel()
-                    await asyncio.wait([task])
-            finally:  # a second cancellation may hit the wait; the client is closed all the same
+                    await _ended(task)
+            finally:
                 session.closed(driver.now())
                 driver.after(driver.now())
                 driver.stop()
@@ -368,3 +368,15 @@ class BridgeClient:
 
 _DRAINABLE = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

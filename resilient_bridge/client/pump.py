@@ -60,13 +60,14 @@ class Pump:
     async def _read(self) -> None:
         driver, receive = self._driver, self._transport.receive
         session = driver.session
+        now = driver.now()
         while self.loss is None:
-            now = driver.now()
             if not session.may_read(now, iterating=driver.is_iterated()):
                 driver.after(now)
                 if self.loss is None:
                     self._idle_reader = driver.loop.create_future()
                     await self._idle_reader
+                now = driver.now()
                 continue
             try:
                 frame = await receive()
@@ -90,8 +91,7 @@ class Pump:
                 continue
             driver.arm(now)
             try:
-                for frame in frames:
-                    await send(frame)
+                await send(*frames)
             except Exception as error:  # noqa: BLE001 -- as above
                 self.end(error)
 

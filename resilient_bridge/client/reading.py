@@ -36,20 +36,23 @@ class Messages:
     async def __anext__(self) -> Message:
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
-        self._busy = True
-        try:
-            return await self._next()
-        finally:
-            self._busy = False
+        message = self._driver.session.inbound.take()
+        if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
+            self._busy = True
+            try:
+                message = await self._wait()
+            finally:
+                self._busy = False
+        self._driver.taken()
+        return message
 
-    async def _next(self) -> Message:
+    async def _wait(self) -> Message:
         driver = self._driver
         session = driver.session
         inbound = session.inbound
         while True:
             message = inbound.take()
             if message is not None:
-                driver.taken()
                 return message
             gap = inbound.inbox.peek_gap()
             if gap is not None:

@@ -49,9 +49,8 @@ class Sender:
         driver.check_usable()
         outbound = session.outbound
         if len(outbound.outbox.queued) >= _TURN and session.state is BridgeState.READY:
-            await asyncio.sleep(
-                0
-            )  # a loop that only sends gives the writer its turn, before this one is accepted
+            # A loop that only sends gives the writer its turn, before this one is accepted.
+            await asyncio.sleep(0)
         now = driver.now()
         seconds = as_seconds(ttl, "send.ttl")
         entry = outbound.prepare(
@@ -59,7 +58,8 @@ class Sender:
         )
         if outbound.is_known(entry):
             return Receipt(entry, driver)
-        if self._policy.overflow == "block":
+        waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
+        if self._policy.overflow == "block" and waits:
             async with self._turnstile:  # in the order of the calls, whoever finds room
                 await self._room(entry)
                 twin = outbound.standing(entry.key)  # accepted under the same key while this one waited

@@ -51,28 +51,28 @@ class Identifiers:
     def __init__(self, rng: random.Random) -> None:
         bits = rng.getrandbits(64)
         variant = "89ab"[bits & 3]
-        self._prefix = f"{bits >> 32:08x}-{bits >> 16 & 0xFFFF:04x}-4{bits >> 4 & 0xFFF:03x}-{variant}"
-        self._tail = rng.getrandbits(12)
+        head = f"{bits >> 32:08x}-{bits >> 16 & 0xFFFF:04x}-4{bits >> 4 & 0xFFF:03x}-{variant}"
+        self._prefix = f"{head}{rng.getrandbits(12):03x}"
         self._count = rng.getrandbits(40)
 
     def __call__(self) -> str:
         """The next UUID, as text."""
         self._count += 1
-        return f"{self._prefix}{self._tail:03x}-{self._count & 0xFFFFFFFFFFFF:012x}"
+        return f"{self._prefix}-{self._count & 0xFFFFFFFFFFFF:012x}"
 
 
 class Stamps:
-    """ISO 8601 timestamps with milliseconds; the date part is formatted once a second."""
+    """ISO 8601 timestamps with milliseconds; each is formatted once, however many messages share it."""
 
     def __init__(self) -> None:
-        self._second = -1
+        self._milli = -1.0
         self._text = ""
 
     def __call__(self, wall: float) -> str:
         """`wall` (epoch seconds) as e.g. `2026-03-20T14:32:00.250Z`."""
-        wall = _printable(wall)
-        second = int(wall)
-        if second != self._second:
-            self._second = second
-            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._text}.{int((wall - second) * 1000):03d}Z"
+        milli = wall * 1000 // 1
+        if milli != self._milli:
+            self._milli = milli
+            moment = datetime.fromtimestamp(_printable(wall), UTC)
+            self._text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+        return self._text

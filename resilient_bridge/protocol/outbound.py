@@ -86,10 +86,11 @@ class Outbound:
             known = self.standing(key)
             if known is not None:
                 return known
-        expires = None if ttl is None else Now(now.mono + ttl, now.wall + ttl)
-        return self._entry(
-            type_, payload, now, key=key, expires=expires, coalesce=coalesce, volatile=volatile
-        )
+        entry = self._entry(type_, payload, now, key)
+        entry.coalesce, entry.volatile = coalesce, volatile
+        if ttl is not None:
+            entry.expires = Now(now.mono + ttl, now.wall + ttl)
+        return entry
 
     def standing(self, key: str) -> Entry | None:
         """The send under this key that a second one with it would only repeat: pending, or confirmed."""
@@ -122,21 +123,20 @@ class Outbound:
 
     def request(self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool) -> Entry:
         """Queue a request in its lane."""
-        entry = self._entry(type_, payload, now, is_request=True, idempotent=idempotent)
+        entry = self._entry(type_, payload, now, None)
+        entry.is_request, entry.idempotent = True, idempotent
         self._remember(entry)
         self.open_requests[entry.id] = entry
         self.requests.append(entry)
         return entry
 
-    def _entry(
-        self, type_: str, payload: Mapping[str, Any], now: Now, *, key: str | None = None, **rest: Any
-    ) -> Entry:
+    def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None) -> Entry:
         text = self._encoder.payload(type_, payload)  # raises for what is no message, so below it is one
         identity = self._ids()
         self._seq += 1
         wire_key = None if "idempotency_key" in payload else key or identity
         frame = self._encoder.frame(type_, identity, self._stamp(now.wall), text, wire_key)
-        return Entry(self._seq, identity, key or identity, type_, frame, **rest)
+        return Entry(self._seq, identity, key or identity, type_, frame)
 
     def _remember(self, entry: Entry) -> None:
         self._by_id[entry.id] = entry

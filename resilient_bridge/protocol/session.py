@@ -188,7 +188,9 @@ class Session:
             )
 
     def fail(self, failure: Failure, reason: str, now: Now) -> None:
-        """The end that is not the user's: everything that waits learns why."""
+        """The end that is not the user's: everything that waits learns why. Nothing happens once the end has begun."""
+        if (self.state, "fatal") not in TRANSITIONS:
+            return
         self.failure = failure
         self.link = None
         self._move("fatal", reason, now)
@@ -198,13 +200,13 @@ class Session:
     # ---- a running connection ---------------------------------------------------------------------------------
 
     def receive(self, frame: str | bytes, now: Now) -> None:
-        """A frame arrived. Never raises for what it holds."""
-        if self.link is not None:
+        """A frame arrived. Never raises for what it holds; while closing it is too late for it."""
+        if self.link is not None and self.state in LINKED:
             self.link.receive(frame, now)
 
     def frames_to_send(self, now: Now) -> list[str]:
         """What to write now; [] when there is nothing. What it returns counts as handed out."""
-        if self.link is None or self.link.death is not None:
+        if self.link is None or self.link.death is not None or self.state not in LINKED:
             return []
         self.outbound.outbox.expire(now)
         return self.link.frames_to_send(now, sending=self.state in SENDING)
@@ -213,7 +215,7 @@ class Session:
     def wants_to_send(self) -> bool:
         """Would `frames_to_send` return something?"""
         link = self.link
-        if link is None:
+        if link is None or self.state not in LINKED:
             return False
         return bool(link.wire.control) or (self.state in SENDING and self.outbound.next_entry() is not None)
 
@@ -236,7 +238,8 @@ class Session:
         self._look_at_clocks(now)
         self.outbound.outbox.expire(now)
         if self.link is not None:
-            self.link.handle_timer(now)
+            if self.state in LINKED:
+                self.link.handle_timer(now)
             return
         suspends_at = self.reconnection.suspends_at()
         if self.state is BridgeState.BACKOFF and suspends_at is not None and now.mono >= suspends_at:

@@ -47,7 +47,7 @@ TRANSITIONS: Final[Mapping[tuple[S, str], S]] = {
     **{(state, "suspended"): S.SUSPENDED for state in (*_LIVE, S.BACKOFF)},
     (S.BACKOFF, "retry"): S.CONNECTING,
     (S.SUSPENDED, "retry"): S.CONNECTING,
-    **{(state, "fatal"): S.FAILED for state in (S.IDLE, *_LIVE, S.BACKOFF, S.SUSPENDED)},
+    **{(state, "fatal"): S.FAILED for state in (S.IDLE, *_LIVE, S.DRAINING, S.BACKOFF, S.SUSPENDED)},
     (S.FLUSHING, "drain"): S.DRAINING,
     (S.READY, "drain"): S.DRAINING,
     **{(state, "close"): S.CLOSING for state in S if state not in {S.CLOSING, S.CLOSED}},

@@ -105,12 +105,7 @@ class Watermark:
         if key is not None:
             self._keys[key] = mark
         self.accepted += 1
-        if len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES:
-            self._trim(mono)
-
-    def _trim(self, mono: float) -> None:
-        # Counted back from the last delivery, not from now: the tail does not age while the link is down.
-        tail = self._tail
+        # Age is counted back from the last delivery, not from now: the tail does not age while the link is down.
         while len(tail) > 1 and (
             len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES
         ):

@@ -24,8 +24,8 @@ class Transport(Protocol):
         """Host and port that were dialled, to dial again without DNS, or None when that is not known or no use."""
         ...
 
-    async def send(self, frame: str) -> None:
-        """Hand one frame to the network, waiting while its buffer is full; that is not delivery.
+    async def send(self, *frames: str) -> None:
+        """Hand frames to the network, in order, waiting while its buffer is full; that is not delivery.
 
         Raises the native exception of the library below when the link is lost. A cancelled send may have been sent.
         """

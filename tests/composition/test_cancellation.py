@@ -48,6 +48,7 @@ async def connecting(server: Any, blow: Blow) -> None:
             await asyncio.sleep(0.05)
 
     await blow.strike(work())
+    await turns(8 if blow.again else 0)
     assert left_over() == []
     assert all(client.state == "CLOSED" for client in made)
 
@@ -301,7 +302,7 @@ async def closing(server: Any, blow: Blow) -> None:
     receipts = [await client.send("tool_result", {"n": n}) for n in range(5)]
     await closed(client, blow, 5)
     assert client.state == "CLOSED"
-    await turns(3)
+    await turns(8)
     assert client.state == "CLOSED"
     assert left_over() == []
     for receipt in receipts:
@@ -322,7 +323,7 @@ async def closing_a_dead_link(server: Any, blow: Blow) -> None:
     receipt = await client.send("tool_result", {})
     await closed(client, blow, 0.5)
     assert client.state == "CLOSED"
-    await turns(3)
+    await turns(8)
     assert client.state == "CLOSED"
     assert left_over() == []
     assert receipt.state == "unknown"

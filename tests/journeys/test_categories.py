@@ -124,7 +124,10 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
         await server.restart(down=3)
         await asyncio.sleep(0.5)
         await journey.ready()
-        failures = [e.failure for e in (*journey.of(rb.events.Disconnected), *journey.of(rb.events.ReconnectScheduled))]
+        failures = [
+            e.failure
+            for e in (*journey.of(rb.events.Disconnected), *journey.of(rb.events.ReconnectScheduled))
+        ]
         assert len(failures) >= 8
         for failure in failures:
             assert isinstance(failure, rb.Failure)
@@ -137,7 +140,9 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
 @simulated
 async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(server):
     """503 on the upgrade, refused, unanswered: three reasons, three codes; and READY as soon as it answers 101."""
-    quick = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2))
+    quick = rb.BridgePolicy(
+        reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2)
+    )
     async with Journey(server, policy=quick) as journey:
         await journey.ready()
         told: dict[str, tuple[str, str]] = {}

@@ -30,9 +30,7 @@ BRIDGES: dict[str, dict[str, Any]] = {
     "seed": {"replay": "verbatim_seed", "acks": "none", "replay_ids": False},
     "late": {"replay_delay": 0.05, "unasked_push": False, "timestamps": "s"},
 }
-POLICY = rb.presets.default.evolve(
-    reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10)
-)
+POLICY = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10))
 
 
 async def traffic(journey: Journey, size: int) -> None:
@@ -111,7 +109,9 @@ def test_a_link_that_dies_at_any_step_loses_nothing(bridge, how):
             after += 1
         assert after > least
     assert states >= {"CONNECTING", "AUTHENTICATING", "JOINING", "READY"}
-    assert "REPLAYING" in states or bridge == "seed"  # what the seed pushes unasked ends the replay before it is asked for
+    assert (
+        "REPLAYING" in states or bridge == "seed"
+    )  # what the seed pushes unasked ends the replay before it is asked for
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "vanish"])

@@ -12,7 +12,9 @@ import resilient_bridge as rb
 from .journey import Journey, simulated
 
 
-QUICK = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50, attempts=None))
+QUICK = rb.BridgePolicy(
+    reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50, attempts=None)
+)
 
 
 def frames(server: Any, kind: str = "tool_result") -> list[Any]:
@@ -188,7 +190,9 @@ async def test_a_dead_peer_is_noticed_and_its_work_sent_again_with_its_key(serve
         assert first == second
         assert len(server.received) == 1
         (lost,) = journey.of(rb.events.Disconnected)
-        assert lost.failure.code == ("CONN_HEARTBEAT_TIMEOUT" if how == "silence" else "CONN_WEBSOCKET_CLOSED")
+        assert lost.failure.code == (
+            "CONN_HEARTBEAT_TIMEOUT" if how == "silence" else "CONN_WEBSOCKET_CLOSED"
+        )
         assert not journey.client.health().unconfirmed
     journey.kept()
 

@@ -39,7 +39,9 @@ async def test_a_reconnect_replays_the_gap_and_the_overlap(server, overlap):
     replayed = [event.replayed for event in journey.of(rb.events.Resumed)]
     assert max(replayed) <= 20  # what was missed in at most 5 s and a wait, and nothing of the overlap
     size = len(json.dumps(server.pushed[-1], separators=(",", ":")))
-    full = (overlap + 64 + 20 + 60) * size * 1.1  # a clock that went back within the last 64 messages lowers `since`
+    full = (
+        (overlap + 64 + 20 + 60) * size * 1.1
+    )  # a clock that went back within the last 64 messages lowers `since`
     assert max(answered) <= full
     late = answered[int(overlap / 60) + 2 :]
     assert max(late) - min(late) < 0.2 * max(late)  # the last one costs what the others did
@@ -61,7 +63,9 @@ async def test_the_answer_is_asked_for_without_since_only_where_the_anchor_is_mi
             await journey.rest()
             assert journey.verdicts() == ["RECOVERED(anchor)"]
         sinces: list[Any] = [
-            "since" in frame["payload"] for frame in server.frames[before:] if frame["type"] == "request_replay"
+            "since" in frame["payload"]
+            for frame in server.frames[before:]
+            if frame["type"] == "request_replay"
         ]
         asks[replay] = len(sinces)
         assert sinces == ([True] if replay == "correct" else [True, False])

@@ -55,7 +55,13 @@ async def test_recursor_waits_1_2_5_10_30_and_gives_up(server):
         failure = client.health().failure
         assert (failure.code, failure.stopped) == ("CONN_RECONNECT_EXHAUSTED", "attempts")
         assert failure.history[-1].code == "CONN_REFUSED"
-        for operation in (client.wait_ready(), client.send("a", {}), client.request("a", {}), waiting, journey.reader):
+        for operation in (
+            client.wait_ready(),
+            client.send("a", {}),
+            client.request("a", {}),
+            waiting,
+            journey.reader,
+        ):
             with pytest.raises(rb.BridgeError) as caught:
                 await operation
             assert caught.value.failure.code == "CONN_RECONNECT_EXHAUSTED"
@@ -125,9 +131,18 @@ async def test_timeouts_follow_a_schedule_of_their_own(server):
         scheduled = journey.of(rb.events.ReconnectScheduled)[1:]  # the first one answers the reset
         assert {(event.reason, event.failure.code) for event in scheduled} == {("timeout", "CONN_TIMEOUT")}
         asked = [at for at, _ in network.lookups[first:]]
-        began = [at for at, event in journey.log if at > start and getattr(event, "state", None) == "CONNECTING"]
-        assert [any(0 <= at - moment < 0.1 for at in asked) for moment in began[:4]] == [True, False, True, True]
-        tried = [at for at, event in journey.log if at > began[0] and getattr(event, "state", None) == "BACKOFF"]
+        began = [
+            at for at, event in journey.log if at > start and getattr(event, "state", None) == "CONNECTING"
+        ]
+        assert [any(0 <= at - moment < 0.1 for at in asked) for moment in began[:4]] == [
+            True,
+            False,
+            True,
+            True,
+        ]
+        tried = [
+            at for at, event in journey.log if at > began[0] and getattr(event, "state", None) == "BACKOFF"
+        ]
         assert {round(end - begin, 6) for begin, end in zip(began, tried, strict=False)} == {10.0}
 
 

@@ -159,7 +159,8 @@ async def test_two_blocked_sends_with_one_key_are_one_message(server):
         await asyncio.sleep(0.1)
         first = await journey.client.send("tool_result", {"n": 1})
         pair = [
-            asyncio.create_task(journey.client.send("tool_result", {"n": 2}, idempotency_key="k")) for _ in "ab"
+            asyncio.create_task(journey.client.send("tool_result", {"n": 2}, idempotency_key="k"))
+            for _ in "ab"
         ]
         await asyncio.sleep(0.1)
         first.withdraw()
@@ -180,7 +181,9 @@ async def test_failed_requests_and_sends_are_no_ghosts(server):
         await server.cut("abort", seconds=10)
         await asyncio.sleep(0.1)
         asked = [
-            asyncio.create_task(client.request("git_status_request", {"n": n}, timeout=1, idempotent=n % 2 == 0))
+            asyncio.create_task(
+                client.request("git_status_request", {"n": n}, timeout=1, idempotent=n % 2 == 0)
+            )
             for n in range(100, 106)
         ]
         await asyncio.sleep(0.1)
@@ -257,7 +260,9 @@ async def test_a_volatile_send_that_waited_for_room_does_not_outlive_its_link(se
     policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
-        journey.loop.network.slow(5, rate=1_000)  # the first one is on its way for long, the second waits behind it
+        journey.loop.network.slow(
+            5, rate=1_000
+        )  # the first one is on its way for long, the second waits behind it
         await journey.send(1, size=300_000)
         second = await journey.send(2)
         waiting = asyncio.create_task(journey.client.send("tool_result", {"n": 3}, volatile=True))

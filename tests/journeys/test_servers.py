@@ -44,7 +44,7 @@ BRIDGES: dict[str, tuple[dict[str, Any], str]] = {
     "no replay at all": ({"replay": "none"}, "UNKNOWN(timeout)"),
     "replay unknown": ({"replay": "unknown_type"}, "UNKNOWN(no_replay)"),
     "replay too late": ({"replay_delay": 11.0, **QUIET}, "UNKNOWN(timeout)"),
-    "no session memory": ({"no_session_memory": True}, "UNKNOWN(timeout)"),
+    "no session memory": ({"no_session_memory": True}, "UNKNOWN(no_replay)"),
 }
 
 
@@ -82,7 +82,9 @@ async def test_the_verdict_is_right(server, bridge):
         assert journey.seen()[-1] == 8
 
 
-@pytest.mark.parametrize(("keep", "verdict"), [(0, "UNKNOWN(empty)"), (3, "GAP(truncated)"), (4, "RECOVERED(anchor)")])
+@pytest.mark.parametrize(
+    ("keep", "verdict"), [(0, "UNKNOWN(empty)"), (3, "GAP(truncated)"), (4, "RECOVERED(anchor)")]
+)
 @simulated
 async def test_a_truncated_buffer_is_told_exactly(server, keep, verdict):
     """The buffer still holds nothing, all that was missed, or the last delivered one too: only the last is proof."""

@@ -244,7 +244,7 @@ class World:
         A loss has to lie in a gap's place; on a server that snapshots late, anywhere in the merge that the gap began.
         """
         seen: dict[int, int] = {}
-        last, latest, covered = -1, -1, 0
+        last, latest, covered = -1, -1, -1
         gap_since = False
         for place, item in enumerate(self.stream):
             if isinstance(item, Gap):

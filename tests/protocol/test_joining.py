@@ -144,11 +144,27 @@ def test_a_bridge_without_sessions_gets_no_resend():
     rig.write()
     rig.lose()
     rig.connect()
-    rig.authenticate(server_id=None)
+    rig.authenticate()
     rig.hear("error", {"code": "UNKNOWN_TYPE", "request_type": "session_join"})
     rig.pong()
     rig.hear("error", {"code": "UNKNOWN_TYPE", "request_type": "request_replay"})
     assert written.state == "unknown"
+
+
+@pytest.mark.parametrize("server_id", ["srv", None])
+def test_a_new_session_is_another_epoch(server_id):
+    """Whatever the server states: what an old session may have received is not repeated in a new one."""
+    rig = Rig()
+    rig.connect()
+    rig.authenticate(server_id=server_id)
+    rig.join()
+    written = rig.send()
+    rig.write()
+    rig.lose(closed(4404))
+    rig.connect()
+    rig.authenticate(server_id=server_id)
+    rig.join()
+    assert (rig.state, written.state) == (BridgeState.READY, "unknown")
 
 
 @pytest.mark.parametrize(
