@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import nox
@@ -46,5 +47,6 @@ def real(session: nox.Session) -> None:
 
 @nox.session
 def simulation(session: nox.Session) -> None:
-    """The campaign of seeded fault schedules; a failing seed prints the command that replays it."""
-    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *session.posargs)
+    """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
+    spread = ["-n", "auto"] if find_spec("xdist") else []  # runs are told apart by their seed alone
+    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)

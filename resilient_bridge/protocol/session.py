@@ -223,7 +223,8 @@ class Session:
         """When `handle_timer` must be called next (monotonic), None if nothing is due."""
         timers = [self.outbound.outbox.next_expiry()]
         if self.link is not None:
-            timers.append(self.link.next_timer())
+            # Of a link that is being closed nothing is due any more, so nothing may be asked for.
+            timers.append(self.link.next_timer() if self.state in LINKED else None)
         elif self.state is BridgeState.BACKOFF:
             timers.append(self.reconnection.suspends_at())
         return min((timer for timer in timers if timer is not None), default=None)
@@ -231,7 +232,8 @@ class Session:
     @property
     def look_every(self) -> float | None:
         """How often `handle_timer` must be called at least, to notice a machine that slept; None when not linked."""
-        return _LOOK if self.link is not None and self.link.wire.heartbeat is not None else None
+        has_heartbeat = self.link is not None and self.link.wire.heartbeat is not None
+        return _LOOK if has_heartbeat and self.state in LINKED else None
 
     def handle_timer(self, now: Now) -> None:
         """Time passed."""

@@ -1,6 +1,6 @@
 """Resume against a model of the other side: thousands of joins, cut anywhere, on every kind of server.
 
-`RESUME_SEED=n pytest tests/protocol/test_resume_model.py` plays one run again and prints its stream.
+`RESUME_SEED=n pytest tests/protocol/test_resume_model.py` plays one run again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resilient_bridge.telemetry.events import Verdict
 from tests.protocol.resume_world import World
 
 
-CHUNKS, SEEDS, RESUMES = 8, 240, 8
+CHUNKS, SEEDS, RESUMES = 8, 180, 8
 ONE = os.environ.get("RESUME_SEED")
 
 
@@ -32,7 +32,7 @@ def _play(seeds: range) -> tuple[list[str], Counter[str]]:
 
 
 @pytest.mark.requirement("R17")
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", range(1 if ONE else CHUNKS))
 def test_nothing_is_lost_repeated_or_reordered_without_a_word(chunk):
     """No duplicate without a flag, no reordering, every loss under a GAP or UNKNOWN, RECOVERED wherever it was possible."""
     start = int(ONE) if ONE else chunk * SEEDS

@@ -110,6 +110,8 @@ def test_every_loss_in_every_state_is_an_edge_with_a_reason(state, failure, reas
     final = reason in FATAL or failure.details.get("close_code") == 1002
     assert rig.state is (S.FAILED if final else S.BACKOFF)
     edge = rig.of(StateChanged)[-1]
+    if state is S.CONNECTING and reason == "connection_lost":
+        reason = "connect_failed"  # nothing had been connected
     assert edge.previous is state
     assert edge.reason.partition("(")[0] == reason == rig.session.reason.partition("(")[0]
     assert decision.retry is not final
@@ -253,6 +255,24 @@ def test_closing_is_legal_in_every_state(state):
         [],
         False,
     )
+
+
+@pytest.mark.parametrize("state", list(S))
+def test_what_arrives_while_closing_changes_nothing(state):
+    """Frames in flight, timers and the loss itself, in any order: no error, and CLOSING stays CLOSING until it is over."""
+    rig = to(state)
+    rig.session.close(rig.now)
+    for type_ in "connection_ack session_joined heartbeat_pong replay_buffer message_ack error a".split():
+        payload = {"code": "SESS_NOT_FOUND"} if type_ == "error" else {"messages": [], "server_id": "srv"}
+        rig.hear(type_, payload)
+        rig.session.handle_timer(rig.now)
+        rig.step(11)
+        assert rig.session.frames_to_send(rig.now) == []
+    assert not rig.lose().retry
+    rig.session.fail(REFUSED, "config", rig.now)
+    assert rig.state in {S.CLOSING, S.CLOSED}
+    rig.session.closed(rig.now)
+    assert rig.state is S.CLOSED
 
 
 def test_draining_sends_what_is_queued_and_is_done_when_it_is_settled():

@@ -231,3 +231,22 @@ async def test_row_31_a_jump_during_an_outage(server, jump):
         assert len(server.received) <= 1
         await watch.until(lambda: 2 in watch.ids)
         assert watch.ids == [1, 2]
+
+
+@pytest.mark.parametrize("jump", [0.0, -10 * YEAR, -1e12])
+@simulated
+async def test_row_31_no_jump_makes_a_message_younger(server, jump):
+    """Handed out 290 s ago, outside the window in which a repetition is safe: UNKNOWN, whatever the calendar says."""
+    loop = asyncio.get_running_loop()
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        await push(server, 1)
+        await watch.until(lambda: watch.ids == [1])
+        await server.cut("blackhole", seconds=290)
+        receipt = await watch.client.send("note", {"n": 1})
+        await asyncio.sleep(60)
+        loop.wall_offset += jump
+        await watch.recovered(2, within=320)
+        with pytest.raises(rb.OutcomeUnknownError):
+            await receipt.confirmed(10)
+        assert sum(frame["type"] == "note" for frame in server.frames) <= 1
