@@ -94,7 +94,9 @@ async def main() -> None:
     fast = await picows.ws_create_server(lambda request: Bridge(request.path.decode()), "127.0.0.1", 0)
     plain = await serve(echo, "127.0.0.1", 0, compression=None)
     servers = {"picows": fast, "websockets": plain}
-    print(json.dumps({kind: server.sockets[0].getsockname()[1] for kind, server in servers.items()}), flush=True)
+    print(
+        json.dumps({kind: server.sockets[0].getsockname()[1] for kind, server in servers.items()}), flush=True
+    )
     await asyncio.to_thread(sys.stdin.read)
 
 

@@ -61,13 +61,16 @@ class Clock:
 
 
 @contextmanager
-def peer():
-    """The bridge of `_bridge.py` in a process of its own; yields its base URLs by kind."""
+def peer(*, apart: bool = False):
+    """The bridge of `_bridge.py` in a process of its own; yields its base URLs by kind. `apart`: a core for each of us."""
     script = Path(__file__).with_name("_bridge.py")
-    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         ports = json.loads(process.stdout.readline())
-        _separate(process.pid)
+        if apart:
+            _separate(process.pid)
         yield {kind: f"ws://127.0.0.1:{port}" for kind, port in ports.items()}
     finally:
         process.stdin.close()  # it ends with its input
@@ -75,7 +78,7 @@ def peer():
 
 
 def _separate(other: int) -> None:
-    """A core for each process, where the system lets us: what one costs must not depend on where the other runs."""
+    """A core for each process, where the system lets us: what CPU one uses must not depend on where the other runs."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(cores) > 1:
         os.sched_setaffinity(0, {cores[0]})
@@ -95,7 +98,10 @@ def holds(value: float, goal: float) -> str:
 def table(title: str, head: list[str], rows: list[list]) -> None:
     """Print one Markdown table under the versions it was measured with."""
     print(f"\n### {title}\n\n{_versions('resilient-bridge', 'websockets', 'attrs', 'orjson', 'picows')}\n")
-    texts = [head, *([f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows)]
+    texts = [
+        head,
+        *([f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows),
+    ]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for number, row in enumerate(texts):
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")

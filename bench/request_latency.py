@@ -93,7 +93,9 @@ async def main() -> None:
     for name in cases:
         ratio = samples.ratio(name, base)
         verdict = [1.4, holds(ratio, 1.4)] if name.startswith("BridgeClient") else ["", ""]
-        rows.append([name, samples.low(name), min(slowest[name]), ratio, samples.paired(name, base), *verdict])
+        rows.append(
+            [name, samples.low(name), min(slowest[name]), ratio, samples.paired(name, base), *verdict]
+        )
     head = ["100 B", "p50 us, best round", "p99 us, best round", "x bare, min/min", "x bare, paired median"]
     table(f"P14: {rounds} rounds of {COUNT} round trips", [*head, "goal <=", "P14"], rows)
 

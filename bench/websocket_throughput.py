@@ -114,12 +114,14 @@ async def reliable_receive(url: str, codec: str) -> float:
 
 async def main() -> None:
     """Measure, then print."""
-    with peer() as urls:
+    with peer(apart=True) as urls:
         sink, source = f"{urls['picows']}/sink", f"{urls['picows']}/source"
         cases = {
             "send, bare websockets": partial(bare_send, sink),
             "send, hand-written lower bound": partial(least_send, sink, encode),
-            "send, hand-written lower bound, orjson": partial(least_send, sink, lambda x: orjson.dumps(x).decode()),
+            "send, hand-written lower bound, orjson": partial(
+                least_send, sink, lambda x: orjson.dumps(x).decode()
+            ),
             "send, BridgeClient": partial(reliable_send, sink, "json"),
             "send, BridgeClient, orjson": partial(reliable_send, sink, "orjson"),
             "receive, bare websockets": partial(bare_receive, source),

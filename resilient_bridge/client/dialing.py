@@ -63,7 +63,9 @@ class URLDialer:
         url: str = await ask(self._url)
         token: str | None = await ask(self._token)
         headers: dict[str, str] = dict(await ask(self._headers) or {})
-        self.secrets.learn(token, *headers.values(), *secrets_of(url))
+        # Of "Bearer X" the X alone is the secret.
+        bare = [value.rpartition(" ")[2] for value in headers.values()]
+        self.secrets.learn(token, *headers.values(), *bare, *secrets_of(url))
         if self._dialect.auth is None and token is not None:
             headers["Authorization"] = f"Bearer {token}"
         transport = await open_websocket(

@@ -99,7 +99,7 @@ def test_a_close_before_any_turn_is_complete(bridge, drain, seed):
             raise
     gc.collect()
     simulate(nothing)
-    assert turn > 80
+    assert turn > 60
 
 
 class StopError(BaseException):

@@ -291,6 +291,14 @@ async def test_row_27_more_than_1025_attempts(server):
 async def test_row_27_a_day_without_a_server(server):
     """24 hours of refused connections with the default policy: every wait within 1 to 30 s, told once, and then READY."""
     asyncio.get_running_loop().network.shut("refuse", 86_400)
+    heard = []
+    with rb.listen(heard.append):  # a listener, because thousands of lines in the log prove nothing
+        await a_day(server)
+    assert len(heard) > 10_000
+
+
+async def a_day(server):
+    """The day, and the morning after."""
     async with Watch(server.url) as watch:
         receipt = await watch.client.send("note", {"n": 1})
         await watch.ready(86_500)
