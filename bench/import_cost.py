@@ -15,8 +15,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import resilient_bridge
 from _measure import holds, interleave, rounds_asked, table
+
+import resilient_bridge
 
 
 ROOT = str(Path(resilient_bridge.__file__).parents[1])

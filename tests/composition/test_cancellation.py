@@ -262,7 +262,7 @@ async def following(server: Any, blow: Blow) -> None:
 
         async def work() -> None:
             async for event in stream:
-                got.append(event)
+                got.append(event)  # noqa: PERF401 -- what came before the cancellation has to stay
 
         async def life() -> None:
             async with client:

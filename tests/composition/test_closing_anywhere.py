@@ -106,47 +106,55 @@ class StopError(BaseException):
     """What KeyboardInterrupt and SystemExit are to a program: nobody catches it."""
 
 
+class Program:
+    """`asyncio.run(main)` of one client, interrupted before a turn; `landed` if it was still running then."""
+
+    def __init__(self, turn: int, how: str) -> None:
+        self.turn, self.how = turn, how
+        self.landed = False
+        self.receipts: list[rb.Receipt] = []
+        self.clients: list[rb.BridgeClient] = []
+
+    async def main(self, server: Any) -> None:
+        """The program."""
+        self.task = asyncio.current_task()
+        before_turn(asyncio.get_running_loop(), self.turn, self.strike)
+        async with rb.BridgeClient(server.url, policy=QUICK) as client:
+            self.clients.append(client)
+            reading = asyncio.create_task(drain_messages(client))
+            await live(server, client, self.receipts)
+        await reading
+
+    def strike(self) -> None:
+        """Ctrl-C as asyncio.run passes it on, or a BaseException out of the loop itself."""
+        if self.task is None or self.task.done():
+            return
+        self.landed = True
+        if self.how == "raise in the loop":
+            raise StopError
+        self.task.cancel()
+
+    def run(self) -> bool:
+        """Run it and look at what is left."""
+        simulation = Simulation(seed=self.turn)
+        try:
+            simulation.run(self.main)
+        except (asyncio.CancelledError, StopError):
+            assert self.landed
+        loop: Any = simulation.loop
+        assert not [link for link in loop.network.links if not link.up.sender.is_gone]
+        assert loop.errors == []
+        assert all(client.state == "CLOSED" for client in self.clients)
+        assert {receipt.state for receipt in self.receipts} <= {"confirmed", "unknown", "dropped"}
+        return self.landed
+
+
 @pytest.mark.parametrize("how", ["interrupt", "raise in the loop"])
 def test_an_interrupted_program_leaves_nothing(how):
-    """Ctrl-C (the main task is cancelled), or an interrupt out of the loop itself, before every turn: all links and tasks end."""
-    turn = 0
-    landed = True
-    while landed:
+    """Ctrl-C, or an exception that ends the loop, before every turn of a life: all links and tasks end, all receipts are told."""
+    turn = 1
+    while Program(turn, how).run():
         turn += 1
-        landed = False
-        receipts: list[rb.Receipt] = []
-        clients: list[rb.BridgeClient] = []
-
-        async def main(
-            server: Any, turn: int = turn, clients: Any = clients, receipts: Any = receipts
-        ) -> None:
-            def strike() -> None:
-                nonlocal landed
-                if this is not None and not this.done():
-                    landed = True
-                    if how == "interrupt":
-                        this.cancel()
-                    else:
-                        raise StopError
-
-            this = asyncio.current_task()
-            before_turn(asyncio.get_running_loop(), turn, strike)
-            async with rb.BridgeClient(server.url, policy=QUICK) as client:
-                clients.append(client)
-                reading = asyncio.create_task(drain_messages(client))
-                await live(server, client, receipts)
-            await reading
-
-        simulation = Simulation()
-        try:
-            simulation.run(main)
-        except (asyncio.CancelledError, StopError):
-            assert landed
-        loop: Any = simulation.loop
-        assert not [link for link in loop.network.links if not link.up.sender.is_gone], turn
-        assert loop.errors == [], turn
-        assert all(client.state == "CLOSED" for client in clients), turn
-        assert {receipt.state for receipt in receipts} <= {"confirmed", "unknown", "dropped"}, turn
     gc.collect()
     simulate(nothing)
     assert turn > 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -108,10 +109,8 @@ class Journey:
             assert self.loop.time() < end, f"not at rest after {limit} s: {self.client!r}"
             if self.client.state == "READY":
                 message = None
-                try:
+                with contextlib.suppress(LookupError):
                     message = await self.server.push("mark", {})
-                except LookupError:
-                    pass
                 await asyncio.sleep(1.5)
                 health = self.client.health()
                 arrived = message is not None and any(m.id == message["id"] for m in self.messages)

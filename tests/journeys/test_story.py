@@ -128,52 +128,52 @@ async def test_a_listener_that_raises_disturbs_nobody(server):
     assert {"Connected", "Disconnected", "Resumed", "Closed"} <= {type(event).__name__ for event in heard}
 
 
-def trouble(server: Any) -> Any:
-    """A journey through every kind of trouble with a token, a key in a header and one in the query."""
+def texts_of(error: BaseException | None) -> list[str]:
+    """All that an error says, with its causes."""
+    if error is None:
+        return []
+    inner = error.__cause__ or error.__context__
+    return [str(error), repr(error), repr(error.args), *error.__dict__.get("__notes__", ()), *texts_of(inner)]
 
-    async def main(server: Any) -> list[str]:
-        texts: list[str] = []
-        server.token = CANARY
-        policy = rb.presets.recursor
-        client = rb.BridgeClient(
-            f"{server.url}?access_token={CANARY}",
-            token=lambda: CANARY,
-            headers={"X-Api-Key": CANARY, "Cookie": f"a={CANARY}"},
-            policy=policy,
-        )
-        texts.append(repr(client))
-        events = client.events()
-        async with client:
-            await client.wait_ready()
-            receipt = await client.send("tool_result", {"secret": CANARY})
-            message = await server.push("tool_call", {"secret": CANARY})
-            texts += [repr(receipt), repr(client), repr(client.health())]
-            async for got in client:
-                texts += [repr(got), str(got)]
-                assert got.id == message["id"]
-                break
-            await server.push_raw(f'{{"type":"tool_call","payload":{{"token":"{CANARY}"')
-            for how in ("abort", "fin", "close"):
-                await server.cut(how)
-                await asyncio.sleep(0.5)
-                await client.wait_ready()
-            server.behave(reject_upgrade=503)
-            await server.cut("abort")
-            await asyncio.sleep(4)
-            server.behave(reject_upgrade=None, auth_error="AUTH_INVALID_TOKEN")
-            try:
-                await client.wait_ready()
-            except rb.BridgeError as error:
-                chain: BaseException | None = error
-                while chain is not None:
-                    texts += [str(chain), repr(chain), repr(chain.args)]
-                    chain = chain.__cause__ or chain.__context__
-                texts += [error.failure.explain(), error.failure.to_llm(), str(error.failure.to_dict())]
-            texts += [repr(client), repr(client.health())]
-        texts += [repr(event) for event in [event async for event in events]]
-        return texts
 
-    return main(server)
+async def endure(server: Any, client: rb.BridgeClient) -> list[str]:
+    """A life through every kind of trouble; what could be read on the way."""
+    await client.wait_ready()
+    receipt = await client.send("tool_result", {"secret": CANARY})
+    await server.push("tool_call", {"secret": CANARY})
+    texts = [repr(receipt), repr(client), repr(client.health())]
+    async for message in client:
+        texts += [repr(message), str(message)]
+        break
+    await server.push_raw(f'{{"type":"tool_call","payload":{{"token":"{CANARY}"')
+    for how in ("abort", "fin", "close"):
+        await server.cut(how)
+        await asyncio.sleep(0.5)
+        await client.wait_ready()
+    server.behave(reject_upgrade=503)
+    await server.cut("abort")
+    await asyncio.sleep(4)
+    server.behave(reject_upgrade=None, auth_error="AUTH_INVALID_TOKEN")
+    with pytest.raises(rb.BridgeError) as caught:
+        await client.wait_ready()
+    failure = caught.value.failure
+    texts += [*texts_of(caught.value), failure.explain(), failure.to_llm(), str(failure.to_dict())]
+    return [*texts, repr(client), repr(client.health())]
+
+
+async def trouble(server: Any) -> list[str]:
+    """A client with a token, a key in a header and one in the query; all that was said of it."""
+    server.token = CANARY
+    client = rb.BridgeClient(
+        f"{server.url}?access_token={CANARY}",
+        token=lambda: CANARY,
+        headers={"X-Api-Key": CANARY, "Cookie": f"a={CANARY}"},
+        policy=rb.presets.recursor,
+    )
+    events = client.events()
+    async with client:
+        texts = await endure(server, client)
+    return [repr(client), *texts, *[repr(event) async for event in events]]
 
 
 @pytest.mark.parametrize("heard", [True, False])
