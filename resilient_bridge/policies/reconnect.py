@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["Reconnect"]
 
 
+def _without_before(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
+    # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
+    for what, rule in value.items():
+        if rule.before is not None:
+            path = f"{type(instance).__name__}.{attribute.name}[{what!r}].before"
+            refuse(path, "None (give the client a token callable)", rule.before)
+
+
 @attrs.frozen(kw_only=True, repr=False)
 class Reconnect(Value):
     """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
@@ -53,20 +61,9 @@ class Reconnect(Value):
     """
 
     backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))
-    rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules)
-
-    @rules.validator
-    def _check_rules(self, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
-        check_rules(self, attribute, value)
-        # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
-        for what, rule in value.items():
-            if rule.before is not None:
-                refuse(
-                    f"Reconnect.rules[{what!r}].before",
-                    "None (give the client a token callable)",
-                    rule.before,
-                )
-
+    rules: Mapping[Any, Rule] = attrs.field(
+        default=Rules(), converter=as_rules, validator=(check_rules, _without_before)
+    )
     attempts: int | None = attrs.field(default=5, validator=optional(count))
     on_exhausted: Literal["suspend", "raise"] = attrs.field(
         default="suspend", validator=one_of("suspend", "raise")
