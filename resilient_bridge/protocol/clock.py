@@ -62,10 +62,12 @@ class Identifiers:
 
 
 class Stamps:
-    """ISO 8601 timestamps with milliseconds; each is formatted once, however many messages share it."""
+    """ISO 8601 timestamps with milliseconds; each is formatted once, and its date part once a second."""
 
     def __init__(self) -> None:
         self._milli = -1.0
+        self._second = -1
+        self._date = ""
         self._text = ""
 
     def __call__(self, wall: float) -> str:
@@ -73,6 +75,10 @@ class Stamps:
         milli = wall * 1000 // 1
         if milli != self._milli:
             self._milli = milli
-            moment = datetime.fromtimestamp(_printable(wall), UTC)
-            self._text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+            wall = _printable(wall)
+            second = int(wall)
+            if second != self._second:
+                self._second = second
+                self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._text = f"{self._date}.{int((wall - second) * 1000):03d}Z"
         return self._text

@@ -169,7 +169,15 @@ class Outbox:
             heappop(self._expiring)
         return self._expiring[0][0] if self._expiring else None
 
-    def _end(self, entry: Entry, state: EntryState, **outcome: Any) -> None:
+    def _end(
+        self,
+        entry: Entry,
+        state: EntryState,
+        *,
+        confirmation: Any = None,
+        reason: str = "",
+        failure: Failure | None = None,
+    ) -> None:
         if entry.is_settled:
             return
         queue = (
@@ -187,7 +195,7 @@ class Outbox:
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
         self._suspects.discard(entry)
-        entry.settle(state, **outcome)
+        entry.settle(state, confirmation=confirmation, reason=reason, failure=failure)
         self._settled.append(entry)
 
     # ---- losses and joins -------------------------------------------------------------------------------------

@@ -111,6 +111,25 @@ async def test_a_stalled_loop_kills_no_link(server, phase, stalls, seconds):
     assert journey.seen() == [1]
 
 
+@pytest.mark.parametrize("stall", [1.0, 10.0, 60.0])
+@simulated
+async def test_a_loop_that_stalls_in_the_last_moment_kills_no_link(server, stall):
+    """The pong is late, and comes while the loop is blocked and the verdict already due: it is read first."""
+    async with Journey(server) as journey:
+        await journey.ready()
+        await asyncio.sleep(10)
+        server.behave(slow=10.1)
+        pings = len(server.frames)
+        while len(server.frames) == pings:
+            await asyncio.sleep(0.001)
+        assert server.frames[-1]["type"] == "heartbeat_ping"
+        await asyncio.sleep(10.05)
+        journey.loop.stall(stall)
+        server.behave(slow=0.0)
+        await asyncio.sleep(30)
+        assert disconnects(journey) == []
+
+
 @pytest.mark.parametrize("slept", [6.0, 60.0, 3_600.0])
 @simulated
 async def test_a_healthy_link_survives_the_sleep_of_its_machine(server, slept):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -165,6 +166,28 @@ async def test_a_server_clock_that_steps_within_the_overlap_loses_nothing(server
         await asyncio.sleep(5)
     assert journey.verdicts() == ["RECOVERED(anchor)"] * 2
     assert journey.seen() == [1, 2, 3, 4, 5, 6, 7]
+
+
+@simulated
+async def test_under_a_gap_what_is_known_is_not_repeated(server):
+    """A bridge that came back with an older buffer: the anchor is gone, known messages are not delivered again, new ones are."""
+    server.behave(replay="none")
+    async with Journey(server) as journey:
+        await journey.ready()
+        await journey.push(1, 2, 3)
+        await asyncio.sleep(0.3)
+        await server.cut("abort", seconds=0.2)
+        await journey.push(4)
+        while journey.client.state != "REPLAYING":
+            await asyncio.sleep(0.01)
+        first, second, _, fourth = server.pushed
+        answer = {"type": "replay_buffer", "payload": {"messages": [first, second, fourth]}}
+        await server.push_raw(json.dumps(answer))
+        await journey.ready()
+        await asyncio.sleep(0.1)
+    assert journey.verdicts() == ["GAP(truncated)"]
+    assert journey.seen() == [1, 2, 3, 4]
+    journey.kept()
 
 
 @simulated
