@@ -60,9 +60,11 @@ class Pump:
     async def _read(self) -> None:
         driver, receive = self._driver, self._transport.receive
         session = driver.session
-        now = driver.now()
+        inbox, now = session.inbound.inbox, driver.now()
         while self.loss is None:
-            if not session.may_read(now, iterating=driver.is_iterated()):
+            if (inbox.is_full or session.is_paused) and not session.may_read(
+                now, iterating=driver.is_iterated()
+            ):
                 driver.after(now)
                 if self.loss is None:
                     self._idle_reader = driver.loop.create_future()
@@ -89,7 +91,8 @@ class Pump:
                 self._idle_writer = driver.loop.create_future()
                 await self._idle_writer
                 continue
-            driver.arm(now)
+            if session.awaits_barrier:
+                driver.arm(now)
             try:
                 await send(*frames)
             except Exception as error:  # noqa: BLE001 -- as above

@@ -97,17 +97,17 @@ class Sender:
     ) -> Message:
         """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
         driver = self._driver
-        seconds = as_seconds(timeout, "request.timeout")
+        seconds = as_seconds(timeout, "request.timeout") or 0.0
         entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
         driver.wake()
+        timer = driver.loop.call_later(seconds, self._abandon, entry, f"no answer within {seconds:g} s")
         try:
-            async with asyncio.timeout(seconds):
-                await driver.settled(entry)
-        except TimeoutError:
-            self._abandon(entry, f"no answer within {seconds:g} s")
+            await driver.settled(entry)
         except asyncio.CancelledError:
             self._abandon(entry, "cancelled")
             raise
+        finally:
+            timer.cancel()
         if entry.answer is not None:
             return entry.answer
         assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure

@@ -104,6 +104,11 @@ class Session:
         return self.inbound.watermark.session_id
 
     @property
+    def awaits_barrier(self) -> bool:
+        """Was something handed out that a ping has to be written behind, at a time of its own?"""
+        return self.link is not None and self.link.wire.barrier_due is not None
+
+    @property
     def is_paused(self) -> bool:
         """Is reading stopped because the inbox is full?"""
         return self._paused

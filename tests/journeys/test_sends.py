@@ -17,7 +17,8 @@ QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.cons
 
 
 def arrived(server: Any) -> list[Any]:
-    """The serials of all frames that ever reached the bridge, whatever became of them."""
+    """The serials of all frames that ever reached the bridge, whatever became of them; each of them was a message."""
+    assert not [frame for frame in server.frames if "raw" in frame]
     return [frame["payload"]["n"] for frame in server.frames if "n" in frame.get("payload", {})]
 
 
