@@ -92,9 +92,16 @@ def test_an_unknown_name_is_an_attribute_error():
         rb.BridgeClinet  # noqa: B018 - the look-up is the test
 
 
+def test_an_unknown_name_for_tests_is_an_attribute_error():
+    """The same for `rb.testing`."""
+    with pytest.raises(AttributeError, match="no attribute 'BridgeSever'"):
+        rb.testing.BridgeSever  # noqa: B018 - the look-up is the test
+
+
 def test_dir_lists_names_that_are_not_loaded_yet():
     """`dir()` and so completion know every public name."""
     assert set(rb.__all__) <= set(dir(rb))
+    assert set(rb.testing.__all__) <= set(dir(rb.testing))
 
 
 @pytest.mark.parametrize("name", rb.testing.__all__)
