@@ -22,7 +22,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "connection_lost": "the connection is gone",
     "timeout": "no answer in time",
     "session_lost": "the bridge does not know the session any more",
-    "peer_closed(1012)": "the bridge said it restarts (1012)",
+    "connect_failed": "the connection broke off while it was made",
     "protocol_error": "what came is not the protocol",
 }
 _VERDICTS: Final[Mapping[str, str]] = {
@@ -134,7 +134,11 @@ _RARE: Final = (events.MessageRejected, events.MessageQuarantined, events.Messag
 
 
 def _shown(reason: str, failure: Failure | None) -> str:
-    return _REASONS.get(reason, reason) if failure is None else str(failure)
+    if failure is not None:
+        return str(failure)
+    if reason.startswith("peer_closed(1012"):
+        return "the bridge said it restarts (1012)"
+    return _REASONS.get(reason, reason)
 
 
 def ledger_lines(totals: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .faults import Faults as Faults
+    from .faults import ScriptedFault as ScriptedFault
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
     from .proxy import Fault as Fault
@@ -28,6 +29,7 @@ __all__ = [
     "Faults",
     "Judgement",
     "Ledger",
+    "ScriptedFault",
     "SimulationError",
     "simulate",
 ]
@@ -38,6 +40,7 @@ _HOMES = {
     "Fault": "proxy",
     "FaultProxy": "proxy",
     "Faults": "faults",
+    "ScriptedFault": "faults",
     "Judgement": "ledger",
     "Ledger": "ledger",
     "SimulationError": "timeline",

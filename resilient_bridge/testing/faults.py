@@ -43,7 +43,7 @@ _CLOCK_ERROR: Final = (
 
 
 @attrs.frozen(repr=False)
-class Fault:
+class ScriptedFault:
     """One fault: at an instant, or right after `after` chunks or bytes were delivered on one side of a link.
 
     `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how long it lasts;
@@ -68,14 +68,16 @@ class Fault:
             raise config_error("at", "an instant or a link, and not both", self.at)
 
     def __repr__(self) -> str:
-        """Print what differs from the defaults: `Fault('abort', link=2, after=5)`."""
+        """Print what differs from the defaults: `ScriptedFault('abort', link=2, after=5)`."""
         fields = attrs.fields(type(self))[1:]
         said = [
             (field.name, getattr(self, field.name))
             for field in fields
             if getattr(self, field.name) != field.default
         ]
-        return f"Fault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in said)])})"
+        return (
+            f"ScriptedFault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in said)])})"
+        )
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -90,12 +92,12 @@ class Faults:
     seed: int = 0
     rate: float = 0.1
     until: float = 60.0
-    script: tuple[Fault, ...] | None = None
+    script: tuple[ScriptedFault, ...] | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse numbers that make no plan."""
         for place, fault in enumerate(self.script or ()):
-            if not isinstance(fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(fault, ScriptedFault):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise config_error(f"script[{place}]", "a fault of resilient_bridge.testing.faults", fault)
         for name in ("rate", "until"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -116,13 +118,13 @@ class Faults:
         return self.until
 
     @property
-    def plan(self) -> tuple[Fault, ...]:
+    def plan(self) -> tuple[ScriptedFault, ...]:
         """The faults, in the order drawn."""
         if self.script is not None:
             return self.script
         rng = stream(self.seed, "faults")
         clock = 0.0
-        plan: list[Fault] = []
+        plan: list[ScriptedFault] = []
         for _ in range(int(self.rate * self.until + rng.random())):
             fault = _draw(
                 [rng.random() for _ in range(9)], self.until
@@ -134,11 +136,11 @@ class Faults:
         return tuple(plan)
 
 
-def _draw(draws: list[float], until: float) -> Fault:
+def _draw(draws: list[float], until: float) -> ScriptedFault:
     kind = _pick(draws[0])
     ways: tuple[Way | Literal["both"], ...] = ("up", "down") if kind == "garbage" else ("up", "down", "both")
     seconds = _spread(draws[2], 0.5, 40.0)
-    fault = Fault(kind, at=0.0, way=ways[int(draws[1] * len(ways))], amount=_amount(kind, draws[3]))
+    fault = ScriptedFault(kind, at=0.0, way=ways[int(draws[1] * len(ways))], amount=_amount(kind, draws[3]))
     is_coin = [draw < 0.5 for draw in draws]
     if kind not in _LINK or is_coin[4]:
         at = round(draws[5] * until * 0.9, 3)
@@ -220,7 +222,7 @@ class FaultRun:
         if self._clerk is not None:
             await self._clerk
 
-    def _fire(self, fault: Fault, link: Link | None = None) -> None:
+    def _fire(self, fault: ScriptedFault, link: Link | None = None) -> None:
         if fault.kind in _LINK:
             links = [link] if link is not None else self._loop.network.links
             for each in links:
@@ -235,7 +237,7 @@ class FaultRun:
             self.fired[fault.kind] += 1
             self._loop.note(f"fault {fault!r}")
 
-    def _strike(self, fault: Fault, link: Link) -> None:
+    def _strike(self, fault: ScriptedFault, link: Link) -> None:
         match fault.kind:
             case "abort":
                 link.abort()
@@ -248,7 +250,7 @@ class FaultRun:
             case _:
                 link.inject(GARBAGE, "up" if fault.way == "up" else "down")
 
-    def _spoil(self, fault: Fault) -> None:
+    def _spoil(self, fault: ScriptedFault) -> None:
         network, seconds = self._loop.network, fault.seconds
         match fault.kind:
             case "delay":
@@ -262,7 +264,7 @@ class FaultRun:
             case _:
                 raise AssertionError(fault)
 
-    def _order(self, fault: Fault) -> bool:
+    def _order(self, fault: ScriptedFault) -> bool:
         """Have the bridge misbehave, if it can; one order after the other, for a restart takes its time."""
         name = "restart" if fault.kind == "lose_sessions" else fault.kind
         method = getattr(self._server, name, None)

@@ -141,7 +141,9 @@ def test_a_port_that_does_not_speak_tls_is_a_protocol_error(client_context):
 def test_a_handshake_that_was_cut_is_repeated(client_context):
     """End of file in the middle of it says nothing about the certificate."""
     error = _fed(client_context, None)
-    assert isinstance(error, ssl.SSLEOFError)
+    assert isinstance(
+        error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+    )  # which of the two, the timing decides
     failure = classify(error)
     assert (failure.code, failure.retryable) == ("CONN_RESET", True)
 

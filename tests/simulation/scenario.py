@@ -22,9 +22,8 @@ from resilient_bridge.testing.simulation import Simulation
 
 
 if TYPE_CHECKING:
-    from resilient_bridge.events import Event
-
     from resilient_bridge.client.receipt import Receipt
+    from resilient_bridge.telemetry.events import Event
     from resilient_bridge.testing.loop import SimulatedLoop
     from resilient_bridge.testing.server import BridgeServer
 

@@ -12,7 +12,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import WebSocketException
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.testing.faults import Fault, FaultRun, Faults
+from resilient_bridge.testing.faults import FaultRun, Faults, ScriptedFault
 from resilient_bridge.testing.loop import SimulatedLoop
 
 
@@ -93,7 +93,7 @@ def test_one_line_brings_a_plan_back():
         assert eval(repr(script)) == script
     assert repr(Faults(seed=7)) == "Faults(seed=7, rate=0.1)"
     assert repr(Faults(seed=7, rate=1, until=5)) == "Faults(seed=7, rate=1, until=5)"
-    assert repr(Fault("abort", link=2, after=5)) == "Fault('abort', link=2, after=5)"
+    assert repr(ScriptedFault("abort", link=2, after=5)) == "ScriptedFault('abort', link=2, after=5)"
     assert len({Faults(seed=seed).plan for seed in SEEDS}) == len(SEEDS)
 
 
@@ -136,9 +136,9 @@ def test_the_clock_never_steps_further_than_an_overlap():
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: Fault("flood", at=1), "kind"),
-        (lambda: Fault("abort"), "at"),
-        (lambda: Fault("abort", at=1, link=1), "at"),
+        (lambda: ScriptedFault("flood", at=1), "kind"),
+        (lambda: ScriptedFault("abort"), "at"),
+        (lambda: ScriptedFault("abort", at=1, link=1), "at"),
         (lambda: Faults(rate=-1), "rate"),
         (lambda: Faults(until=float("inf")), "until"),
     ],
@@ -152,16 +152,16 @@ def test_what_makes_no_plan_is_refused(make, field):
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [
-        (Fault("abort", at=10), "ConnectionClosedError"),
-        (Fault("fin", at=10), "ConnectionClosedError"),
-        (Fault("vanish", at=10), "TimeoutError"),
-        (Fault("blackhole", at=10, way="up", seconds=20), "TimeoutError"),
-        (Fault("garbage", at=10, way="down"), "ConnectionClosedError"),
-        (Fault("garbage", at=10, way="up"), "ConnectionClosedError"),
-        (Fault("delay", at=10, seconds=20, amount=10), "TimeoutError"),
-        (Fault("throttle", at=10, seconds=20, amount=2), "TimeoutError"),
-        (Fault("abort", link=1, after=7, side="up"), "ConnectionClosedError"),
-        (Fault("fin", link=1, after=100, unit="byte"), "InvalidMessage"),
+        (ScriptedFault("abort", at=10), "ConnectionClosedError"),
+        (ScriptedFault("fin", at=10), "ConnectionClosedError"),
+        (ScriptedFault("vanish", at=10), "TimeoutError"),
+        (ScriptedFault("blackhole", at=10, way="up", seconds=20), "TimeoutError"),
+        (ScriptedFault("garbage", at=10, way="down"), "ConnectionClosedError"),
+        (ScriptedFault("garbage", at=10, way="up"), "ConnectionClosedError"),
+        (ScriptedFault("delay", at=10, seconds=20, amount=10), "TimeoutError"),
+        (ScriptedFault("throttle", at=10, seconds=20, amount=2), "TimeoutError"),
+        (ScriptedFault("abort", link=1, after=7, side="up"), "ConnectionClosedError"),
+        (ScriptedFault("fin", link=1, after=100, unit="byte"), "InvalidMessage"),
     ],
     ids=lambda value: value if isinstance(value, str) else repr(value),
 )
@@ -183,7 +183,7 @@ def test_faults_on_links(fault, seen):
 )
 def test_faults_at_the_door(kind, seen):
     """While a door is shut, connects fail in its way; then they work."""
-    fired, _, story = strike([Fault("abort", at=5), Fault(kind, at=5, seconds=15)], talk)
+    fired, _, story = strike([ScriptedFault("abort", at=5), ScriptedFault(kind, at=5, seconds=15)], talk)
     assert fired == {"abort": 1, kind: 1}
     assert story.count(seen) >= 2
     assert story[-1] == "echo"
@@ -206,7 +206,8 @@ def test_a_fault_strikes_after_the_kth_chunk_of_the_nth_connection():
         return ends
 
     fired, _, ends = strike(
-        [Fault("abort", link=2, after=150, unit="byte"), Fault("abort", link=4, after=5)], main
+        [ScriptedFault("abort", link=2, after=150, unit="byte"), ScriptedFault("abort", link=4, after=5)],
+        main,
     )
     assert fired == {"abort": 2}
     assert [got for _, got in ends if got == 10] == [10, 10]
@@ -223,7 +224,8 @@ def test_progress_that_comes_too_late_meets_no_fault():
         return await talk(loop, url, until=90)
 
     fired, _, story = strike(
-        [Fault("abort", link=1, after=3), Fault("blackhole", link=1, after=3, seconds=99)], main
+        [ScriptedFault("abort", link=1, after=3), ScriptedFault("blackhole", link=1, after=3, seconds=99)],
+        main,
     )
     assert fired == {}
     assert story == ["open"] + ["echo"] * (len(story) - 1)
@@ -232,11 +234,11 @@ def test_progress_that_comes_too_late_meets_no_fault():
 def test_the_bridge_is_called_by_name():
     """Faults of the bridge are its own methods, one after the other, and waited for."""
     script = [
-        Fault("restart", at=1),
-        Fault("lose_sessions", at=1.5),
-        Fault("expire_sessions", at=2),
-        Fault("truncate_replay", at=20, amount=3),
-        Fault("step_clock", at=30, amount=-90),
+        ScriptedFault("restart", at=1),
+        ScriptedFault("lose_sessions", at=1.5),
+        ScriptedFault("expire_sessions", at=2),
+        ScriptedFault("truncate_replay", at=20, amount=3),
+        ScriptedFault("step_clock", at=30, amount=-90),
     ]
     fired, calls, _ = strike(script)
     assert fired == {fault.kind: 1 for fault in script}
@@ -252,7 +254,9 @@ def test_the_bridge_is_called_by_name():
 
 def test_a_bridge_without_a_method_is_spared():
     """A server that cannot do it is not asked, and the fault does not count."""
-    fired, _, _ = strike([Fault("restart", at=1), Fault("step_clock", at=2)], server=lambda _: object())
+    fired, _, _ = strike(
+        [ScriptedFault("restart", at=1), ScriptedFault("step_clock", at=2)], server=lambda _: object()
+    )
     assert fired == {}
 
 
@@ -262,11 +266,11 @@ def test_finish_waits_for_the_bridge():
     async def main(loop, _):
         await asyncio.sleep(1.5)
 
-    _, calls, _ = strike([Fault("restart", at=1)], main)
+    _, calls, _ = strike([ScriptedFault("restart", at=1)], main)
     assert calls == [("restart", False, 3.0)]
 
 
 def test_a_fault_without_a_link_does_not_count():
     """`fired` counts what happened: a reset with nothing to reset did not."""
-    fired, _, _ = strike([Fault("abort", at=5)])
+    fired, _, _ = strike([ScriptedFault("abort", at=5)])
     assert fired == {}

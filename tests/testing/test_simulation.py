@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from resilient_bridge.client.environment import current_environment
-from resilient_bridge.testing.faults import Fault, Faults
+from resilient_bridge.testing.faults import Faults, ScriptedFault
 from resilient_bridge.testing.simulation import Simulation, simulate
 from resilient_bridge.testing.timeline import EPOCH, SimDeadlock, SimOverrun, SimulationError
 
@@ -278,7 +278,13 @@ def test_a_server_of_ones_own():
 
 def test_faults_are_counted():
     """`faults_fired` tells what happened to whom, by kind; the bridge's own faults included."""
-    faults = Faults(script=(Fault("abort", at=10), Fault("restart", at=20), Fault("vanish", link=2, after=4)))
+    faults = Faults(
+        script=(
+            ScriptedFault("abort", at=10),
+            ScriptedFault("restart", at=20),
+            ScriptedFault("vanish", link=2, after=4),
+        )
+    )
     simulation = Simulation(3, faults)
     simulation.run(chat)
     assert dict(simulation.faults_fired) == {"abort": 1, "restart": 1, "vanish": 1}
