@@ -64,7 +64,7 @@ class Driver:
 
     def now(self) -> Now:
         """Both clocks, read once per turn."""
-        return Now(self.loop.time(), self._wall())
+        return Now((self._loop or self.loop).time(), self._wall())
 
     # ---- after every verb -------------------------------------------------------------------------------------
 
@@ -90,6 +90,14 @@ class Driver:
         if told and self._watchers:
             watchers, self._watchers = self._watchers, []
             _wake(watchers)
+
+    def heard(self, now: Now) -> None:
+        """What `after` does, for a frame that was read: mostly it only brings a message."""
+        if self.session.has_news:
+            self.after(now)
+        elif self._reader is not None and len(self.session.inbound.inbox):
+            _wake([self._reader])
+            self._reader = None
 
     def _move_pump(self, pump: Connection) -> None:
         death = self.session.death

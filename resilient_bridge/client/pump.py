@@ -78,7 +78,7 @@ class Pump:
                 return
             now = driver.now()
             session.receive(frame, now)
-            driver.after(now)
+            driver.heard(now)
 
     async def _write(self) -> None:
         driver, send = self._driver, self._transport.send

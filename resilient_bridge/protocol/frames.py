@@ -81,7 +81,7 @@ def decode(frame: str | bytes) -> dict[str, Any]:
         value: Any = _decode(text)
         if "\\u" in text and "\\ud" in text.lower():
             _encode(value).encode()  # a lone surrogate cannot be written again
-        if text.count("{") + text.count("[") > _MAX_DEPTH:
+        if len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH:
             _check_depth(value)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]

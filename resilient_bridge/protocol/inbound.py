@@ -146,8 +146,6 @@ class Inbound:
             if done.redelivered:
                 position.out_of_hand(None if done.id is None else (done.type, done.id))
             self._in_hand = None
-        if self.inbox.peek_gap() is not None:
-            return None
         taken = self.inbox.take()
         if taken is None:
             return None

@@ -69,11 +69,12 @@ class Inbox:
         self._items.popleft()
 
     def take(self) -> tuple[Message, Watermark | None] | None:
-        """The next message and the position it belongs to, None if there is none. A gap must have been passed first."""
+        """The next message and the position it belongs to; None if there is none, or if a gap comes first."""
         if not self._items:
             return None
-        item = self._items.popleft()
-        assert not isinstance(item, Gap), "a gap is passed before a message behind it is taken"  # noqa: S101
-        message, size, watermark = item
-        self.bytes -= size
-        return message, watermark
+        item = self._items[0]
+        if isinstance(item, Gap):
+            return None
+        self._items.popleft()
+        self.bytes -= item[1]
+        return item[0], item[2]

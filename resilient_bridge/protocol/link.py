@@ -182,7 +182,7 @@ class Link:
     # ---- frames of the other side -----------------------------------------------------------------------------
 
     def _content(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
-        if self._is_answer(type_, body, now):
+        if self._out.may_concern(body) and self._is_answer(type_, body, now):
             return
         rejoin = self.joining.rejoin
         if type_.startswith(self._dialect.unreplayed):

@@ -211,6 +211,13 @@ class Outbound:
             self.stray_acks += 1
         return confirmed
 
+    def may_concern(self, body: dict[str, Any]) -> bool:
+        """Can this frame be about something of ours? Asked for every frame, so it only looks (P11)."""
+        if not self._by_id:
+            return False
+        payload = body.get("payload")
+        return body.get("id") in self._by_id or (payload is not None and "request_id" in payload)
+
     def match(self, type_: str, body: dict[str, Any], now: Now) -> bool:
         """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that.
 
