@@ -160,7 +160,7 @@ class Rejoin:
             return Verdict.UNKNOWN, "side_buffer_full"
         if self.no_replay:
             return Verdict.UNKNOWN, "no_replay"
-        if self.timed_out and not self._answers:
+        if self.timed_out and not self._all_came():
             return Verdict.UNKNOWN, "timeout"
         if not has_anchor:
             return Verdict.UNKNOWN, "no_anchor"

@@ -21,10 +21,8 @@ from tests.protocol.driving import Rig, closed, envelope
 
 def m(name, **payload):
     """`A1` is a message with that id, `x` an id-less frame; both carry their name."""
-    fields = {"id": name} if name[0].isupper() else {}
-    return envelope(
-        "a" if fields else "x", {"name": name, **payload}, timestamp="2026-03-20T09:46:40Z", **fields
-    )
+    fields = {"timestamp": "2026-03-20T09:46:40Z"} | ({"id": name} if name[0].isupper() else {})
+    return envelope("a" if "id" in fields else "x", {"name": name, **payload}, **fields)
 
 
 def ms(names):
@@ -223,6 +221,11 @@ def test_unknown_where_nobody_can_tell():
     assert rig.state is BridgeState.REPLAYING
     rig.idle(0.2)
     assert (told(rig), names(rig)) == ("UNKNOWN(timeout)", "|")
+
+    rig = rejoined(lost())
+    rig.replay()  # empty, so everything is asked for, and that never comes
+    rig.idle(10.1)
+    assert told(rig) == "UNKNOWN(timeout)"
 
     rig = rejoined(lost(dialect=Dialect(request_replay=None)))
     assert told(rig) == "UNKNOWN(no_replay)"
