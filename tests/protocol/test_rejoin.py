@@ -211,11 +211,9 @@ def test_unknown_where_nobody_can_tell():
     rig.replay()
     rig.replay()
     assert told(rig) == "UNKNOWN(empty)"
-
     rig = rejoined(lost("x y"))
     rig.replay(*ms("x y z"))
     assert (told(rig), names(rig)) == ("UNKNOWN(no_anchor)", "| x? y? z?")
-
     rig = rejoined(lost())
     rig.idle(9.9)
     assert rig.state is BridgeState.REPLAYING
@@ -226,7 +224,6 @@ def test_unknown_where_nobody_can_tell():
     rig.replay()  # empty, so everything is asked for, and that never comes
     rig.idle(10.1)
     assert told(rig) == "UNKNOWN(timeout)"
-
     rig = rejoined(lost(dialect=Dialect(request_replay=None)))
     assert told(rig) == "UNKNOWN(no_replay)"
 
