@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import itertools
 import os
 import random
 
@@ -13,13 +15,21 @@ from resilient_bridge.cli.streams import LINE_TOO_LONG, Output, lines_of
 
 
 pytestmark = pytest.mark.real
+NUMBERS = itertools.count(300)
 
 
 @pytest.fixture
 def pipe():
-    """Both ends of a pipe, closed at the end if they are still open."""
-    ends = os.pipe()
-    yield ends
+    """Both ends of a pipe, closed at the end if they are still open.
+
+    Under numbers that were never used: a reader of an earlier test may still stand in `os.read` of its own, and would take
+    bytes of whoever gets that number next.
+    """
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD, next(NUMBERS)))
+        os.close(end)
+    yield tuple(ends)
     for end in ends:
         with contextlib.suppress(OSError):
             os.close(end)
