@@ -49,6 +49,8 @@ REASONS = {
     "peer_closed": "the server closed: `peer_closed(1012, service restart)`",
     "heartbeat_timeout": "a ping was not answered in time",
     "suspected_sleep": "the clocks say that this machine slept, and the link did not answer the probe",
+    "probe_unanswered": "`reconnect_now()` while connected, and the link did not answer the probe",
+    "health_check_failed": "your `health_check` did not say yes, and the link did not answer the probe either",
     "connect_refused": "nobody listens there",
     "connect_failed": "no connection, for another cause",
     "dns": "the host name could not be resolved",

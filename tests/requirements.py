@@ -96,7 +96,7 @@ _PROMISES = {
     "V10": "configuration is validated at the start, every error has its path, and nothing starts on a bad file",
     "V11": "a spend budget warns at 80 % and pauses at 100 % until approved or cancelled",
     "V12": "context overflow is estimated before sending, compacted if allowed, else an error with the numbers and a suggestion",
-    "V13": "a dead peer is noticed by an unclean close, a silent heartbeat (30 s) or a failed health check; work is sent again with its key (a health check of the client's own comes later)",
+    "V13": "a dead peer is noticed by an unclean close, a silent heartbeat (30 s) or a failed health check; work is sent again with its key",
     "V14": "session logs are JSON lines, only ever appended",
     "V15": "degradation follows a ladder, and each step is reported",
     "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines",

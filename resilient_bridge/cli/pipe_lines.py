@@ -47,7 +47,9 @@ def parse_line(line: bytes, number: int) -> Outgoing:
 
 def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
     """The error for a line with these violations (field, what was wanted, what came)."""
-    text = "; ".join(f"{field}: {wanted} expected, got {got}" for field, wanted, got in violations)
+    parts = [f"{wanted} expected, got {got}" for _, wanted, got in violations]
+    places = ["" if field == "$" else f"{field}: " for field, _, _ in violations]  # "$" is the line itself
+    text = "; ".join(map(str.__add__, places, parts))
     names = ("field", "constraint", "received")
     details = {"line": number, "violations": tuple(dict(zip(names, one, strict=True)) for one in violations)}
     return ProtocolError(
@@ -55,23 +57,33 @@ def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
     )
 
 
+_JSON_SAYS: Final = {
+    "Expecting value": "text that is not JSON",
+    "Extra data": "something behind it",
+    "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark",
+}
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a name twice in one object")
+        raise ValueError("an object that has a name twice")
     return fields
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(name)
+    raise ValueError(f"{name}, which JSON does not have")
 
 
 def _what_json_says(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg.lower()} at character {error.pos + 1}"
+        what = _JSON_SAYS.get(error.msg) or f"text that is not JSON, {error.msg.lower().removesuffix(' at')}"
+        return f"{what} at character {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
-        return f"no UTF-8 at byte {error.start + 1}"
-    return "too deep a nesting" if isinstance(error, RecursionError) else str(error)
+        return f"bytes that are not UTF-8 at byte {error.start + 1}"
+    if isinstance(error, RecursionError):
+        return "too deep a nesting"
+    return "a number with too many digits" if "digits" in str(error) else str(error)
 
 
 def _kind(value: object) -> str:

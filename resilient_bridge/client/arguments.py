@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import config_error
@@ -9,8 +10,12 @@ from ..presets import BridgePolicy
 from ..stores import MemoryStore
 
 
+if TYPE_CHECKING:
+    from ..policies import Dialect
+
 __all__ = [
     "check_factory",
+    "check_health_check",
     "check_pin",
     "check_session",
     "check_url",
@@ -58,6 +63,19 @@ def check_session(session_id: object, store: object, on_gap: object) -> None:
         raise config_error("BridgeClient.store", wanted, type(store).__name__)
     if on_gap is not None and not callable(on_gap):
         raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
+
+
+def check_health_check(check: object, dialect: Dialect) -> None:
+    """Something to ask, and a ping to find out whether it is right."""
+    if check is None:
+        return
+    if not callable(check):
+        wanted = "a callable, async or not, that returns whether the bridge is well"
+        raise config_error("BridgeClient.health_check", wanted, check)
+    if dialect.ping is None:
+        raise config_error(
+            "BridgeClient.health_check", "a dialect with a ping, which is the second opinion", "none"
+        )
 
 
 def checked_policy(policy: object) -> BridgePolicy:

@@ -16,17 +16,26 @@ from ..presets import default as default_policy
 from ..protocol import Session
 from ..stores import MemoryStore
 from ..telemetry.events import BridgeState
-from .arguments import check_factory, check_pin, check_session, check_url, checked_policy, shown
+from .arguments import (
+    check_factory,
+    check_health_check,
+    check_pin,
+    check_session,
+    check_url,
+    checked_policy,
+    shown,
+)
 from .dialing import FactoryDialer, URLDialer
 from .driver import Driver
 from .environment import current_environment
-from .health import Health
+from .health import Health, health_of
+from .health_check import HealthCheck
 from .reading import Messages
 from .receipt import Receipt
 from .seconds import as_seconds
 from .sending import Sender
 from .streams import EventStream
-from .supervisor import Supervisor
+from .supervisor import Supervisor, ended
 
 
 if TYPE_CHECKING:
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
     )
     Seconds: TypeAlias = float | timedelta
     OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
+    Check: TypeAlias = Callable[[], Awaitable[bool]] | Callable[[], bool]
 
 __all__ = ["BridgeClient"]
 
@@ -60,7 +70,9 @@ class BridgeClient:
     `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
     join; without one we make it. `store` keeps positions and unsettled sends (a MemoryStore; durable stores come later).
     `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
-    SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own.
+    SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick,
+    is asked every `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer
+    sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either (V13).
 
     Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
     fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work.
@@ -80,6 +92,7 @@ class BridgeClient:
         receive: bool = True,
         pin: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
+        health_check: Check | None = None,
     ) -> None:
         check_url(url)
         check_pin(pin)
@@ -100,6 +113,7 @@ class BridgeClient:
             store,
             on_gap,
             receive=receive,
+            health_check=health_check,
             can_refresh=any(map(callable, (url, token, headers))),
         )
 
@@ -115,6 +129,7 @@ class BridgeClient:
         store: MemoryStore | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
+        health_check: Check | None = None,
     ) -> Self:
         """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
         check_factory(factory)
@@ -122,7 +137,7 @@ class BridgeClient:
         self._name = "<own websocket>"
         self._build(
             FactoryDialer(factory, token), checked_policy(policy), session_id, store, on_gap,
-            receive=receive, can_refresh=callable(token),
+            receive=receive, health_check=health_check, can_refresh=callable(token),
         )  # fmt: skip
         return self
 
@@ -135,9 +150,11 @@ class BridgeClient:
         on_gap: OnGap | None,
         *,
         receive: bool,
+        health_check: Check | None,
         can_refresh: bool,
     ) -> None:
         check_session(session_id, store, on_gap)
+        check_health_check(health_check, policy.dialect)
         environment = current_environment()
         kept = store or MemoryStore()
         session = Session(
@@ -163,6 +180,8 @@ class BridgeClient:
         self._reader: weakref.ref[Messages] | None = None
         self._driver.is_iterated = self._is_iterated
         self._sender = Sender(self._driver, policy.outbox)
+        self._check = health_check and HealthCheck(self._driver, health_check, policy.heartbeat)
+        self._checking: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         """A status line, e.g. `<BridgeClient wss://host/ws READY session=s1 queued=0 unconfirmed=2>`."""
@@ -180,7 +199,10 @@ class BridgeClient:
             raise config_error(
                 "BridgeClient", "a client that has not been started", f"one that is {self.state.value}"
             )
-        self._task = self._driver.loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
+        loop = self._driver.loop
+        self._task = loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
+        if self._check is not None:
+            self._checking = loop.create_task(self._check.run(), name="resilient_bridge health check")
         return self
 
     async def __aexit__(
@@ -223,7 +245,9 @@ class BridgeClient:
         session, driver = self._session, self._driver
         left = session.close(driver.now())
         driver.after(driver.now())
-        pump, task = self._supervisor.pump, self._task
+        pump, task, checking = self._supervisor.pump, self._task, self._checking
+        if checking is not None:
+            checking.cancel()
         try:
             if pump is not None:
                 try:
@@ -231,11 +255,13 @@ class BridgeClient:
                         await pump.close()
                 except TimeoutError:
                     pass
+            if checking is not None:
+                await asyncio.wait([checking], timeout=_GOODBYE)
         finally:
             try:
                 if task is not None:
                     task.cancel()
-                    await _ended(task)
+                    await ended(task)
             finally:
                 session.closed(driver.now())
                 driver.after(driver.now())
@@ -323,19 +349,7 @@ class BridgeClient:
 
     def health(self) -> Health:
         """A snapshot for a health endpoint."""
-        session = self._session
-        outbox = session.outbound.outbox
-        return Health(
-            ready=session.state is BridgeState.READY,
-            state=session.state,
-            reason=session.reason,
-            session_id=session.session_id,
-            queued=len(outbox.queued),
-            unconfirmed=len(outbox.unconfirmed),
-            unread=len(session.inbound.inbox),
-            attempt=session.reconnection.attempt,
-            failure=session.failure,
-        )
+        return health_of(self._session, self._check)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
@@ -362,21 +376,15 @@ class BridgeClient:
             self._driver.check_usable()
 
     def reconnect_now(self) -> None:
-        """Cut the wait before the next attempt short; nothing happens while connected."""
+        """You know better: the network has changed, your own health check failed, the server is back.
+
+        While disconnected, the next attempt starts at once. While connected, a ping goes out at once, and only
+        `Heartbeat.probe_timeout` is waited for its pong: without one the link is dead (`probe_unanswered`), another is made,
+        and what was unconfirmed is sent again with its key (V13); with one nothing changes. Calls meanwhile add nothing.
+        """
         self._supervisor.skip_wait()
+        self._driver.probe("probe_unanswered")
 
 
 _DRAINABLE = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

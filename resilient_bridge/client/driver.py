@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ..errors import Executed, Failure, NotConnectedError, error_for
 from ..protocol import Now
@@ -162,6 +162,14 @@ class Driver:
             self.pump.wake_writer()
         if self.session.outbound.settled:
             self.after(self.now())
+
+    def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"]) -> None:
+        """Somebody doubts that the link lives."""
+        if self.session.link is not None:
+            now = self.now()
+            self.session.probe(doubt, now)
+            self.after(now)
+            self._arm(now)
 
     def stop(self) -> None:
         """No more timers."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .dialing import Dialer
     from .driver import Driver
 
-__all__ = ["Supervisor"]
+__all__ = ["Supervisor", "ended"]
 
 
 class Supervisor:
@@ -98,3 +98,15 @@ def _classified(error: Exception) -> Failure:
     if isinstance(error, TimeoutError) and not isinstance(error, BridgeError):
         return Failure.of("CONN_TIMEOUT", "no connection within the connect timeout", cause=error)
     return classify(error)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -17,8 +17,8 @@ __all__ = ["Heartbeat"]
 class Heartbeat(Value):
     """A ping `every` so many seconds; a peer that has not answered within `timeout` is gone (R3's bridge: 15 and 10).
 
-    After a sleep or a jump of the clock a ping goes out at once and has only `probe_timeout`. Seconds or timedeltas above 0,
-    at most an hour; ConfigError names a bad field.
+    After a sleep or a jump of the clock, on `reconnect_now()`, and when your `health_check` does not say yes, a ping goes out
+    at once and has only `probe_timeout`. Seconds or timedeltas above 0, at most an hour; ConfigError names a bad field.
     """
 
     every: float = attrs.field(default=15.0, converter=as_seconds, validator=short_seconds)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from ..errors import Failure
+
 
 if TYPE_CHECKING:
     from ..policies import Heartbeat as HeartbeatPolicy
@@ -22,12 +24,16 @@ Purpose = Literal["beat", "join", "ask", "barrier", "probe"]
 
 
 class Ping(NamedTuple):
-    """A ping that is out: why, what was written before it (`seq`), and when its pong is due."""
+    """A ping that is out: why, what was written before it (`seq`), and when its pong is due.
+
+    `doubt` is the reason to give if a probe is not answered; "" for all others.
+    """
 
     id: str
     purpose: Purpose
     seq: int
     due: float
+    doubt: str = ""
 
 
 class Heartbeat:
@@ -42,15 +48,20 @@ class Heartbeat:
         self._paused = False
         self.pongs = 0
         self.strays = 0
-        self.patience = policy.timeout  # how long the ping was waited for that brought the verdict
+        self.verdict: Failure | None = None  # that the link is dead, and why
 
-    def sent(self, identity: str, purpose: Purpose, seq: int, mono: float) -> None:
+    def sent(self, identity: str, purpose: Purpose, seq: int, mono: float, doubt: str = "") -> None:
         """A ping was queued for the wire."""
-        self._out.append(Ping(identity, purpose, seq, mono + self._wait_for(purpose)))
+        self._out.append(Ping(identity, purpose, seq, mono + self._wait_for(purpose), doubt))
         self._next = mono + self._policy.every
 
     def _wait_for(self, purpose: Purpose) -> float:
         return self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
+
+    @property
+    def is_probing(self) -> bool:
+        """Is a probe out, and unanswered?"""
+        return any(ping.purpose == "probe" for ping in self._out)
 
     def pong(self, identity: str | None) -> list[Ping]:
         """The pings this pong answers, oldest first; empty for a stray one."""
@@ -85,14 +96,16 @@ class Heartbeat:
             return self._last_look
         return min(self._next, min((ping.due for ping in self._out), default=self._next))
 
-    def check(self, mono: float) -> Literal["ping", "dead", "slept"] | None:
-        """What time asks for: a ping, the verdict that the link is dead (since the machine slept, perhaps), or nothing."""
+    def check(self, mono: float) -> Literal["ping", "dead"] | None:
+        """What time asks for: a ping, the verdict that the link is dead, or nothing."""
         overdue = None if self._paused else next((ping for ping in self._out if ping.due <= mono), None)
         if overdue is not None:
             if self._last_look is None or mono - self._last_look > _LAST_LOOK:
                 # Just overdue, or the loop stalled during the last look: what has arrived may still be unread.
                 self._last_look = mono + _LAST_LOOK
             elif mono >= self._last_look:
-                self.patience = self._wait_for(overdue.purpose)
-                return "slept" if overdue.purpose == "probe" else "dead"
+                text = f"no pong within {self._wait_for(overdue.purpose):g} s"
+                details = {"reason": overdue.doubt} if overdue.doubt else {}
+                self.verdict = Failure.of("CONN_HEARTBEAT_TIMEOUT", text, details=details)
+                return "dead"
         return "ping" if mono >= self._next else None

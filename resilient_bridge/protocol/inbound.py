@@ -46,6 +46,7 @@ class Inbound:
         self.receives = receives
         self.dropped = 0
         self.duplicates = 0
+        self.rejected = 0  # frames, and messages in replays, that could not be taken
         self._emit = emit
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None

@@ -182,6 +182,7 @@ class Joining:
         if self.rejoin is None:
             self._emit(ReplayIgnored(at=now.at, messages=len(items)))
             return
+        self._in.rejected += len(rejected)
         for failure in rejected:
             self._emit(MessageRejected(at=now.at, failure=failure))
         self.remembers = True

@@ -53,7 +53,6 @@ class Link:
     ) -> None:
         self.death: Failure | None = None
         self.generation = generation
-        self.rejected = 0
         self.wire = Wire(ids, heartbeat, dialect.ping)
         self._in, self._out = inbound, outbound
         self._dialect = dialect
@@ -163,16 +162,14 @@ class Link:
                 wire.ping("barrier", now)
         if wire.heartbeat is not None:
             due = wire.heartbeat.check(now.mono)
-            if due in {"dead", "slept"}:
-                reason = {"reason": "suspected_sleep"} if due == "slept" else {}
-                text = f"no pong within {wire.heartbeat.patience:g} s"
-                self.die(Failure.of("CONN_HEARTBEAT_TIMEOUT", text, details=reason))
-            elif due == "ping":
+            if due == "ping":
                 wire.ping("beat", now)
+            elif wire.heartbeat.verdict is not None:
+                self.die(wire.heartbeat.verdict)
 
-    def probe(self, now: Now) -> None:
-        """The clocks jumped: ask for a sign of life with a short timeout."""
-        self.wire.ping("probe", now)
+    def probe(self, doubt: str, now: Now) -> None:
+        """Somebody doubts that this link lives: ask for a sign of life with a short timeout; `doubt` is why, if none comes."""
+        self.wire.ping("probe", now, doubt)
 
     def die(self, failure: Failure) -> None:
         """This link must end; the first reason stands."""
@@ -267,7 +264,7 @@ class Link:
     # ---- small steps ------------------------------------------------------------------------------------------
 
     def _reject(self, failure: Failure, now: Now) -> None:
-        self.rejected += 1
+        self._in.rejected += 1
         self._emit(MessageRejected(at=now.at, failure=failure))
 
     def _out_of_sequence(self, type_: str) -> Failure:

@@ -51,6 +51,8 @@ _RETRIED_STATUS: Final = frozenset({408, 425, 429})
 _PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
 _TEXT: Final = 60  # characters of a peer's close text in a reason
 _SLOW_CLOSES: Final = frozenset({1012, 1013})
+#: Why a probe was sent, which is the reason if nobody answers it.
+_DOUBTS: Final = frozenset({"suspected_sleep", "probe_unanswered", "health_check_failed"})
 
 _REASON_BY_CODE: Final[Mapping[str, str]] = {
     "CONN_HEARTBEAT_TIMEOUT": "heartbeat_timeout",
@@ -108,8 +110,9 @@ def wants_slow_start(failure: Failure) -> bool:
 
 def reason_of(failure: Failure) -> str:
     """The reason a user reads on the edge that this failure causes."""
-    if failure.details.get("reason") == "suspected_sleep":
-        return "suspected_sleep"
+    doubt = failure.details.get("reason")
+    if failure.code == "CONN_HEARTBEAT_TIMEOUT" and doubt in _DOUBTS:
+        return str(doubt)
     if failure.code in _REASON_BY_CODE:
         return _REASON_BY_CODE[failure.code]
     status = failure.details.get("http_status")

@@ -9,7 +9,7 @@ no clock and no randomness in here; a run can be replayed from its inputs. Rule:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import Failure
 from ..telemetry.events import (
@@ -28,7 +28,7 @@ from .inbound import Inbound
 from .link import Link
 from .outbound import Outbound
 from .reconnection import Decision, Reconnection
-from .transitions import LINKED, SENDING, TRANSITIONS
+from .transitions import LINKED, PROBED, SENDING, TRANSITIONS
 
 
 if TYPE_CHECKING:
@@ -263,6 +263,17 @@ class Session:
             self._move("suspended", "grace_passed", now)
             self._tell_suspended(None, "grace_passed", now)
 
+    def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"], now: Now) -> None:
+        """Somebody doubts that the link lives: ask it, one probe at a time; `doubt` is the reason if it does not answer.
+
+        Before authentication is over a ping is not legal, and the handshake has a deadline of its own; while draining or
+        closing no other link would follow. Then, and without a ping in the dialect, nothing happens.
+        """
+        heartbeat = self.link.wire.heartbeat if self.link is not None else None
+        if self.link is None or heartbeat is None or self.state not in PROBED or heartbeat.is_probing:
+            return
+        self.link.probe(doubt, now)
+
     @property
     def may_connect(self) -> bool:
         """Has the inbox room for what a join would bring? Asked before each attempt after a loss."""
@@ -357,7 +368,8 @@ class Session:
             self.events.append(ClockJumped(at=now.at, seconds=drift - self._drift))
             self.outbound.outbox.expire_by_wall(now)
             if self.link is not None:
-                self.link.probe(now)
+                # Even if a probe is out: its pong may have come before the jump.
+                self.link.probe("suspected_sleep", now)
         self._drift = drift
 
 

@@ -24,10 +24,12 @@ from ..telemetry.events import BridgeState as S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXPECTED", "LINKED", "REASONS", "SENDING", "TRANSITIONS", "mermaid"]
+__all__ = ["EXPECTED", "LINKED", "PROBED", "REASONS", "SENDING", "TRANSITIONS", "mermaid"]
 
 #: States in which a connection exists.
 LINKED: Final = frozenset({S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY, S.DRAINING})
+#: States in which a ping is legal, and a dead link would be followed by another.
+PROBED: Final = frozenset({S.JOINING, S.REPLAYING, S.FLUSHING, S.READY})
 #: States in which the outbox and the request lane are drained to the wire.
 SENDING: Final = frozenset({S.FLUSHING, S.READY, S.DRAINING})
 
@@ -73,6 +75,8 @@ REASONS: Final = frozenset(
         "replay_timeout",
         "overflow",
         "suspected_sleep",
+        "probe_unanswered",
+        "health_check_failed",
         "rate_capped",
         "poison",
         "superseded",

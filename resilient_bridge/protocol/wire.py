@@ -56,12 +56,12 @@ class Wire:
         self.control.append(self._encoder.frame(type_, identity, self._stamp(now.wall), text))
         return identity
 
-    def ping(self, purpose: Purpose, now: Now) -> str | None:
+    def ping(self, purpose: Purpose, now: Now, doubt: str = "") -> str | None:
         """Queue a ping and return its id; every ping is a barrier for what was handed out before it."""
         if self.heartbeat is None or self._ping_type is None:
             return None
         identity = self.say(self._ping_type, {}, now)
-        self.heartbeat.sent(identity, purpose, self._last_seq, now.mono)
+        self.heartbeat.sent(identity, purpose, self._last_seq, now.mono, doubt)
         self._since_barrier = 0
         self.barrier_due = None
         return identity

@@ -123,6 +123,7 @@ async def test_a_bad_line_is_named_and_the_rest_goes_on():
         assert await child.end() == 4
         refused = [line for line in child.errors if line.startswith("refused: ")]
         assert [line.split(":")[1].strip() for line in refused] == ["line 2", "line 3", "line 5"]
+        assert "one JSON object expected, got text that is not JSON at character 1" in refused[0]
         assert "payload: an object expected, got a list" in refused[1]
         assert "type (^[a-z_]+$)" in refused[2]
         assert applied(server) == [1, 2]

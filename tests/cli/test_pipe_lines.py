@@ -31,7 +31,19 @@ def test_a_good_line_is_a_message():
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        (b"{", [("$", "expecting property name enclosed in double quotes at character 2")]),
+        (b"nonsense", [("$", "text that is not JSON at character 1")]),
+        (
+            b"{",
+            [
+                (
+                    "$",
+                    "text that is not JSON, expecting property name enclosed in double quotes at character 2",
+                )
+            ],
+        ),
+        (b'{"type": tool}', [("$", "text that is not JSON at character 10")]),
+        (b'{"a": "b\n', [("$", "text that is not JSON, invalid control character at character 9")]),
+        (b'{"type":"a","payload":{}} x', [("$", "something behind it at character 27")]),
         (b"[1]", [("$", "a list")]),
         (b"null", [("$", "nothing")]),
         (b'"text"', [("$", "a string")]),
@@ -44,10 +56,10 @@ def test_a_good_line_is_a_message():
         (b'{"type":"a","payload":{},"idempotency_key":"\\ud800"}', [("idempotency_key", "a string")]),
         (b'{"type":"a","payload":{},"idempotency_key":null}', [("idempotency_key", "nothing")]),
         (b'{"type":"a","payload":{},"extra":"s3cret"}', [("extra", "a string")]),
-        (b'{"type":"a","payload":{"x":NaN}}', [("$", "NaN")]),
-        (b'{"type":"a","type":"b","payload":{}}', [("$", "a name twice in one object")]),
-        (b'{"type":"a","payload":{"x":"\xff"}}', [("$", "no UTF-8 at byte 29")]),
-        (b"\xef\xbb\xbf{}", [("$", "unexpected utf-8 bom (decode using utf-8-sig) at character 1")]),
+        (b'{"type":"a","payload":{"x":NaN}}', [("$", "NaN, which JSON does not have")]),
+        (b'{"type":"a","type":"b","payload":{}}', [("$", "an object that has a name twice")]),
+        (b'{"type":"a","payload":{"x":"\xff"}}', [("$", "bytes that are not UTF-8 at byte 29")]),
+        (b"\xef\xbb\xbf{}", [("$", "a byte order mark at character 1")]),
         (b"[" * 100_000, [("$", "too deep a nesting")]),
     ],
 )
@@ -61,7 +73,15 @@ def test_a_bad_line_names_each_bad_field(line, found):
 def test_a_huge_integer_is_a_bad_line():
     """Digits beyond what Python converts are refused, not a crash."""
     violations, _ = _violations(b'{"type":"a","payload":{"x":' + b"9" * 5_000 + b"}}")
-    assert violations[0][0] == "$"
+    assert violations == [("$", "a number with too many digits")]
+
+
+def test_a_line_that_is_no_json_is_named_in_plain_words():
+    """Number, what was wanted, what came and where: no notation of ours."""
+    _, text = _violations(b"nonsense")
+    assert text == (
+        "line 7: one JSON object expected, got text that is not JSON at character 1 (PROTOCOL, not retryable)"
+    )
 
 
 def test_a_received_message_is_one_line_of_ascii():

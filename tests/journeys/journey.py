@@ -146,6 +146,10 @@ class Journey:
         """How each resume ended: `RECOVERED(anchor)`."""
         return [f"{event.verdict}({event.reason})" for event in self.of(rb.events.Resumed)]
 
+    def losses(self) -> list[str]:
+        """The reasons of all losses, in order."""
+        return [event.reason for event in self.of(rb.events.Disconnected)]
+
     def waits(self) -> list[float]:
         """The scheduled waits, in seconds."""
         return [event.wait for event in self.of(rb.events.ReconnectScheduled)]
@@ -157,6 +161,10 @@ class Journey:
             for at, event in reversed(self.log)
             if isinstance(event, kind) and (state is None or getattr(event, "state", None) == state)
         )
+
+    def pings(self) -> int:
+        """How many pings the bridge has read."""
+        return sum(frame["type"] == "heartbeat_ping" for frame in self.server.frames)
 
     def states(self) -> list[str]:
         """The states passed, in order."""

@@ -16,16 +16,11 @@ from .journey import Journey, simulated
 YEAR = 365 * 86_400.0
 
 
-def disconnects(journey: Journey) -> list[str]:
-    """The reasons of all losses."""
-    return [event.reason for event in journey.of(rb.events.Disconnected)]
-
-
 async def noticed(journey: Journey, within: float, reason: str = "heartbeat_timeout") -> float:
     """Seconds until the loss was noticed; fails if it takes longer."""
     start = journey.loop.time()
     await asyncio.sleep(within)
-    assert disconnects(journey) == [reason]
+    assert journey.losses() == [reason]
     (failure,) = [event.failure for event in journey.of(rb.events.Disconnected)]
     assert failure.code == "CONN_HEARTBEAT_TIMEOUT"
     return journey.when(rb.events.Disconnected) - start
@@ -71,7 +66,7 @@ async def test_the_seed_of_30_seconds_is_kept(server):
         (link,) = journey.loop.network.links
         link.blackhole(29.0)
         await asyncio.sleep(60)
-        assert disconnects(journey) == []
+        assert journey.losses() == []
         link.vanish()
         assert await noticed(journey, 45.5) >= 30
 
@@ -104,7 +99,7 @@ async def test_a_stalled_loop_kills_no_link(server, phase, stalls, seconds):
             journey.loop.stall(seconds)
             await asyncio.sleep(0.1)
         await asyncio.sleep(40)
-        assert disconnects(journey) == []
+        assert journey.losses() == []
         await journey.push(1)
         await journey.send(1)
         await journey.rest()
@@ -127,7 +122,7 @@ async def test_a_loop_that_stalls_in_the_last_moment_kills_no_link(server, stall
         journey.loop.stall(stall)
         server.behave(slow=0.0)
         await asyncio.sleep(30)
-        assert disconnects(journey) == []
+        assert journey.losses() == []
 
 
 @pytest.mark.parametrize("slept", [6.0, 60.0, 3_600.0])
@@ -139,7 +134,7 @@ async def test_a_healthy_link_survives_the_sleep_of_its_machine(server, slept):
         await asyncio.sleep(17)
         journey.loop.sleep_machine(slept)
         await asyncio.sleep(60)
-        assert disconnects(journey) == []
+        assert journey.losses() == []
 
 
 @pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR, -60 * YEAR, 8_000 * YEAR])
@@ -158,7 +153,7 @@ async def test_a_wall_clock_that_jumps_by_years_drives_nothing(server, jump, dow
         journey.loop.wall_offset += jump
         await journey.send(2)
         await asyncio.sleep(20)
-        assert len(disconnects(journey)) == down
+        assert len(journey.losses()) == down
         assert journey.client.state == "READY"
         await journey.send(3)
         await journey.rest()
@@ -175,7 +170,7 @@ async def test_no_verdict_while_nobody_reads(server):
         await journey.ready()
         await journey.push(*range(1, 30))
         await asyncio.sleep(120)
-        assert disconnects(journey) == []
+        assert journey.losses() == []
         assert journey.client.health().unread <= 3
         got: list[Any] = []
         async for message in journey.client:
@@ -184,4 +179,4 @@ async def test_no_verdict_while_nobody_reads(server):
                 break
         assert got == list(range(1, 30))
         await asyncio.sleep(60)
-        assert disconnects(journey) == []
+        assert journey.losses() == []

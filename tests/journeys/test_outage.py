@@ -218,3 +218,23 @@ async def test_health_says_what_is_going_on(server):
         assert (health.ready, health.state, health.reason) == (False, "BACKOFF", "connect_refused")
         assert (health.queued, health.attempt) == (1, 3)
         assert health.failure is None
+
+
+@simulated
+async def test_health_counts_what_was_refused_repeated_and_stray(server):
+    """Frames that broke the protocol, messages that came twice, acks for nothing we wait for: since the start, over all links."""
+    server.behave(duplicate_ids="repeat", ack_foreign=True)
+    async with Journey(server) as journey:
+        await journey.ready()
+        await journey.push(1, 2, 3)
+        await journey.send(1, 2)
+        await asyncio.sleep(2)
+        await server.push("connection_ack", {})  # out of sequence
+        await asyncio.sleep(1)
+        await server.cut("abort")
+        await asyncio.sleep(0.1)
+        await journey.ready()
+        health = journey.client.health()
+        assert health.rejected == len(journey.of(rb.events.MessageRejected)) >= 1
+        assert health.duplicates >= 3
+        assert health.stray_acks >= 2

@@ -264,7 +264,7 @@ async def test_gasoline_connects_after_0_1_2_4_8_30_30(server, first):
 
 @simulated
 async def test_reconnect_now_cuts_a_wait_short(server):
-    """The wait ends at once and counts as one; while connected nothing happens."""
+    """The wait ends at once and counts as one; while connected the link is only asked, and stays."""
     async with Journey(server, policy=rb.presets.recursor) as journey:
         await journey.ready()
         journey.client.reconnect_now()

@@ -90,7 +90,7 @@ def test_the_session_survives_what_is_no_message(frame):
     rig = Rig().up()
     rig.session.receive(frame, rig.now)
     rig.hear("note", {"n": 1}, id="1")
-    assert rig.session.link.rejected == 1
+    assert rig.session.inbound.rejected == 1
     assert rig.session.death is None
     assert [message.id for message in rig.take()] == ["1"]
 

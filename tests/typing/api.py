@@ -63,11 +63,16 @@ async def token() -> str:
     return "secret"
 
 
+async def is_well() -> bool:
+    """Asked again and again; a plain function does, too."""
+    return True
+
+
 async def bridge(url: str) -> None:
     """The client that stays connected."""
     with rb.listen(watch):
         async with rb.BridgeClient(
-            url, token=token, headers={"x": "y"}, policy=policy, on_gap=on_gap
+            url, token=token, headers={"x": "y"}, policy=policy, on_gap=on_gap, health_check=is_well
         ) as client:
             await client.wait_ready(timeout=timedelta(seconds=30))
             receipt = await client.send("tool_result", {"content": "ok"}, idempotency_key="k", ttl=60)

@@ -1,0 +1,71 @@
+"""The application's own look at its bridge, asked again and again while the client is READY.
+
+Rule: its answer is a hint and no verdict. A "no", an exception or no answer in time sends a probe; only a link that does
+not answer the probe is dead, so that a broken check, or a bridge that is merely busy, costs nothing but pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING
+
+from ..telemetry.events import BridgeState
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..policies import Heartbeat
+    from .driver import Driver
+
+__all__ = ["HealthCheck"]
+
+
+class HealthCheck:
+    """`run` ends with the client, or when it is cancelled. `failed` counts the runs that did not say yes, `errors` those that raised."""
+
+    def __init__(
+        self, driver: Driver, check: Callable[[], Awaitable[bool] | bool], heartbeat: Heartbeat
+    ) -> None:
+        self.failed = 0
+        self.errors = 0
+        self._driver = driver
+        self._check = check
+        self._every, self._timeout = heartbeat.every, heartbeat.timeout
+
+    async def run(self) -> None:
+        """Ask every `Heartbeat.every` seconds, for at most `Heartbeat.timeout`; one run at a time."""
+        driver, session = self._driver, self._driver.session
+        while True:
+            began = driver.loop.time()
+            link = session.link
+            if session.state is BridgeState.READY and not await self._says_yes():
+                self.failed += 1
+                if session.link is link:  # of a link that has gone meanwhile there is nothing to ask
+                    driver.probe("health_check_failed")
+            await asyncio.sleep(began + self._every - driver.loop.time())
+            while session.state is not BridgeState.READY:
+                if session.state in _ENDED:
+                    return
+                await driver.changed()
+
+    async def _says_yes(self) -> bool:
+        bound = asyncio.timeout(self._timeout)
+        try:
+            async with bound:
+                answer = self._check()
+                if inspect.isawaitable(answer):
+                    answer = await answer
+                return bool(answer)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # it is us who are cancelled, and not something within the check
+            self.errors += 1
+        except Exception:  # noqa: BLE001 -- whatever it is, the check did not say yes
+            self.errors += not bound.expired()
+        return False
+
+
+_ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
