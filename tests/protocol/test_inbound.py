@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.policies import Dialect
-from tests.protocol.driving import Rig
+from resilient_bridge.telemetry.events import MessageRejected
+from tests.protocol.driving import Rig, envelope
 
 
 def test_asking_for_the_next_commits_the_one_before():
@@ -109,3 +110,15 @@ def test_the_server_may_name_the_session():
     rig.connect()
     rig.authenticate()
     assert rig.last("session_join")["payload"] == {"session_id": "theirs", "resume": True}
+
+
+def test_what_a_replay_holds_and_nobody_can_read_is_counted():
+    """Entries that are no messages are told and counted, as such frames are; the rest is delivered."""
+    rig = Rig().up()
+    rig.hear("note", {"n": 1}, id="1")
+    rig.lose()
+    rig.connect()
+    rig.join()
+    rig.replay(envelope("note", {"n": 1}, id="1"), "{", 5, envelope("note", {"n": 2}, id="2"))
+    assert len(rig.of(MessageRejected)) == rig.session.inbound.rejected == 2
+    assert [message.id for message in rig.take()] == ["1", "2"]

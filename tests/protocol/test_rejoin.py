@@ -12,7 +12,6 @@ from resilient_bridge.telemetry.events import (
     BridgeState,
     DuplicateConflict,
     Joined,
-    MessageRejected,
     ReplayIgnored,
     Resumed,
     Verdict,
@@ -272,18 +271,6 @@ def test_a_late_answer_is_counted_and_dropped():
     rig.replay(*ms("A x B C"))
     assert (told(rig), names(rig)) == ("RECOVERED(anchor)", "B")
     assert [event.messages for event in rig.of(ReplayIgnored)] == [4]
-
-
-def test_what_a_replay_holds_and_nobody_can_read_is_counted():
-    """Entries that are no messages are told and counted, as such frames are; the rest is delivered."""
-    rig = Rig().up()
-    rig.hear("note", {"n": 1}, id="1")
-    rig.lose()
-    rig.connect()
-    rig.join()
-    rig.replay(envelope("note", {"n": 1}, id="1"), "{", 5, envelope("note", {"n": 2}, id="2"))
-    assert len(rig.of(MessageRejected)) == rig.session.inbound.rejected == 2
-    assert [message.id for message in rig.take()] == ["1", "2"]
 
 
 def test_an_answer_pushed_before_the_join_was_confirmed_counts():
