@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from .errors import AttemptTimeoutError as AttemptTimeoutError
     from .errors import AuthError as AuthError
     from .errors import BridgeError as BridgeError
+    from .errors import BulkheadFullError as BulkheadFullError
     from .errors import Category as Category
+    from .errors import CircuitOpenError as CircuitOpenError
     from .errors import ConfigError as ConfigError
+    from .errors import DeadlineExceededError as DeadlineExceededError
     from .errors import Executed as Executed
     from .errors import Failure as Failure
     from .errors import InboxFullError as InboxFullError
@@ -34,14 +37,33 @@ if TYPE_CHECKING:
     from .errors import RejectedError as RejectedError
     from .errors import SessionError as SessionError
     from .errors import Severity as Severity
+    from .errors import ThrottledError as ThrottledError
+    from .pipeline import Attempt as Attempt
+    from .pipeline import Circuit as Circuit
+    from .pipeline import Explanation as Explanation
+    from .pipeline import Outcome as Outcome
+    from .pipeline import Policy as Policy
+    from .pipeline import capture as capture
+    from .pipeline import circuit as circuit
+    from .pipeline import circuits as circuits
+    from .pipeline import current_attempt as current_attempt
+    from .pipeline import resilient as resilient
     from .policies import Backoff as Backoff
+    from .policies import Breaker as Breaker
+    from .policies import Bulkhead as Bulkhead
+    from .policies import Deadline as Deadline
     from .policies import Dialect as Dialect
+    from .policies import Fallback as Fallback
     from .policies import Heartbeat as Heartbeat
     from .policies import Inbox as Inbox
     from .policies import Outbox as Outbox
+    from .policies import RateLimit as RateLimit
     from .policies import Reconnect as Reconnect
     from .policies import Replay as Replay
+    from .policies import Retry as Retry
+    from .policies import RetryBudget as RetryBudget
     from .policies import Rule as Rule
+    from .policies import Timeout as Timeout
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
@@ -53,18 +75,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attempt",
     "AttemptTimeoutError",
     "AuthError",
     "Backoff",
+    "Breaker",
     "BridgeClient",
     "BridgeError",
     "BridgePolicy",
     "BridgeState",
+    "Bulkhead",
+    "BulkheadFullError",
     "Category",
+    "Circuit",
+    "CircuitOpenError",
     "ConfigError",
+    "Deadline",
+    "DeadlineExceededError",
     "Dialect",
     "Executed",
+    "Explanation",
     "Failure",
+    "Fallback",
     "Gap",
     "Health",
     "Heartbeat",
@@ -76,37 +108,59 @@ __all__ = [
     "NotDeliveredError",
     "Outbox",
     "OutboxFullError",
+    "Outcome",
     "OutcomeUnknownError",
+    "Policy",
     "ProtocolError",
+    "RateLimit",
     "Receipt",
     "Reconnect",
     "RejectedError",
     "Replay",
+    "Retry",
+    "RetryBudget",
     "Rule",
     "SessionError",
     "Severity",
+    "ThrottledError",
+    "Timeout",
     "Verdict",
+    "capture",
+    "circuit",
+    "circuits",
     "classify",
+    "current_attempt",
     "events",
     "listen",
     "presets",
+    "resilient",
     "testing",
 ]
 
 # Where each name lives: a room for a class or function, the module itself (a leading "=") for a namespace.
 _HOMES = {
+    "Attempt": "pipeline",
     "AttemptTimeoutError": "errors",
     "AuthError": "errors",
     "Backoff": "policies",
+    "Breaker": "policies",
     "BridgeClient": "client",
     "BridgeError": "errors",
     "BridgePolicy": "presets",
     "BridgeState": "telemetry.events",
+    "Bulkhead": "policies",
+    "BulkheadFullError": "errors",
     "Category": "errors",
+    "Circuit": "pipeline",
+    "CircuitOpenError": "errors",
     "ConfigError": "errors",
+    "Deadline": "policies",
+    "DeadlineExceededError": "errors",
     "Dialect": "policies",
     "Executed": "errors",
+    "Explanation": "pipeline",
     "Failure": "errors",
+    "Fallback": "policies",
     "Gap": "protocol",
     "Health": "client",
     "Heartbeat": "policies",
@@ -118,20 +172,32 @@ _HOMES = {
     "NotDeliveredError": "errors",
     "Outbox": "policies",
     "OutboxFullError": "errors",
+    "Outcome": "pipeline",
     "OutcomeUnknownError": "errors",
+    "Policy": "pipeline",
     "ProtocolError": "errors",
+    "RateLimit": "policies",
     "Receipt": "client",
     "Reconnect": "policies",
     "RejectedError": "errors",
     "Replay": "policies",
+    "Retry": "policies",
+    "RetryBudget": "policies",
     "Rule": "policies",
     "SessionError": "errors",
     "Severity": "errors",
+    "ThrottledError": "errors",
+    "Timeout": "policies",
     "Verdict": "telemetry.events",
+    "capture": "pipeline",
+    "circuit": "pipeline",
+    "circuits": "pipeline",
     "classify": "classification",
+    "current_attempt": "pipeline",
     "events": "=telemetry.events",
     "listen": "telemetry",
     "presets": "=presets",
+    "resilient": "pipeline",
     "testing": "=testing",
 }
 

@@ -14,6 +14,7 @@ import attrs
 
 from resilient_bridge import errors, events
 from resilient_bridge.classification import classify_close
+from resilient_bridge.classification.exits import EXITS
 from resilient_bridge.classification.statuses import status_finding
 from resilient_bridge.policies import Dialect
 from resilient_bridge.protocol.losses import LossAction, meaning
@@ -219,6 +220,21 @@ def _raised(code: str) -> str:
     return f"`{type(errors.error_for(errors.Failure.of(code))).__name__}`"
 
 
+def _verdict(failure: errors.Failure) -> tuple[object, ...]:
+    again = "yes" if failure.retryable else "no"
+    once = failure.details.get("max_retries") == 1
+    return (failure.code, failure.category, "once" if once else again, failure.executed)
+
+
+def _exit_row(code: int) -> tuple[object, ...]:
+    failure = EXITS[code].failure()
+    return (code, failure.message, *_verdict(failure))
+
+
+def _rpc_row(number: int) -> tuple[object, ...]:
+    return (number, *_verdict(errors.Failure.from_mcp({"code": number})))
+
+
 def error_page() -> str:
     """The text of docs/reference/errors.md."""
     parts: list[list[str]] = []
@@ -257,8 +273,27 @@ def error_page() -> str:
             "",
             "*Retryable*: repeating the same call can help. *Ran?*: can the other side have acted on it (`failure.executed`).",
             "A code with one of these prefixes that is not listed, because a server made it up, is treated like its nearest relative.",
+            "How to use it: [read a failure](../how-to/read-a-failure.md).",
         ],
         *parts,
+        [
+            "## Exit codes",
+            "",
+            'Of a process, as the shell and sysexits number them; a signal counts as 128 and its number. *Once*: `details["max_retries"]`',
+            "is 1. Any other code is the program's own: `TOOL_EXECUTION_FAILED`, not retryable unless its error output says so.",
+            "",
+            *_table(
+                "exit code | meaning | code | category | retryable | ran?", map(_exit_row, sorted(EXITS))
+            ),
+        ],
+        [
+            "## JSON-RPC and MCP",
+            "",
+            "The error's `data` (`type`, `retryable`, `sessionValid`, `retryAfter`, `code`) beats its number; any other number is",
+            '`SYS_INTERNAL_ERROR`. "Session not found" and "Session terminated" under -32600 or -32002 are `SESS_NOT_FOUND`.',
+            "",
+            *_table("number | code | category | retryable | ran?", map(_rpc_row, errors.RPC_CODES)),
+        ],
         [
             "## Categories",
             "",
@@ -290,9 +325,10 @@ def event_page() -> str:
         "events",
         "Events",
         [
-            "`with rb.listen(fn):` calls `fn` with the events of every client of this process, in the thread and the task that emits: be",
-            "quick. `bridge.events()` is an async iterator over those of one client. With no listener, waits over 1 s, `Suspended` and",
-            "`GaveUp` go to the stdlib logger `resilient_bridge`. No event carries a payload or a secret.",
+            "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process, in the thread and the task that",
+            "emits: be quick. `bridge.events()` is an async iterator over those of one client. With no listener, the stdlib logger",
+            "`resilient_bridge` has them: waits over 1 s, `Suspended`, `FellBack`, `ThreadLeftBehind` and circuits that open as warnings, `GaveUp`",
+            "by its [severity](severity.md). No event carries an argument, a payload or a secret.",
         ],
         [
             "```python",

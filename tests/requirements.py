@@ -31,11 +31,13 @@ SOURCES = {
     "V": "OpenViber: an agent runtime and its board",
 }
 
-_PROVEN = frozenset("R1 R3 R4 R5 R6 R7 R8 R9 R14 R17 V7 V8 V9 V13 G2 G9 S1".split())
+_PROVEN = frozenset(
+    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R11 R14 R15 R17 C1 C2 S1 S2 S5 S6 S7 S8 S9 S10 G1 G2 G4 G8 G9 V1 V2 V3 V4 V7 V8 V9 V13".split()
+)
 
 _PROMISES = {
     "R1": "every failure becomes one typed record whose code has one of seven prefixes: CONN_ AUTH_ PROTO_ SESS_ TOOL_ HOOK_ SYS_",
-    "R2": "severity decides what happens: log; also a metric; also a notice; also an alert and an open circuit; the session ends",
+    "R2": "severity decides what happens: log; also a metric; also a notice; also an alert and an open circuit; the session ends (metrics and alerts come later)",
     "R3": "a recoverable close reconnects after 1, 2, 5, 10, 30 s and asks for what it missed; an unrecoverable one fails; running out is a typed, reported state",
     "R4": "the bridge keeps a session for 5 min after a drop; after that SESS_NOT_FOUND, and the client joins afresh and says so",
     "R5": "a failed TLS handshake names the reason, the expiry and the remedy, and is never retried; a SHA-256 pin works on a self-signed peer",
@@ -44,7 +46,7 @@ _PROMISES = {
     "R8": "a message out of phase is named with what was expected, what was received and the phase",
     "R9": "SESS_NOT_FOUND comes with suggestions, also as the body of an HTTP error",
     "R10": "sessions move created, active, paused, closed (error, resumable); only a paused resumable one resumes, with its checkpoint",
-    "R11": "a failed tool reports exit code, stderr, stdout, duration, and whether and how often it may be retried, by the table of causes",
+    "R11": "a failed tool reports exit code, stderr, stdout, duration, and whether and how often it may be retried, by the table of causes (the table is there, the report comes later)",
     "R12": "tools are bounded: bash 300 s, read_file 10 s, edit_file 30 s, search 60 s, and the call really ends",
     "R13": "the seven hook events are validated, and the answer carries the field errors",
     "R14": "the replay buffer holds 100 KB and 30 min and answers `since` correctly under overflow, age and equal timestamps",
@@ -67,7 +69,7 @@ _PROMISES = {
     "S2": "errors map to MCP's JSON-RPC codes and back, with type, retryable and sessionValid; anything else is -32603 and not retryable",
     "S3": "the in-process scenarios, seen from the client: not started, unknown agent, full, unknown session, agent failed, no agents",
     "S4": "the worker scenarios: start failed, request failed, timed out (retryable), malformed answer",
-    "S5": "backpressure: over the concurrency limit is retryable; over the byte limit is not sent",
+    "S5": "backpressure: over the concurrency limit is retryable; over the byte limit is not sent (the byte limit comes later)",
     "S6": "the error tables of three AI providers hold on the exceptions that their SDKs really raise",
     "S7": "a failure report has category, message, retryability, session validity and ways to recover, and reads well without a trace",
     "S8": "which calls may be repeated without asking, and which only when marked",
@@ -75,7 +77,7 @@ _PROMISES = {
     "S10": "an unknown exception is INTERNAL and not retryable",
     "S11": "a health check after a failure tells whether the bridge is ready",
     "G1": "its timing constants are policy values: query 2 s, command 30 s, start 4 s, poll 1-2 s, health 0.5 s, long handler 35 s",
-    "G2": "delays 0, 1, 2, 4, 8, then 30 s; a circuit of 5 failures and 30 s half-opens with one probe and states its reasons (the delays are there, the circuit comes later)",
+    "G2": "delays 0, 1, 2, 4, 8, then 30 s; a circuit of 5 failures and 30 s half-opens with one probe and states its reasons",
     "G3": "a local daemon starts fast: probe, spawn if absent, wait up to 4 s, safe against races; else an answer from the cache that says so",
     "G4": "timeouts escalate 2, 5, 30 s; the last one reports while the peer goes on",
     "G5": "a peer that goes away is noticed and its process reaped",
@@ -84,7 +86,7 @@ _PROMISES = {
     "G8": "each errno and each execution error has its hint",
     "G9": "a peer that is starting or stopping (503) is told apart from one that is unreachable, and from one that is ready (200)",
     "G10": "a debug mode shows connection, circuit, polling, escalation and correlation; settings come from the environment",
-    "V1": "retries come from configuration: 3 calls, base 1 s, cap 30 s, linear, exponential or jittered, a list of errors",
+    "V1": "retries come from configuration: 3 calls, base 1 s, cap 30 s, linear, exponential or jittered, a list of errors (a file to read it from comes later)",
     "V2": "per provider: when rate limited, Retry-After, else 60 s; a local provider at once",
     "V3": "401, 400, an exceeded context and a refused content fail at once",
     "V4": "after repeated failure another model, never silently: the switch is acknowledged",

@@ -1,36 +1,103 @@
 """Exceptions and answers become failures.
 
-Rule: decides by class name, errno, status and close code, in that order of trust, never by guessing from text; knows
-no clock and no network, and imports no library in order to recognise its errors.
+Rule: decides by class name, errno, status and code, in that order of trust, and by text only where there is nothing else;
+knows no clock and no network, and imports no library in order to recognise its errors.
 """
 
 from __future__ import annotations
 
-from typing import overload
-
-from ..errors import Failure
-from .closes import By, close_finding
-from .lookup import answer_failure, failure_of
-from .payloads import classify_error_payload
-from .retry_after import parse_retry_after
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 
-__all__ = ["By", "classify", "classify_close", "classify_error_payload", "parse_retry_after"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..errors import Category, Executed, Failure, Kind
+    from .closes import By as By
+    from .dispatch import rule_for as rule_for
+    from .exits import exit_finding as exit_finding
+    from .payloads import classify_error_payload as classify_error_payload
+    from .registry import Registered
+    from .registry import Registration as Registration
+    from .retry_after import parse_retry_after as parse_retry_after
+    from .texts import text_finding as text_finding
+
+__all__ = [
+    "By",
+    "Registration",
+    "classify",
+    "classify_close",
+    "classify_error_payload",
+    "exit_finding",
+    "parse_retry_after",
+    "rule_for",
+    "text_finding",
+]
 
 
-@overload
-def classify(error: BaseException, /) -> Failure: ...
-@overload
-def classify(answer: object, /) -> Failure | None: ...
-def classify(error: object, /) -> Failure | None:
-    """Return the failure an exception or an answer stands for (R1).
+class Classifier:
+    """`classify(error)` and `classify(answer)`: what happened, as a `Failure`; `classify.register(...)` teaches it more.
 
-    A `BridgeError` gives its own failure. An exception group gives that of its leaves: the first that repeating cannot
-    help, else the first. What nobody has a rule for is SYS_INTERNAL_ERROR, not retryable (S10). An answer (an HTTP
-    response) gives None when it means success. CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no
-    failures: they are raised again.
+    There is one, `classify`: verdicts that are registered hold for the whole process.
     """
-    return failure_of(error) if isinstance(error, BaseException) else answer_failure(error)
+
+    __slots__ = ()
+
+    @overload
+    def __call__(self, error: BaseException, /) -> Failure: ...
+    @overload
+    def __call__(self, answer: object, /) -> Failure | None: ...
+    def __call__(self, error: object, /) -> Failure | None:
+        """Return the failure an exception or an answer stands for (R1).
+
+        A `BridgeError` gives its own failure. An exception group gives that of its leaves: the first that repeating cannot
+        help, else the first. What nobody has a rule for is SYS_INTERNAL_ERROR, not retryable (S10), unless it is nothing but
+        its text, and the text names a known error (C1). An exception that a policy gave up on brings the `history` of its
+        attempts and why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC error) gives None
+        when it means success. CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
+        raised again. Nothing else is ever raised.
+        """
+        if issubclass(type(error), BaseException):  # not isinstance: it would ask the error for its __class__
+            from .lookup import (
+                failure_of,  # here, and so below: most programs import `classify` long before they need it
+            )
+
+            return failure_of(cast("BaseException", error))
+        from .answers import answer_failure
+
+        return answer_failure(error)
+
+    def register(
+        self,
+        what: Registered,
+        /,
+        *,
+        kind: Kind | None = None,
+        category: Category | None = None,
+        code: str | None = None,
+        executed: Executed | None = None,
+        suggestions: Iterable[str] = (),
+    ) -> Registration:
+        """Teach every later `classify` what a failure means, and return the registration, a context manager that ends it.
+
+        `what` is an exception class, ("package", "Class") for one that need not be imported, an int (HTTP status, close code,
+        JSON-RPC code), one of our codes, or a compiled pattern searched in the message and in the error's own text. The fields
+        named replace the built-in verdict's, with `code` all that follows from it; `kind` decides `retryable`. The most
+        specific registration wins, then the later one. Raises ConfigError for anything else, or nothing to say.
+        """
+        from .registry import register
+
+        return register(
+            what, kind=kind, category=category, code=code, executed=executed, suggestions=suggestions
+        )
+
+    def __repr__(self) -> str:
+        """Return the name it is known by."""
+        return "classify"
+
+
+classify: Final = Classifier()
 
 
 def classify_close(code: int | None, text: str, by: By | None) -> Failure:
@@ -39,4 +106,26 @@ def classify_close(code: int | None, text: str, by: By | None) -> Failure:
     `by` says whose close frame counts: "peer", "us", or None when the connection ended without one (then `code` is
     None too). The three are kept in the details as close_code, close_text and close_by.
     """
+    from .closes import close_finding
+
     return close_finding(code, text, by).failure()
+
+
+_MODULES = {
+    "By": "closes",
+    "Registration": "registry",
+    "classify_error_payload": "payloads",
+    "exit_finding": "exits",
+    "parse_retry_after": "retry_after",
+    "rule_for": "dispatch",
+    "text_finding": "texts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value

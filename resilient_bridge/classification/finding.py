@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..errors import Category, Executed, Failure, Kind, text_of
+from ..errors import Category, Executed, Failure, Kind, code_info, text_of
 
 
 def _no_details() -> Mapping[str, Any]:
@@ -27,16 +27,26 @@ class Finding:
     kind: Kind | None = None
     retryable: bool | None = None
     executed: Executed | None = None
+    session_valid: bool | None = None
     retry_after: float | None = None
     suggestions: tuple[str, ...] = ()
     details: Mapping[str, Any] = attrs.field(factory=_no_details)
 
-    def failure(self, cause: BaseException | None = None, seen: BaseException | None = None) -> Failure:
-        """Return the record; `cause` is what was classified, `seen` the error below it whose text tells more."""
+    @property
+    def summary(self) -> str:
+        """The message, or what the code says without one."""
+        return self.message or code_info(self.code).summary
+
+    def failure(
+        self,
+        cause: BaseException | None = None,
+        seen: BaseException | None = None,
+    ) -> Failure:
+        """Return the failure; `cause` is what was classified, `seen` the error below it whose text tells more."""
         details = dict(self.details)
         told_by = cause if seen is None else seen
         if told_by is not None:
-            details["error"] = f"{type(told_by).__name__}: {text_of(told_by)}".removesuffix(": ")
+            details.setdefault("error", f"{type(told_by).__name__}: {text_of(told_by)}".removesuffix(": "))
         return Failure.of(
             self.code,
             self.message,
@@ -44,6 +54,7 @@ class Finding:
             kind=self.kind,
             retryable=self.retryable,
             executed=self.executed,
+            session_valid=self.session_valid,
             retry_after=self.retry_after,
             suggestions=self.suggestions,
             details=details,

@@ -1,72 +1,25 @@
 """From an exception to its failure: which rule speaks, about which error of a chain or a group.
 
-Rule: dispatch is on (top package, class name) along the MRO, remembered per class; nothing is imported to be
-recognised, and no exception, however broken, breaks the classifier. A new rule is a new row in a table.
+Rule: no exception, however broken, breaks the classifier: its class is asked with `type()`, and what it says of itself is read
+behind a guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import BridgeError, Failure, text_of
-from . import links, system, tls, wrappers
-from .finding import Finding, Reader, short_of
-from .statuses import status_finding
+from ..errors import BridgeError, Executed, Failure, Record, ended, record_of, text_of
+from .dispatch import dispatch, package_of
+from .finding import Finding, short_of
+from .registry import applied
+from .texts import text_finding
 
 
-_Rule: TypeAlias = Finding | Reader
-
-_RULES: dict[tuple[str, str], _Rule] = {**system.RULES, **tls.RULES, **links.RULES, **wrappers.RULES}
-_STOPS = frozenset(  # never failures: they end the task, the program or a generator
-    {
-        ("builtins", "KeyboardInterrupt"),
-        ("builtins", "SystemExit"),
-        ("builtins", "GeneratorExit"),
-        ("asyncio", "CancelledError"),
-        ("concurrent", "CancelledError"),
-        ("trio", "Cancelled"),
-    }
-)
-_ANSWERS = frozenset({("httpx", "Response"), ("httpx2", "Response"), ("websockets", "Response")})
-_LONGEST_CHAIN = 100
-_MOST_LEAVES = 1_000
-_DEEPEST = 20  # groups below wrappers below groups
-_MOST_CLASSES = 1_024
-
-
-@attrs.frozen
-class _Dispatch:
-    rules: tuple[_Rule, ...]
-    wraps: bool
-    stops: bool
-    answer: bool
-
-
-_dispatches: dict[type, _Dispatch] = {}
-
-
-def dispatch(cls: type) -> _Dispatch:
-    """Return what is known about a class, worked out once."""
-    known = _dispatches.get(cls)
-    if known is None:
-        if len(_dispatches) >= _MOST_CLASSES:  # classes made at run time must not pile up
-            _dispatches.clear()
-        keys = [(_package(base), base.__name__) for base in cls.__mro__]
-        known = _dispatches[cls] = _Dispatch(
-            rules=tuple(_RULES[key] for key in keys if key in _RULES),
-            wraps=any(key in wrappers.WRAPPERS for key in keys),
-            stops=any(key in _STOPS for key in keys),
-            answer=any(key in _ANSWERS for key in keys),
-        )
-    return known
-
-
-def _package(cls: type) -> str:
-    module = cast("object", cls.__module__)  # whatever a class was given for one
-    return module.partition(".")[0] if isinstance(module, str) else ""
+_LONGEST_CHAIN: Final = 100
+_MOST_LEAVES: Final = 1_000
+_DEEPEST: Final = 20  # groups below wrappers below groups
 
 
 def failure_of(error: BaseException, depth: int = 0) -> Failure:
@@ -75,37 +28,37 @@ def failure_of(error: BaseException, depth: int = 0) -> Failure:
         failure = _of_group(group, depth)
         if failure is None:  # nothing but cancellation
             raise group
-        return failure
+        return _with_record(failure, record_of(error))
     if dispatch(type(error)).stops:
         raise error
-    root = _root(error)
+    root, executed = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
         if below is not None:
-            return attrs.evolve(below, cause=error)
+            return _with_record(attrs.evolve(below, cause=error), record_of(error))
+    return _judged(error, root, executed)
+
+
+def _judged(error: BaseException, root: BaseException, executed: Executed | None) -> Failure:
     found = _find(root)
-    if found is None and root is not error:  # nothing known below: the wrapper speaks for itself
-        root, found = error, _find(error)
+    if found is None and root is not error and not dispatch(type(error)).through:
+        root, found = error, _find(error)  # nothing known below: the wrapper speaks for itself
+    record = record_of(error) or (None if root is error else record_of(root))
     if isinstance(found, Failure):
-        return found
-    return (found or _unknown(root)).failure(error, root)
-
-
-def answer_failure(answer: object) -> Failure | None:
-    """Return the failure an answer stands for, None when it is a success or nothing we know."""
-    if not dispatch(type(answer)).answer:
-        return None
-    response = cast("Any", answer)
-    status = response.status_code
-    if not isinstance(status, int) or status < 400:
-        return None
-    body = response.body if hasattr(response, "body") else _content(response)
-    return status_finding(status, response.headers, body).failure()
+        return applied(_with_record(found, record), error, root, known=True)
+    finding = found or _by_text(root)
+    known = finding is not None
+    finding = finding or _unknown(root)
+    if executed is not None and root is not error:  # where in the call it broke says more than how
+        finding = attrs.evolve(finding, executed=executed)
+    if (provider := _provider(error) or _provider(root)) and "provider_id" not in finding.details:
+        finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
+    return applied(_with_record(finding.failure(error, root), record), error, root, known=known)
 
 
 def _find(error: BaseException) -> Finding | Failure | None:
-    if isinstance(error, BridgeError):
-        return error.failure
+    if issubclass(type(error), BridgeError):
+        return cast("BridgeError", error).failure
     for rule in dispatch(type(error)).rules:
         if isinstance(rule, Finding):
             return rule
@@ -118,28 +71,59 @@ def _find(error: BaseException) -> Finding | Failure | None:
     return None
 
 
+def _by_text(error: BaseException) -> Finding | None:
+    return text_finding(text_of(error)) if dispatch(type(error)).textual else None
+
+
 def _unknown(error: BaseException) -> Finding:
     """Return the verdict on what nobody has a rule for: internal, not retryable (S10)."""
     return Finding(code="SYS_INTERNAL_ERROR", message=type(error).__name__ + short_of(text_of(error)))
 
 
-def _root(error: BaseException) -> BaseException:
-    """Return the first error below wrappers that is none itself; the error, if it wraps nothing worth knowing."""
+def _with_record(failure: Failure, record: Record | None) -> Failure:
+    return failure if record is None else ended(failure, record)
+
+
+def _provider(error: BaseException) -> str:
+    known = dispatch(type(error)).provider
+    if known != "litellm":
+        return known
+    try:
+        told: object = cast("Any", error).llm_provider
+    except Exception:  # noqa: BLE001 (not all of its classes have one)
+        return known
+    return told if isinstance(told, str) and told else known
+
+
+def _root(error: BaseException) -> tuple[BaseException, Executed | None]:
+    """Return the first error below wrappers that is none itself, and what the outermost of them knows about the call."""
     seen: set[int] = set()
-    current = error
+    current, executed = error, None
     for _ in range(_LONGEST_CHAIN):
-        if not dispatch(type(current)).wraps:
-            return current
+        known = dispatch(type(current))
+        if not known.wraps:
+            return current, executed
+        executed = executed or known.executed
         seen.add(id(current))
-        below = current.__cause__ if current.__cause__ is not None else current.__context__
+        below = _below(current)
         if below is None or id(below) in seen or dispatch(type(below)).stops:
-            return current
+            return current, executed
         current = below
-    return error
+    return error, None
+
+
+def _below(error: BaseException) -> BaseException | None:
+    try:
+        below: object = error.__cause__ if error.__cause__ is not None else error.__context__
+    except Exception:  # noqa: BLE001 (a class may put a property in their place)
+        return None
+    return cast("BaseException", below) if issubclass(type(below), BaseException) else None
 
 
 def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    return cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
+    # not isinstance: it would ask the error for its __class__
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    return cast("BaseExceptionGroup[BaseException]", error) if is_group else None
 
 
 def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
@@ -150,7 +134,14 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
     worst = next((failure for failure in failures if not failure.retryable), failures[0])
     waits = [failure.retry_after for failure in failures if failure.retry_after is not None]
     wait = max(waits, default=None) if worst.retryable else worst.retry_after
-    return attrs.evolve(worst, cause=group, retry_after=wait)
+    return attrs.evolve(
+        worst, cause=group, retry_after=wait, executed=_most([failure.executed for failure in failures])
+    )
+
+
+def _most(executed: list[Executed]) -> Executed:
+    """Return what holds for all of them together: one that ran is enough."""
+    return next((told for told in (Executed.YES, Executed.MAYBE) if told in executed), Executed.NO)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -163,23 +154,6 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
             pending.extend(reversed(inner.exceptions))
         elif not dispatch(type(error)).stops:
             leaves.append(error)
-        elif not _is_cancellation(error):
+        elif package_of(type(error)) == "builtins":  # an interrupt, no cancellation
             raise group
     return leaves
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    return _package(type(error)) != "builtins"
-
-
-def _content(response: Any) -> bytes | None:
-    try:
-        content = response.content
-    except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
-        return None
-    return content if isinstance(content, bytes) else None
-
-
-def rules() -> Mapping[tuple[str, str], _Rule]:
-    """Return the table in use, for the tests that read it."""
-    return _RULES

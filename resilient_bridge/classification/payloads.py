@@ -7,12 +7,12 @@ name. What it says about being recoverable is believed, except of a certificate.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..errors import CODES, PREFIXES, Failure
+from ..errors import OWN_DETAILS, Failure, is_count, is_our_code
 from .finding import Finding
+from .hints import EXECUTIONS
 
 
 ALIASES: Mapping[str, str] = {
@@ -20,14 +20,12 @@ ALIASES: Mapping[str, str] = {
     "NOT_AUTHENTICATED": "AUTH_INVALID_TOKEN",
     "TOKEN_EXPIRED": "AUTH_TOKEN_EXPIRED",
     "UNKNOWN_TYPE": "PROTO_UNKNOWN_TYPE",
+    **{code: told.code for code, told in EXECUTIONS.items()},
 }
 """Codes that real servers send under another name."""
 
-_CODE = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
-_KEPT = ("violations", "expected", "received", "errors", "exit_code", "tool", "tool_call_id")
+_KEPT = ("violations", "expected", "received", "errors", "exit_code", "max_retries", "tool", "tool_call_id")
 _RENAMED = {"current_phase": "phase", "currentPhase": "phase", "phase": "phase", "request_type": "received"}
-# Facts about our end of the link: decisions hang on them, so nobody else can state them.
-_OURS = frozenset({"close_code", "close_text", "close_by", "http_status", "errno", "retry_at", "error"})
 _UNKNOWN = "SYS_UPSTREAM_REJECTED"
 
 
@@ -41,13 +39,15 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
     if wire_code is not None and wire_code != code:
         details["wire_code"] = wire_code
     message = payload.get("message")
+    execution = EXECUTIONS.get(wire_code) if isinstance(wire_code, str) else None
     return Finding(
         code=code,
         message=message if isinstance(message, str) else "",
         retryable=_recoverable(payload, code),
+        executed=execution and execution.executed,
         retry_after=_wait(payload.get("retry_after")),
-        suggestions=_lines(payload.get("suggestions")),
-        details=details,
+        suggestions=_lines(payload.get("suggestions")) or (execution.suggestions if execution else ()),
+        details={**(execution.details if execution else {}), **details},
     )
 
 
@@ -66,12 +66,7 @@ def _known(code: object) -> str | None:
     if not isinstance(code, str):
         return None
     code = ALIASES.get(code, code)
-    if code in CODES:
-        return code
-    prefixed = _CODE.fullmatch(code) and any(
-        code.startswith(prefix) and code != prefix for prefix in PREFIXES
-    )
-    return code if prefixed else None
+    return code if is_our_code(code) else None
 
 
 def _recoverable(payload: Mapping[Any, Any], code: str) -> bool | None:
@@ -89,9 +84,11 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if isinstance(said, Mapping):
         told = cast("Mapping[object, Any]", said).items()
-        details.update({str(key): value for key, value in told if key not in _OURS})
+        details.update({str(key): value for key, value in told if key not in OWN_DETAILS})
     details.update({key: payload[key] for key in _KEPT if payload.get(key) is not None})
     details.update({name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None})
+    if not is_count(details.get("max_retries", 0)):
+        del details["max_retries"]
     return details
 
 

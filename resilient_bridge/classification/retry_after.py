@@ -111,8 +111,8 @@ def _values(headers: object, name: str) -> Iterable[str]:
     for method in ("get_all", "get_list"):
         read = getattr(headers, method, None)
         if callable(read):
-            found = cast("Iterable[Any]", read(name))
-            return [value.strip() for value in found if isinstance(value, str)]
+            found = cast("Iterable[Any] | None", read(name))  # email's headers give None for none
+            return [value.strip() for value in found or () if isinstance(value, str)]
     get = cast("Callable[[str], Any] | None", getattr(headers, "get", None))
     value = get(name) if callable(get) else None
     return [value.strip()] if isinstance(value, str) else []

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
-from ..errors import Category, Executed
+from ..errors import Category, Executed, mapping_of
 from .finding import Finding
 from .payloads import payload_finding
+from .provider_codes import combined, names_of
 from .retry_after import wait_from_headers
 
 
@@ -27,6 +28,20 @@ _STATUSES: Mapping[int, Finding] = {
     403: Finding(code="AUTH_FORBIDDEN"),
     407: Finding(code="AUTH_FORBIDDEN", message="proxy asks for credentials"),
     _RATE_LIMITED: Finding(code="SYS_RATE_LIMITED"),
+}
+# With an upgrade these are just refusals; of a call they say more.
+_OF_A_CALL: Mapping[int, Finding] = {
+    402: Finding(
+        code="SYS_UPSTREAM_REJECTED",
+        message="payment required",
+        executed=Executed.NO,
+        suggestions=("raise the limit or add credit at the provider",),
+        details={"reason": "quota_exhausted"},
+    ),
+    408: Finding(
+        code="SYS_TIMEOUT", message="the server waited too long for the request", executed=Executed.NO
+    ),
+    499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us", executed=Executed.MAYBE),
 }
 _CATEGORIES: Mapping[int, Category] = {408: Category.TIMEOUT, 421: Category.TRANSPORT, 426: Category.PROTOCOL}
 
@@ -48,12 +63,12 @@ def status_finding(
     finding = _by_status(status, upgrade=upgrade)
     retryable = is_passing(status)
     wait, retry_at = wait_from_headers(headers, now_wall)
-    told = _header(headers, "x-should-retry")
+    told = should_retry(headers)
     if status == 413 and wait is not None:
         retryable = True
-    if told in {"true", "false"}:
-        retryable = told == "true"
-    details: dict[str, Any] = {"http_status": status}
+    if told is not None:
+        retryable = told
+    details: dict[str, Any] = {"http_status": status, **finding.details}
     if retry_at is not None:
         details["retry_at"] = retry_at
     finding = attrs.evolve(
@@ -65,6 +80,8 @@ def status_finding(
 def _by_status(status: int, *, upgrade: bool) -> Finding:
     if status in _STATUSES:
         return _STATUSES[status]
+    if status in _OF_A_CALL and not upgrade:
+        return _OF_A_CALL[status]
     executed = Executed.NO if upgrade or status < _SERVER else Executed.MAYBE
     if status >= _SERVER and is_passing(status):
         return Finding(code="SYS_UNAVAILABLE", executed=executed)
@@ -73,20 +90,28 @@ def _by_status(status: int, *, upgrade: bool) -> Finding:
 
 
 def _by_body(body: object, status: Finding) -> Finding | None:
-    """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]} (R9)."""
+    """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]} (R9), or a provider's."""
+    document = mapping_of(body) or mapping_of(read_json(body))
+    finding = payload_finding(document, unknown=None)
+    if finding is None:
+        return combined(status, *names_of(document))
+    details = {**finding.details, **status.details}
+    return attrs.evolve(finding, retry_after=finding.retry_after or status.retry_after, details=details)
+
+
+def read_json(body: object) -> object:
+    """Return a bounded body as data, None when it is none."""
     if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _BODY_LIMIT:
         return None
     try:
-        document: Any = json.loads(body)
+        return cast("object", json.loads(body))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, dict):
-        return None
-    finding = payload_finding(document, unknown=None)  # pyright: ignore[reportUnknownArgumentType]
-    if finding is None:
-        return None
-    details = {**finding.details, **status.details}
-    return attrs.evolve(finding, retry_after=finding.retry_after or status.retry_after, details=details)
+
+
+def should_retry(headers: object) -> bool | None:
+    """Return what `x-should-retry` says, None when it says nothing."""
+    return {"true": True, "false": False}.get(_header(headers, "x-should-retry") or "")
 
 
 def _header(headers: object, name: str) -> str | None:

@@ -13,23 +13,31 @@ import attrs
 
 from ..errors import Category, Executed
 from .finding import Finding, Reader, Rules
+from .hints import hints
 
 
-_REFUSED = Finding(code="CONN_REFUSED")
-_RESET = Finding(code="CONN_RESET")
+_REFUSED = Finding(code="CONN_REFUSED", suggestions=hints("ECONNREFUSED"))
+_RESET = Finding(code="CONN_RESET", suggestions=hints("ECONNRESET"))
 _CLOSED = Finding(code="CONN_RESET", message="connection lost")
 _UNREACHABLE = Finding(code="CONN_UNREACHABLE")
 # A bare timeout does not say whether the connection existed: the code's "no" would be a guess.
 _TIMEOUT = Finding(code="CONN_TIMEOUT", executed=Executed.MAYBE)
 _EXHAUSTED = Finding(code="CONN_RESOURCE_EXHAUSTED")
 _SETTING = Finding(code="SYS_CONFIG_INVALID", message="refused by the operating system")
+_MEMORY = Finding(
+    code="SYS_INTERNAL_ERROR",
+    message="out of memory",
+    retryable=True,
+    suggestions=("ask for less at once",),
+    details={"max_retries": 1},
+)
 
 
 def _numbers(finding: Finding, names: str) -> Iterator[tuple[int, Finding]]:
     for name in names.split():
         number: int | None = getattr(errno, name, None)  # not every system has every errno
         if number is not None:
-            yield number, finding
+            yield number, attrs.evolve(finding, suggestions=hints(name.removeprefix("WSA")))
 
 
 ERRNOS: dict[int, Finding] = dict(
@@ -118,7 +126,7 @@ RULES: Rules = {
     ("builtins", "UnicodeError"): _host_name,
     ("asyncio", "TimeoutError"): _TIMEOUT,
     ("concurrent", "TimeoutError"): _TIMEOUT,
-    ("subprocess", "TimeoutExpired"): _TIMEOUT,
+    ("builtins", "MemoryError"): _MEMORY,
     ("socket", "gaierror"): _getaddrinfo,
     ("socket", "herror"): _DNS,
     ("anyio", "ClosedResourceError"): _CLOSED,

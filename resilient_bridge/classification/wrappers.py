@@ -1,52 +1,143 @@
-"""Exceptions that hide the one that matters: HTTP clients' transport errors.
+"""HTTP clients: httpx, httpx2 and their cores; and exceptions that hide the one that matters.
 
 Rule: below a wrapper, and only there, the chain is followed by `__cause__ or __context__`, suppressed or not, because
 httpcore raises `from None` (facts: the certificate's error is only on `__context__`). A timeout is no wrapper: below
-it lies a CancelledError.
+it lies a CancelledError. Which call failed, connect or read, tells whether the request can have been acted on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
 
-from ..errors import Executed
-from .finding import Finding, Rules
+import attrs
+
+from ..errors import Category, Executed, Kind
+from .closes import close_finding
+from .finding import Finding, Reader, Rules
+from .statuses import status_finding
 
 
-_UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=Executed.NO)
+T = TypeVar("T")
+_NO, _MAYBE = Executed.NO, Executed.MAYBE
+
+_UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_NO)
 _LOST = Finding(code="CONN_RESET")
 _CONNECT_TIMEOUT = Finding(code="CONN_TIMEOUT")
-_TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out", executed=Executed.MAYBE)
+_TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MAYBE)
 _POOL = Finding(code="CONN_TIMEOUT", message="no free connection in time")
+_BAD_ANSWER = Finding(
+    code="PROTO_INVALID_FRAME",
+    message="answer cannot be decoded",
+    executed=_MAYBE,
+    suggestions=("check the server, and the proxy in between",),
+)
+_MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="response used in the wrong state")
+_PROXY_STATUS: Final = re.compile(r"([45][0-9]{2})\b")
 
-_HTTP = ("httpx", "httpx2", "httpcore", "httpcore2")
-_WRAPPING = {
+
+def _setting(message: str) -> Finding:
+    return Finding(code="SYS_CONFIG_INVALID", message=message)
+
+
+def _proxy(error: BaseException) -> Finding:
+    """A proxy that refuses the tunnel says so in the text alone: `407 Proxy Authentication Required`."""
+    match = _PROXY_STATUS.match(str(error))
+    if match is None:
+        return _UNREACHED
+    found = status_finding(int(match[1]))
+    return attrs.evolve(found, message=f"proxy: {found.summary}", executed=_NO)
+
+
+def _status(error: Any) -> Finding:
+    return response_finding(error.response)
+
+
+def response_finding(response: Any) -> Finding:
+    """Return the verdict on a response that is no success, with its body where that has been read."""
+    body = response.body if hasattr(response, "body") else _content(response)
+    return status_finding(response.status_code, response.headers, body)
+
+
+def _content(response: Any) -> bytes | None:
+    try:
+        content = response.content
+    except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
+        return None
+    return content if isinstance(content, bytes) else None
+
+
+def _upgrade(error: Any) -> Finding:
+    return status_finding(error.response.status_code, error.response.headers, upgrade=True)
+
+
+def _disconnect(error: Any) -> Finding:
+    reason = error.reason
+    return close_finding(error.code, reason if isinstance(reason, str) else "", "peer")
+
+
+_RULES: Mapping[str, Finding | Reader] = {
     "ConnectError": _UNREACHED,
     "NetworkError": _LOST,
     "RemoteProtocolError": _LOST,
-    "ProxyError": _UNREACHED,
-}
-_PLAIN = {
+    "ProxyError": _proxy,
     "ConnectTimeout": _CONNECT_TIMEOUT,
     "PoolTimeout": _POOL,
     "TimeoutException": _TIMEOUT,
+    "HTTPStatusError": _status,
+    "LocalProtocolError": _setting("request not valid"),
+    "UnsupportedProtocol": _setting("url without http:// or https://"),
+    "InvalidURL": _setting("url not valid"),
+    "CookieConflict": _setting("several cookies of one name"),
+    "TooManyRedirects": attrs.evolve(
+        _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+    ),
+    "DecodingError": _BAD_ANSWER,
+    "SSEError": attrs.evolve(_BAD_ANSWER, message="answer is no event stream"),
+    "StreamError": _MISUSE,
+    "WebSocketUpgradeError": _upgrade,
+    "WebSocketDisconnect": _disconnect,
+    "WebSocketNetworkError": Finding(code="CONN_WEBSOCKET_CLOSED"),
 }
+_WRAPPING: Mapping[str, Executed] = {
+    "ConnectError": _NO,
+    "ProxyError": _NO,
+    "NetworkError": _MAYBE,
+    "RemoteProtocolError": _MAYBE,
+    "WebSocketNetworkError": _MAYBE,
+}
+_HTTP: Final = ("httpx", "httpx2", "httpcore", "httpcore2")
 
 
-def _each(names: dict[str, Finding]) -> Iterator[tuple[tuple[str, str], Finding]]:
+def _each(names: Mapping[str, T]) -> Iterator[tuple[tuple[str, str], T]]:
     for package in _HTTP:
-        for name, finding in names.items():
-            yield (package, name), finding
+        for name, value in names.items():
+            yield (package, name), value
 
 
-WRAPPERS: frozenset[tuple[str, str]] = frozenset(
-    {
-        *(key for key, _ in _each(_WRAPPING)),
-        ("openai", "APIConnectionError"),
-        ("anthropic", "APIConnectionError"),
-    }
-)
-"""Classes below which the root cause is searched, with their subclasses."""
+WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
+    **dict(_each(_WRAPPING)),
+    ("openai", "APIConnectionError"): None,
+    ("anthropic", "APIConnectionError"): None,
+    ("google", "ContinuationInterruptedError"): _MAYBE,
+    ("google", "TransportError"): _NO,
+    ("urllib", "URLError"): None,
+    ("litellm", "BaseLLMException"): None,  # its own, between what it raises and what a client raised
+}
+"""Classes below which the root cause is searched, with their subclasses; and whether the call can have run when they came."""
 
-RULES: Rules = dict([*_each(_WRAPPING), *_each(_PLAIN)])
-"""What a wrapper means when nothing below it is known."""
+LEAVES: Final = frozenset({("urllib", "HTTPError"), ("litellm", "Timeout")})
+"""Subclasses of wrappers that hide nothing."""
+
+SDK_WRAPPERS: Final = frozenset({("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")})
+"""They wrap whatever a transport raised, a bug of it too: what lies below always has the word."""
+
+RULES: Rules = {
+    **dict(_each(_RULES)),
+    ("urllib", "HTTPError"): lambda error: status_finding(error.code, error.headers),
+    ("urllib", "URLError"): _UNREACHED,
+    ("http", "IncompleteRead"): _LOST,
+    ("http", "HTTPException"): attrs.evolve(_BAD_ANSWER, category=Category.PROTOCOL),
+}
+"""What each says by itself, or when nothing below it is known."""

@@ -9,11 +9,17 @@ from importlib import import_module
 from typing import Final
 
 from .. import __version__
-from .options import fault_plan, positive, preset_name, seconds
+from .options import PRESETS, fault_plan, picture_path, positive, preset_name, seconds, whole
 
 
 __all__ = ["main"]
 
+_SCHEDULES: Final = """SCHEDULE is written as in code, with or without `Backoff.`: "decorrelated(1)",
+"exponential(0.5, cap=20, jitter='full')", "steps(1, 2, 5, then=exponential(10, cap=60))"; or it is a name: default, recursor,
+openviber, gasoline, ccsetup."""
+_FORMS: Final = """WHAT is read by its form: a code (SESS_NOT_FOUND), an errno's name (ECONNREFUSED), a number (429 is a
+status, 1008 a close code, 137 an exit code, -32601 a code of JSON-RPC), a JSON object, else an error's text. With an option it is
+the text that came with that: a body, a close reason, the end of stderr, a message."""
 _EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings;
 3 a message ended without confirmation; 4 a line was refused. Of several reasons the smallest counts."""
 
@@ -38,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_pipe(commands)
     _add_serve(commands)
+    _add_backoff(commands)
+    _add_classify(commands)
     return parser
 
 
@@ -92,7 +100,7 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
     pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
     pipe.add_argument(
-        "--preset", type=preset_name, default="default", metavar="NAME", help="default, recursor or openviber"
+        "--preset", type=preset_name, default="default", metavar="NAME", help=", ".join(PRESETS)
     )
     pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
     pipe.add_argument(
@@ -117,3 +125,53 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     serve.add_argument(
         "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
     )
+
+
+def _add_backoff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    backoff = _command(
+        commands, "backoff", "look at a schedule of waits: a table, a picture, runs", _SCHEDULES
+    )
+    backoff.add_argument("schedule", metavar="SCHEDULE", help="a Backoff as in code, or a name")
+    backoff.add_argument(
+        "-n", type=whole(1, 1_000), default=10, metavar="N", help="how many waits (default: %(default)s)"
+    )
+    backoff.add_argument(
+        "--samples",
+        type=whole(0, 100),
+        metavar="K",
+        help="also K possible runs (default: none, or one with --seed)",
+    )
+    backoff.add_argument(
+        "--seed", type=whole(0, 10**18), metavar="S", help="the seed of the first run (default: 0)"
+    )
+    shown = backoff.add_mutually_exclusive_group()
+    shown.add_argument("--plot", action="store_true", help="also draw it, in plain characters")
+    shown.add_argument("--json", action="store_true", help="one JSON object on one line instead")
+    backoff.add_argument(
+        "--out",
+        type=picture_path,
+        metavar="FILE",
+        help="also write a picture (.svg), or table and picture as text (.txt)",
+    )
+
+
+def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    classify = _command(
+        commands, "classify", "explain an error: what it means, whether repeating helps, what to do", _FORMS
+    )
+    classify.add_argument("what", nargs="?", metavar="WHAT", help="an error's text, code or number")
+    given = classify.add_mutually_exclusive_group()
+    given.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
+    given.add_argument("--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code")
+    given.add_argument(
+        "--exit-code",
+        type=whole(-64, 255),
+        metavar="N",
+        help="a process's exit code; negative: ended by a signal",
+    )
+    given.add_argument("--errno", metavar="NAME", help="an errno's name, or its number on this system")
+    given.add_argument("--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP")
+    classify.add_argument(
+        "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
+    )
+    classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")

@@ -5,10 +5,21 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Callable
 from typing import Final
 
 
-__all__ = ["FAULTS", "PRESETS", "fault_plan", "positive", "preset_name", "seconds", "token_from"]
+__all__ = [
+    "FAULTS",
+    "PRESETS",
+    "fault_plan",
+    "picture_path",
+    "positive",
+    "preset_name",
+    "seconds",
+    "token_from",
+    "whole",
+]
 
 FAULTS: Final = (
     "cut",
@@ -21,9 +32,10 @@ FAULTS: Final = (
     "truncate",
     "broken-buffer",
 )
-PRESETS: Final = ("default", "recursor", "openviber")
+PRESETS: Final = ("default", "recursor", "ccsetup", "stdiobus", "gasoline", "openviber")
 _LONGEST: Final = 86_400.0
 _MOST: Final = 1_000
+_DIGITS: Final = 20
 
 
 def positive(text: str) -> float:
@@ -43,6 +55,28 @@ def seconds(text: str) -> float:
     if value > _LONGEST:
         raise argparse.ArgumentTypeError(f"at most {_LONGEST:g} seconds expected, got {text!r}")
     return value
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number between two others."""
+
+    def read(text: str) -> int:
+        word = text.strip()
+        value = int(word) if word.removeprefix("-").isdecimal() and len(word) <= _DIGITS else None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"a whole number from {least} to {most} expected, got {text[:40]!r}"
+            )
+        return value
+
+    return read
+
+
+def picture_path(text: str) -> str:
+    """A file for a picture or a table, by its ending."""
+    if not text.lower().endswith((".svg", ".txt")):
+        raise argparse.ArgumentTypeError(f"a file that ends in .svg or .txt expected, got {text!r}")
+    return text
 
 
 def fault_plan(text: str) -> int | tuple[str, ...]:

@@ -1,41 +1,69 @@
-"""Failures and the exceptions that carry them: the taxonomy, the table of codes, redaction.
+"""Failures and the exceptions that carry them: the taxonomy, the table of codes, redaction. Each name loads when it is first used.
 
 Rule: imports nothing of the package, does no I/O, and everything it shows has been redacted.
 """
 
 from __future__ import annotations
 
-from .codes import CODES, PREFIXES, CodeInfo, code_info
-from .exceptions import (
-    AttemptTimeoutError,
-    AuthError,
-    BridgeError,
-    BulkheadFullError,
-    CircuitOpenError,
-    ConfigError,
-    DeadlineExceededError,
-    InboxFullError,
-    NotConnectedError,
-    NotDeliveredError,
-    OutboxFullError,
-    OutcomeUnknownError,
-    ProtocolError,
-    RejectedError,
-    SessionError,
-    ThrottledError,
-    config_error,
-    error_for,
-)
-from .failure import Failure, Stopped
-from .redaction import MASK, is_sensitive, redact, redact_value, text_of
-from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+
+if TYPE_CHECKING:
+    from .codes import CODES as CODES
+    from .codes import PREFIXES as PREFIXES
+    from .codes import CodeInfo as CodeInfo
+    from .codes import code_info as code_info
+    from .exceptions import AttemptTimeoutError as AttemptTimeoutError
+    from .exceptions import AuthError as AuthError
+    from .exceptions import BridgeError as BridgeError
+    from .exceptions import BulkheadFullError as BulkheadFullError
+    from .exceptions import CircuitOpenError as CircuitOpenError
+    from .exceptions import ConfigError as ConfigError
+    from .exceptions import DeadlineExceededError as DeadlineExceededError
+    from .exceptions import InboxFullError as InboxFullError
+    from .exceptions import NotConnectedError as NotConnectedError
+    from .exceptions import NotDeliveredError as NotDeliveredError
+    from .exceptions import OutboxFullError as OutboxFullError
+    from .exceptions import OutcomeUnknownError as OutcomeUnknownError
+    from .exceptions import ProtocolError as ProtocolError
+    from .exceptions import RejectedError as RejectedError
+    from .exceptions import SessionError as SessionError
+    from .exceptions import ThrottledError as ThrottledError
+    from .exceptions import config_error as config_error
+    from .exceptions import error_for as error_for
+    from .failure import Failure as Failure
+    from .failure import Stopped as Stopped
+    from .record import Record as Record
+    from .record import attach as attach
+    from .record import ended as ended
+    from .record import record_of as record_of
+    from .redaction import MASK as MASK
+    from .redaction import is_sensitive as is_sensitive
+    from .redaction import redact as redact
+    from .redaction import redact_value as redact_value
+    from .redaction import text_of as text_of
+    from .rpc import CATEGORY_CODES as CATEGORY_CODES
+    from .rpc import OWN_DETAILS as OWN_DETAILS
+    from .rpc import RPC_CODES as RPC_CODES
+    from .rpc import is_count as is_count
+    from .rpc import is_our_code as is_our_code
+    from .rpc import mapping_of as mapping_of
+    from .rpc import read_rpc_error as read_rpc_error
+    from .taxonomy import MCP_CODES as MCP_CODES
+    from .taxonomy import Category as Category
+    from .taxonomy import Executed as Executed
+    from .taxonomy import Kind as Kind
+    from .taxonomy import Severity as Severity
 
 __all__ = [
+    "CATEGORY_CODES",
     "CODES",
     "MASK",
     "MCP_CODES",
+    "OWN_DETAILS",
     "PREFIXES",
+    "RPC_CODES",
     "AttemptTimeoutError",
     "AuthError",
     "BridgeError",
@@ -54,16 +82,81 @@ __all__ = [
     "OutboxFullError",
     "OutcomeUnknownError",
     "ProtocolError",
+    "Record",
     "RejectedError",
     "SessionError",
     "Severity",
     "Stopped",
     "ThrottledError",
+    "attach",
     "code_info",
     "config_error",
+    "ended",
     "error_for",
+    "is_count",
+    "is_our_code",
     "is_sensitive",
+    "mapping_of",
+    "read_rpc_error",
+    "record_of",
     "redact",
     "redact_value",
     "text_of",
 ]
+
+_MODULES = {
+    "CATEGORY_CODES": "rpc",
+    "CODES": "codes",
+    "MASK": "redaction",
+    "MCP_CODES": "taxonomy",
+    "OWN_DETAILS": "rpc",
+    "PREFIXES": "codes",
+    "RPC_CODES": "rpc",
+    "AttemptTimeoutError": "exceptions",
+    "AuthError": "exceptions",
+    "BridgeError": "exceptions",
+    "BulkheadFullError": "exceptions",
+    "Category": "taxonomy",
+    "CircuitOpenError": "exceptions",
+    "CodeInfo": "codes",
+    "ConfigError": "exceptions",
+    "DeadlineExceededError": "exceptions",
+    "Executed": "taxonomy",
+    "Failure": "failure",
+    "InboxFullError": "exceptions",
+    "Kind": "taxonomy",
+    "NotConnectedError": "exceptions",
+    "NotDeliveredError": "exceptions",
+    "OutboxFullError": "exceptions",
+    "OutcomeUnknownError": "exceptions",
+    "ProtocolError": "exceptions",
+    "Record": "record",
+    "RejectedError": "exceptions",
+    "SessionError": "exceptions",
+    "Severity": "taxonomy",
+    "Stopped": "failure",
+    "ThrottledError": "exceptions",
+    "attach": "record",
+    "code_info": "codes",
+    "config_error": "exceptions",
+    "ended": "record",
+    "error_for": "exceptions",
+    "is_count": "rpc",
+    "is_our_code": "rpc",
+    "is_sensitive": "redaction",
+    "mapping_of": "rpc",
+    "read_rpc_error": "rpc",
+    "record_of": "record",
+    "redact": "redaction",
+    "redact_value": "redaction",
+    "text_of": "redaction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value

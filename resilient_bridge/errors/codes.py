@@ -158,9 +158,8 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "AUTH_INVALID_TOKEN": _lasting(
             _AUTH, _ERROR, _NO, "credentials not accepted", "check or renew the token"
         ),
-        "AUTH_FORBIDDEN": _lasting(
-            _AUTH, _CRITICAL, _NO, "access forbidden", "ask for the missing permission"
-        ),
+        # ERROR: critical opens circuits, and one refused call says nothing about the others
+        "AUTH_FORBIDDEN": _lasting(_AUTH, _ERROR, _NO, "access forbidden", "ask for the missing permission"),
         "AUTH_REFRESH_FAILED": _lasting(
             _AUTH,
             _CRITICAL,
@@ -285,6 +284,33 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             kind=Kind.PARTIAL,
         ),
         "SYS_TIMEOUT": _passing(_TIMEOUT, _ERROR, _MAYBE, "timed out", "allow more time, or ask for less"),
+        "SYS_DEADLINE_EXCEEDED": _lasting(
+            _TIMEOUT,
+            _ERROR,
+            _MAYBE,
+            "deadline exceeded",
+            "allow all attempts together more time, or ask for less",
+        ),
+        "SYS_CIRCUIT_OPEN": _passing(
+            _TRANSPORT, _ERROR, _NO, "circuit open", "wait until the circuit lets a probe through"
+        ),
+        "SYS_BULKHEAD_FULL": _passing(
+            _TRANSPORT,
+            _WARNING,
+            _NO,
+            "too many calls at once",
+            "wait for a running call to end, or allow more",
+        ),
+        "SYS_THROTTLED": _passing(
+            _TRANSPORT, _WARNING, _NO, "rate limit of this process used up", "wait, or allow more calls"
+        ),
+        "SYS_RESULT_REJECTED": _passing(
+            _UPSTREAM,
+            _ERROR,
+            _YES,
+            "result not accepted",
+            "repeat the call, or relax what counts as a result",
+        ),
     }
 )
 """The one table of codes (R1)."""

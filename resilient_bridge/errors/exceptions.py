@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .failure import Failure
+from .record import ATTRIBUTE
 
 
 class BridgeError(Exception):
@@ -35,8 +36,8 @@ class BridgeError(Exception):
         return f"<{type(self).__name__} {self._failure.code} {self._failure}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        notes: list[str] | None = getattr(self, "__notes__", None)
-        return type(self), (self._failure,), {"__notes__": notes} if notes else None
+        kept = {name: value for name, value in vars(self).items() if name in ("__notes__", ATTRIBUTE)}
+        return type(self), (self._failure,), kept or None
 
 
 class ConfigError(BridgeError, ValueError):
@@ -112,6 +113,10 @@ _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
         "SYS_OUTBOX_FULL": OutboxFullError,
         "SYS_NOT_DELIVERED": NotDeliveredError,
         "SYS_TIMEOUT": AttemptTimeoutError,
+        "SYS_DEADLINE_EXCEEDED": DeadlineExceededError,
+        "SYS_CIRCUIT_OPEN": CircuitOpenError,
+        "SYS_BULKHEAD_FULL": BulkheadFullError,
+        "SYS_THROTTLED": ThrottledError,
         "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
         "SYS_INBOX_FULL": InboxFullError,
     }

@@ -10,18 +10,18 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
-from .codes import code_info
-from .redaction import redact, redact_value
+from .codes import CODES, code_info
+from .redaction import redact, redact_details
+from .rpc import read_rpc_error
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
 
-T = TypeVar("T")
 Stopped: TypeAlias = Literal[
-    "attempts", "deadline", "budget", "retry_after", "not_idempotent", "not_retryable"
+    "attempts", "deadline", "budget", "retry_after", "not_idempotent", "not_retryable", "rejected"
 ]
 
 
@@ -42,8 +42,12 @@ class Overrides(TypedDict, total=False):
     stopped: Stopped | None
 
 
-def _given(value: T | None, otherwise: T) -> T:
-    return otherwise if value is None else value
+# Our own words need no search for secrets, and are most of what a failure says.
+_PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))
+
+
+def _as_line(text: str) -> str:
+    return text if text in _PLAIN else redact(text)
 
 
 def _no_details() -> Mapping[str, Any]:
@@ -51,11 +55,11 @@ def _no_details() -> Mapping[str, Any]:
 
 
 def _as_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(redact(str(line)) for line in lines)
+    return tuple([_as_line(str(line)) for line in lines])
 
 
 def _as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(redact_value(dict(details)))
+    return MappingProxyType(redact_details(details))
 
 
 def _as_wait(seconds: float | None) -> float | None:
@@ -77,13 +81,14 @@ class Failure:
 
     `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
     the other side asked to wait, a lower bound; None when it did not say. `details`: plain data; well-known keys are
-    close_code close_text close_by http_status errno reason expiry suggested_action violations phase expected received
-    error (the native error's class and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why no further one
-    was made. Equality ignores the cause; pickling drops it.
+    close_code close_text close_by http_status rpc_code errno exit_code stdout stderr reason expiry suggested_action violations
+    phase expected received provider_id request_id max_retries (repeat no more often than this) error (the native error's class
+    and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why
+    no further one was made. Equality ignores the cause; pickling drops it.
     """
 
     code: str
-    message: str = attrs.field(converter=redact)
+    message: str = attrs.field(converter=_as_line)
     category: Category
     kind: Kind
     severity: Severity
@@ -107,23 +112,24 @@ class Failure:
         `kind` is not, the kind follows. Raises ValueError for a code without one of the seven prefixes.
         """
         row = code_info(code)
-        retryable = _given(overrides.get("retryable"), row.retryable)
+        given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+        retryable: bool = given.get("retryable", row.retryable)
         kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
         return cls(
             code=code,
             message=message.strip() or row.summary,
-            category=_given(overrides.get("category"), row.category),
-            kind=_given(overrides.get("kind"), kind),
-            severity=_given(overrides.get("severity"), row.severity),
+            category=given.get("category", row.category),
+            kind=given.get("kind", kind),
+            severity=given.get("severity", row.severity),
             retryable=retryable,
-            executed=_given(overrides.get("executed"), row.executed),
-            session_valid=_given(overrides.get("session_valid"), row.session_valid),
-            retry_after=overrides.get("retry_after"),
-            suggestions=tuple(overrides.get("suggestions", ())) or (row.hint,),
-            details=overrides.get("details", {}),
-            cause=overrides.get("cause"),
-            history=overrides.get("history", ()),
-            stopped=overrides.get("stopped"),
+            executed=given.get("executed", row.executed),
+            session_valid=given.get("session_valid", row.session_valid),
+            retry_after=given.get("retry_after"),
+            suggestions=tuple(given.get("suggestions", ())) or (row.hint,),
+            details=given.get("details", {}),
+            cause=given.get("cause"),
+            history=given.get("history", ()),
+            stopped=given.get("stopped"),
         )
 
     def __str__(self) -> str:
@@ -191,11 +197,22 @@ class Failure:
             "type": self.category.value,
             "retryable": self.retryable,
             "sessionValid": self.session_valid,
+            "executed": self.executed.value,
             "code": self.code,
         }
         if self.retry_after is not None:
             data["retryAfter"] = self.retry_after
         return {"code": MCP_CODES[self.category], "message": self.message, "data": data}
+
+    @classmethod
+    def from_mcp(cls, error: Mapping[str, Any], /) -> Failure:
+        """Return the failure that the error object of a JSON-RPC answer stands for: the inverse of `to_mcp()` (S2).
+
+        Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter, code) beats the number; the number is kept
+        in `details["rpc_code"]`. What is neither known nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
+        """
+        code, message, overrides = read_rpc_error(error)
+        return cls.of(code, message, **overrides)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The cause may hold sockets and the secrets we removed: it stays in this process.
@@ -204,10 +221,12 @@ class Failure:
 
     def _subject(self) -> str:
         """Return the number or name that tells this case from others of its code."""
-        for key in ("http_status", "close_code", "reason"):
+        for key in ("http_status", "close_code", "reason", "rpc_code"):
             told = self.details.get(key)
             if isinstance(told, (int, str)):
                 return str(told)
+        if isinstance(ended := self.details.get("exit_code"), int):
+            return f"exit code {ended}"
         number = self.details.get("errno")
         return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
 

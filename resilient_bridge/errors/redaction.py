@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, cast
 
 
@@ -87,6 +87,24 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     )
 
 
+# Looking for a secret costs more than the rest of a failure, and most texts hold none: one pass over the lower-cased text
+# tells which can. It must let through all that the patterns could match; a text with letters beyond ASCII, whose case is
+# another matter, always goes through.
+@cache
+def _suspicion() -> re.Pattern[str]:
+    # Plain alternatives only: a class or a flag at the front would cost the engine its table of first letters.
+    return re.compile(
+        "auth|api[ _-]?key|access[_-]?key|private[_-]?key|secret|passw|passphrase|pwd|token|credential|cookie|signature"
+        "|bearer|basic|sk-|eyj|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|xox|akia|aiza|key=|sig=|code="
+    )
+
+
+def _may_hold_secret(text: str) -> bool:
+    if not text.isascii() or ("@" in text and "://" in text):
+        return True
+    return _suspicion().search(text.lower()) is not None
+
+
 # Controls, C1, separators that break lines, marks that reorder text, and lone surrogates, which no stream can encode.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -97,14 +115,18 @@ def redact(text: str, *, limit: int = LIMIT) -> str:
     if len(text) > _READ:
         # A secret cut in two may no longer look like one: drop the last word with it.
         text = text[:_READ].rsplit(None, 1)[0] + "…"
-    for pattern, mask in _patterns():
-        text = pattern.sub(mask, text)
-    text = _UNSAFE.sub(_escape, text)
+    if _may_hold_secret(text):
+        for pattern, mask in _patterns():
+            text = pattern.sub(mask, text)
+    if not text.isprintable():
+        text = _UNSAFE.sub(_escape, text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def redact_value(value: object, depth: int = 0) -> Any:
     """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted."""
+    if type(value) is str:
+        return redact(value)
     match value:
         case int() if abs(value) > _LARGEST:
             return f"integer of {value.bit_length()} bits"  # Python refuses to print thousands of digits
@@ -125,6 +147,11 @@ def redact_value(value: object, depth: int = 0) -> Any:
             return redact(_text(value))
 
 
+def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a failure as plain bounded data with every text redacted."""
+    return _redact_mapping(cast("Mapping[object, object]", details), 0) if details else {}
+
+
 def text_of(error: BaseException) -> str:
     """Return the error's own text, redacted; empty if it has none. A failing `__str__` is named, never raised."""
     return redact(_text(error)).strip()
@@ -132,13 +159,19 @@ def text_of(error: BaseException) -> str:
 
 def _redact_mapping(value: Mapping[object, object], depth: int) -> dict[str, Any]:
     # {"field": "token", "received": …}: the name of the secret is itself a value
-    names_secret = is_sensitive(str(value.get("field", "")))
+    names_secret = "field" in value and is_sensitive(str(value["field"]))
     plain: dict[str, Any] = {}
     for key, item in list(value.items())[:_MANY]:
-        name = redact(str(key), limit=100)
-        hidden = is_sensitive(name) or (names_secret and name == "received")
+        name, hidden = _field(str(key))
+        hidden = hidden or (names_secret and name == "received")
         plain[name] = MASK if hidden and item is not None else redact_value(item, depth + 1)
     return plain
+
+
+@lru_cache(maxsize=256)  # the same few names, over and over
+def _field(name: str) -> tuple[str, bool]:
+    shown = redact(name, limit=100)
+    return shown, is_sensitive(shown)
 
 
 def is_sensitive(name: str) -> bool:

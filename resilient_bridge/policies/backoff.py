@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         upcoming_sleep: float
 
 
-__all__ = ["Backoff", "Jitter"]
+__all__ = ["Backoff", "Jitter", "spread"]
 
 Jitter: TypeAlias = Literal["none", "full", "equal"]
 Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
@@ -69,7 +69,7 @@ def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> Non
         refuse("Backoff.then", "a Backoff to go on with after the steps", then)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Backoff(Value):
     """A schedule of waits: made by `constant`, `linear`, `exponential`, `decorrelated` or `steps`.
 
@@ -159,15 +159,12 @@ class Backoff(Value):
 
     def explain(self, n: int = 10, /) -> str:
         """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the longest added up."""
-        n = _whole("Backoff.explain.n", n)
-        runs = [self.sample(n, seed=seed) for seed in range(_SAMPLES if self._is_random() else 1)]
         total = 0.0
         lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
-        for place, longest in enumerate(self.delays(n)):
+        for place, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
             total += longest
-            mean = sum(run[place] for run in runs) / len(runs)
-            columns = f"{_rounded(_shortest(*_stage(self, place + 1))):>10}{_rounded(mean):>10}{_rounded(longest):>10}"
-            lines.append(f"{place + 1:>6}{columns}{_rounded(total):>14}")
+            columns = f"{_rounded(shortest):>10}{_rounded(mean):>10}{_rounded(longest):>10}"
+            lines.append(f"{place:>6}{columns}{_rounded(total):>14}")
         return "\n".join(lines)
 
     def __call__(self, retry_state: _RetryState) -> float:
@@ -197,13 +194,24 @@ class Backoff(Value):
             previous = self.next(attempt, previous, rng)
             yield previous
 
-    def _is_random(self) -> bool:
+    @property
+    def is_random(self) -> bool:
+        """Whether chance has a part in it: two clients with this schedule do not come back together."""
         stage: Backoff | None = self
         while stage is not None:
             if stage.shape == "decorrelated" or stage.jitter != "none":
                 return True
             stage = stage.then
         return False
+
+
+def spread(schedule: Backoff, n: int) -> list[tuple[float, float, float]]:
+    """Return (shortest, mean, longest) of each of the first `n` waits; the means are those of 2,000 runs, always the same."""
+    runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
+    return [
+        (_shortest(*_stage(schedule, place + 1)), sum(run[place] for run in runs) / len(runs), longest)
+        for place, longest in enumerate(schedule.delays(n))
+    ]
 
 
 def _stage(schedule: Backoff, attempt: int) -> tuple[Backoff, int]:

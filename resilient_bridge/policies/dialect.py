@@ -44,7 +44,7 @@ def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> Non
         refuse("Dialect.replay", "a name while request_replay has one", value)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Dialect(Value):
     """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from enum import Enum
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, cast
 
 import attrs
-
-from ..errors import config_error
 
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ __all__ = [
     "Value",
     "as_seconds",
     "as_tuple",
+    "called",
     "count",
     "flag",
+    "function",
     "instance_of",
     "is_count",
     "is_number",
@@ -38,7 +40,10 @@ __all__ = [
     "seconds",
     "short_seconds",
     "shown",
+    "some_seconds",
+    "state_key",
     "tuple_of",
+    "whole",
 ]
 
 Seconds: TypeAlias = float | timedelta
@@ -51,32 +56,67 @@ LONGEST_TIMEOUT: Final = 3600.0
 
 
 class Value:
-    """The base of every policy value: its repr is the call that makes it, with what differs from the defaults."""
+    """The base of every policy value: equal by class and fields; its repr is the call that makes it, with what differs.
+
+    Both are written once here: attrs would compile them for every class, a third of what importing one costs.
+    """
 
     __slots__ = ()
 
+    def __eq__(self, other: object) -> bool:
+        """Equal: of one class, with equal fields."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return _compared(self) == _compared(other)
+
+    def __hash__(self) -> int:
+        """By class and fields."""
+        return hash((type(self), *_compared(self)))
+
     def __repr__(self) -> str:
         """Return an expression that evaluates to an equal value."""
-        told: list[str] = []
-        for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(self))):
-            value = getattr(self, field.name)
-            if value != field.default:
-                told.append(f"{field.name}={shown(value)}")
-        return f"{type(self).__name__}({', '.join(told)})"
+        return called(self)
+
+
+def _compared(value: Value) -> tuple[object, ...]:
+    fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
+    return tuple(getattr(value, field.name) for field in fields if field.eq)
+
+
+def called(value: Value, *first: str, by: str = "", **told: str) -> str:
+    """Return the call that makes `value`: the arguments in `first`, then each field that differs from its default.
+
+    `by` names a constructor other than the class. A field named in `told` is written as given there, or left out if that is empty.
+    """
+    arguments = list(first)
+    for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(value))):
+        found = getattr(value, field.name)
+        text = told.get(field.name, "" if found == field.default else shown(found))
+        if text:
+            arguments.append(f"{field.name}={text}")
+    return f"{by or type(value).__name__}({', '.join(arguments)})"
 
 
 def shown(value: object) -> str:
-    """Return `value` as source text: whole seconds without `.0`, classes and functions by name."""
+    """Return `value` as source text: whole seconds without `.0`; classes, functions and enum members by name."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, tuple):
         items = [shown(item) for item in cast("tuple[object, ...]", value)]
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    if isinstance(value, timedelta):
+        return f"timedelta(seconds={shown(value.total_seconds())})"
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, type | FunctionType):
+        return value.__qualname__
     return repr(value)
 
 
 def refuse(path: str, constraint: str, received: object) -> NoReturn:
     """Raise the ConfigError that says what `path` wanted and what it got."""
+    from ..errors import config_error  # here: a value that is right needs no error, and most are
+
     raise config_error(path, constraint, received)
 
 
@@ -122,6 +162,10 @@ short_seconds: Final = seconds(zero=False, most=LONGEST_TIMEOUT)
 """A validator: seconds above 0, at most an hour."""
 
 
+some_seconds: Final = seconds(zero=False)
+"""A validator: seconds above 0."""
+
+
 def number(*, least: float, above: bool = False) -> Validator:
     """Return a validator for a finite number from (or above) `least`."""
     wanted = f"a finite number {'above' if above else 'of at least'} {shown(least)}"
@@ -142,6 +186,29 @@ def count(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
     """Validate a whole number of at least 1."""
     if not is_count(value):
         refuse(path_of(instance, attribute), "a whole number of at least 1", value)
+
+
+def whole(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a whole number of at least 0."""
+    if not is_count(value, 0):
+        refuse(path_of(instance, attribute), "a whole number of at least 0", value)
+
+
+def state_key(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate the name under which state is shared: text that is not empty, or None for a state of one's own."""
+    if value is not None and not (isinstance(value, str) and value):
+        refuse(path_of(instance, attribute), "a name that is not empty, or None", value)
+
+
+def function(wanted: str) -> Validator:
+    """Return a validator for something to call; `wanted` says what it is called with."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        # An exception class is callable too, and a mistake here: `on=` is where those go.
+        if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
 
 
 def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

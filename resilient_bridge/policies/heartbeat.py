@@ -13,7 +13,7 @@ from .fields import Value, as_seconds, short_seconds
 __all__ = ["Heartbeat"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Heartbeat(Value):
     """A ping `every` so many seconds; a peer that has not answered within `timeout` is gone (R3's bridge: 15 and 10).
 

@@ -15,7 +15,7 @@ from .fields import Value, as_seconds, count, one_of, seconds
 __all__ = ["Outbox"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Outbox(Value):
     """The queue of messages on their way out, bounded by `max_messages` and `max_bytes`, whichever is reached first.
 

@@ -37,15 +37,18 @@ if TYPE_CHECKING:
 __all__ = ["Reconnect"]
 
 
-def _without_before(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
-    # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
+def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
     for what, rule in value.items():
+        path = f"{type(instance).__name__}.{attribute.name}[{what!r}]"
+        # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
         if rule.before is not None:
-            path = f"{type(instance).__name__}.{attribute.name}[{what!r}].before"
-            refuse(path, "None (give the client a token callable)", rule.before)
+            refuse(f"{path}.before", "None (give the client a token callable)", rule.before)
+        # Other schedules are asked with the attempt of a call, and a link has none.
+        if rule.backoff is not None and not isinstance(rule.backoff, Backoff):
+            refuse(f"{path}.backoff", "a Backoff", rule.backoff)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Reconnect(Value):
     """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
 
@@ -62,7 +65,7 @@ class Reconnect(Value):
 
     backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))
     rules: Mapping[Any, Rule] = attrs.field(
-        default=Rules(), converter=as_rules, validator=(check_rules, _without_before)
+        default=Rules(), converter=as_rules, validator=(check_rules, _for_links)
     )
     attempts: int | None = attrs.field(default=5, validator=optional(count))
     on_exhausted: Literal["suspend", "raise"] = attrs.field(

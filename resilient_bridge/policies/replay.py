@@ -13,7 +13,7 @@ from .fields import Value, as_seconds, count, seconds, short_seconds
 __all__ = ["Replay"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Replay(Value):
     """The request for missed messages after a loss (R3, R14, R17).
 

@@ -6,34 +6,20 @@ may hold the general and the particular side by side, in any order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ..errors import PREFIXES, Category, Kind, error_for
-from .backoff import Backoff
-from .fields import Value, count, instance_of, optional, path_of, refuse, shown
+from .fields import Value, count, optional, path_of, refuse, shown
+from .foreign import Wait, check_wait
+from .what import WANTED, is_what, plain, rank
 
 
 if TYPE_CHECKING:
     from ..errors import Failure
 
-__all__ = ["Rule", "Rules", "What", "as_rules", "check_rules", "most_specific"]
-
-What: TypeAlias = "type[BaseException] | tuple[str, str] | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
-
-_WANTED: Final = (
-    "an exception class, (package, class name), an int, one of our codes, a compiled pattern, "
-    "a Category, a Kind or a predicate"
-)
-_PAIR: Final = 2  # ("package", "Class")
-_NUMBERS: Final = ("http_status", "close_code")  # where a failure carries a number
-# From the particular to the general. A named number says more than a class (1012 among all closes); a class of one's own says
-# more than our code, its base classes less; the two classes that hold everything come last.
-_NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(9)
+__all__ = ["Rule", "Rules", "as_rules", "check_rules", "most_specific"]
 
 
 def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -41,16 +27,16 @@ def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) ->
         refuse(path_of(instance, attribute), "a function without arguments, or None", value)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Rule(Value):
     """How one sort of failure is repeated; None leaves that part to the policy the rule stands in.
 
-    `attempts` counts this failure's attempts, `backoff` is its own schedule (R6), and `before` runs first, sync or async:
-    refresh a token on 401. Raises ConfigError for anything else.
+    `attempts` counts this failure's attempts, `backoff` is its own schedule (R6): a Backoff, a tenacity wait or a function of the
+    Attempt. `before` runs first, sync or async: refresh a token on 401. Raises ConfigError for anything else.
     """
 
     attempts: int | None = attrs.field(default=None, validator=optional(count))
-    backoff: Backoff | None = attrs.field(default=None, validator=optional(instance_of(Backoff)))
+    backoff: Wait | None = attrs.field(default=None, validator=optional(check_wait))
     before: Callable[[], Awaitable[None] | None] | None = attrs.field(
         default=None, validator=optional(_callable)
     )
@@ -63,7 +49,7 @@ class Rules(Mapping[Any, Rule]):
 
     def __init__(self, rules: Mapping[Any, Rule] | None = None) -> None:
         """Copy `rules`; the entries are checked by `check_rules`, which knows whose they are."""
-        self._rules = {_plain(what): rule for what, rule in (rules or {}).items()}
+        self._rules = {plain(what): rule for what, rule in (rules or {}).items()}
         self._hash: int | None = None
 
     def __getitem__(self, what: object) -> Rule:
@@ -86,7 +72,7 @@ class Rules(Mapping[Any, Rule]):
 
     def __repr__(self) -> str:
         """Return the table as a dict: that is how it is written."""
-        return "{" + ", ".join(f"{_name(key)}: {rule!r}" for key, rule in self._rules.items()) + "}"
+        return "{" + ", ".join(f"{shown(key)}: {rule!r}" for key, rule in self._rules.items()) + "}"
 
     def __reduce__(self) -> tuple[type[Rules], tuple[dict[Any, Rule]]]:
         """Pickle the entries."""
@@ -105,10 +91,10 @@ def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object
     if not isinstance(value, Rules):
         refuse(path, "a mapping of what to Rule", value)
     for what, rule in cast("Mapping[object, object]", value).items():
-        if not _is_what(what):
-            refuse(path, f"keys that are {_WANTED}", what)
+        if not is_what(what):
+            refuse(path, f"keys that are {WANTED}", what)
         if not isinstance(rule, Rule):
-            refuse(f"{path}[{_name(what)}]", "a Rule", rule)
+            refuse(f"{path}[{shown(what)}]", "a Rule", rule)
 
 
 def most_specific(rules: Mapping[Any, Rule], failure: Failure) -> Rule | None:
@@ -119,76 +105,9 @@ def most_specific(rules: Mapping[Any, Rule], failure: Failure) -> Rule | None:
     that fit equally the first one written wins.
     """
     best: Rule | None = None
-    best_rank: tuple[int, int] | None = None
+    closest: tuple[int, int] | None = None
     for what, rule in rules.items():
-        rank = _rank(what, failure)
-        if rank is not None and (best_rank is None or rank < best_rank):
-            best, best_rank = rule, rank
+        found = rank(what, failure)
+        if found is not None and (closest is None or found < closest):
+            best, closest = rule, found
     return best
-
-
-def _rank(what: Any, failure: Failure) -> tuple[int, int] | None:
-    """Return how closely `what` fits, smaller is closer; None when it does not."""
-    if isinstance(what, type | tuple):
-        return _class_rank(cast("type | tuple[str, str]", what), failure)
-    if isinstance(what, Category):
-        tier, fits = _CATEGORY, failure.category is what
-    elif isinstance(what, Kind):
-        tier, fits = _KIND, failure.kind is what
-    elif isinstance(what, str):
-        tier, fits = _OUR_CODE, failure.code == what
-    elif isinstance(what, int):
-        tier, fits = _NUMBER, any(failure.details.get(name) == what for name in _NUMBERS)
-    elif isinstance(what, re.Pattern):
-        tier, fits = _MESSAGE, cast("re.Pattern[str]", what).search(failure.message) is not None
-    else:
-        tier, fits = _PREDICATE, bool(what(failure))
-    return (tier, 0) if fits else None
-
-
-def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, int] | None:
-    """Look for a class, or for ("package", "Class") without importing it, among the classes of the failure."""
-    found = [
-        (
-            _ANYTHING if base in (Exception, BaseException) else tier if distance == 0 else _BASE_CLASS,
-            distance,
-        )
-        for tier, kind in _classes(failure)
-        for distance, base in enumerate(kind.__mro__)
-        if base is what or (base.__module__.partition(".")[0], base.__name__) == what
-    ]
-    return min(found, default=None)
-
-
-def _classes(failure: Failure) -> Iterator[tuple[int, type[BaseException]]]:
-    if failure.cause is not None:
-        yield _CLASS, type(failure.cause)
-    # What we would raise for it counts too, but only as a family: AuthError says less than AUTH_TOKEN_EXPIRED.
-    yield _BASE_CLASS, type(error_for(failure))
-
-
-def _is_what(what: object) -> bool:
-    if isinstance(what, str):
-        code = not isinstance(what, Enum) and what.startswith(tuple(PREFIXES))
-        return code or isinstance(what, Category | Kind)
-    if isinstance(what, tuple):
-        pair = cast("tuple[object, ...]", what)
-        return len(pair) == _PAIR and all(isinstance(part, str) and part for part in pair)
-    if isinstance(what, re.Pattern):
-        return isinstance(cast("Any", what).pattern, str)
-    if isinstance(what, type):
-        return issubclass(what, BaseException)
-    return callable(what) or (isinstance(what, int) and not isinstance(what, bool))
-
-
-def _plain(what: object) -> object:
-    # HTTPStatus.TOO_MANY_REQUESTS is 429: so the repr stays an expression.
-    return int(what) if isinstance(what, int) and not isinstance(what, bool) else what
-
-
-def _name(what: object) -> str:
-    if isinstance(what, Category | Kind):
-        return f"{type(what).__name__}.{what.name}"
-    if isinstance(what, type):
-        return what.__qualname__
-    return shown(what)

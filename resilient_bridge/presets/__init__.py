@@ -1,11 +1,14 @@
-"""Ready policies for links: `default` is what we recommend, the others are one specification each, number by number."""
+"""Ready policies: `default` is what we recommend, the others are one specification each, number by number."""
 
 from __future__ import annotations
 
+from ._ccsetup import ccsetup
 from ._default import default
+from ._gasoline import gasoline
 from ._openviber import openviber
 from ._recursor import recursor
+from ._stdiobus import stdiobus
 from .bridge_policy import BridgePolicy
 
 
-__all__ = ["BridgePolicy", "default", "openviber", "recursor"]
+__all__ = ["BridgePolicy", "ccsetup", "default", "gasoline", "openviber", "recursor", "stdiobus"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from ..pipeline.policy import Policy
 from ..policies.backoff import Backoff
 from ..policies.heartbeat import Heartbeat
 from ..policies.reconnect import Reconnect
+from ..policies.retry import Retry
+from ..policies.rule import Rule
+from ..policies.timeout import Timeout
 from .bridge_policy import BridgePolicy
 
 
@@ -15,8 +19,24 @@ openviber = BridgePolicy(
         on_exhausted="suspend",
     ),
     heartbeat=Heartbeat(timeout=30),
+    calls=Policy(
+        Retry(
+            attempts=3,
+            backoff=Backoff.exponential(1, cap=30, jitter="none"),
+            rules={"SYS_RATE_LIMITED": Rule(backoff=Backoff.constant(60))},
+        )
+    ),
+    tools={
+        "local": Policy(Retry(attempts=3, backoff=Backoff.constant(0))),
+        "default": Policy(Timeout(30, thread=True)),
+        "shell_command": Policy(Timeout(120, thread=True)),
+        "web_scrape": Policy(Timeout(60, thread=True)),
+        "browser_action": Policy(Timeout(45, thread=True)),
+    },
 )
 """1, 2, 4, 8, 16 s, then disconnected mode: the user is told and the attempts go on (V7).
 
 A heartbeat unanswered for 30 s is a dead peer (V13); resends keep their key and stay inside the 5-minute window (V9).
+Calls of a model: 3 in all, after 1 and 2 s, at most 30 (V1); a rate limit waits as the provider says, else 60 s, and `tools["local"]`, for
+a local provider, not at all (V2). What a repeat cannot help fails at once (V3). Tools: 30 s, a shell 120, a scrape 60, a browser 45 (V5).
 """

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from ..pipeline.policy import Policy
 from ..policies.backoff import Backoff
+from ..policies.breaker import Breaker
 from ..policies.reconnect import Reconnect
+from ..policies.retry import Retry
 from ..policies.rule import Rule
+from ..policies.timeout import Timeout
 from .bridge_policy import BridgePolicy
 
 
@@ -20,9 +24,24 @@ recursor = BridgePolicy(
         on_exhausted="raise",
         reuse_address_on=(2,),
     ),
+    calls=Policy(
+        Retry(
+            attempts=4,
+            backoff=Backoff.exponential(1, jitter="none"),
+            rules={"SYS_RATE_LIMITED": Rule(backoff=Backoff.exponential(1, jitter="full"))},
+        ),
+        Breaker.consecutive(5, open_for=60),
+    ),
+    tools={
+        "bash": Policy(Timeout(300, thread=True)),
+        "read_file": Policy(Timeout(10, thread=True)),
+        "edit_file": Policy(Timeout(30, thread=True)),
+        "search": Policy(Timeout(60, thread=True)),
+    },
 )
 """After a close 1, 2, 5, 10, 30 s, then a typed, reported end (R3).
 
 After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling (R6). A session is kept 5 minutes (R4).
-Heartbeat 15 s, answered within 10 s.
+Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; a rate limit with jitter; out of memory once; what is not found
+or not permitted never (R11). A circuit that 5 failures open for 60 s (R15). Tools: bash 300, read_file 10, edit_file 30, search 60 s (R12).
 """

@@ -5,20 +5,26 @@ Rule: it holds policies and nothing else; whoever needs one part takes that part
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from ..pipeline.policy import Policy
+from ..policies.breaker import Breaker
 from ..policies.dialect import Dialect
-from ..policies.fields import Value, instance_of
+from ..policies.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
 from ..policies.heartbeat import Heartbeat
 from ..policies.inbox import Inbox
 from ..policies.outbox import Outbox
 from ..policies.reconnect import Reconnect
 from ..policies.replay import Replay
+from ..policies.retry import Retry
 
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self, TypedDict, Unpack
 
     class _Parts(TypedDict, total=False):
@@ -28,16 +34,74 @@ if TYPE_CHECKING:
         inbox: Inbox
         replay: Replay
         dialect: Dialect
+        calls: Policy
+        tools: Mapping[str, Policy]
+        repeatable: tuple[str, ...]
 
 
 __all__ = ["BridgePolicy"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+class Tools(Mapping[str, Policy]):
+    """An immutable table of policies by name: equal by content, hashable, picklable."""
+
+    __slots__ = ("_policies",)
+
+    def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
+        """Copy the table."""
+        self._policies = MappingProxyType(dict(policies or {}))
+
+    def __getitem__(self, name: str) -> Policy:
+        """Return the policy of this name."""
+        return self._policies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._policies)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._policies)
+
+    def __hash__(self) -> int:
+        """Hash the entries, whatever their order."""
+        return hash(frozenset(self._policies.items()))
+
+    def __repr__(self) -> str:
+        """Return the table as a dict: that is how it is written."""
+        return repr(dict(self._policies))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the entries."""
+        return Tools, (dict(self._policies),)
+
+
+def _as_tools(tools: Any) -> Any:
+    return Tools(cast("Mapping[str, Policy]", tools)) if isinstance(tools, Mapping) else tools
+
+
+def _check_tools(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    path = path_of(instance, attribute)
+    if not isinstance(value, Tools):
+        refuse(path, "a mapping of name to Policy", value)
+    for name, policy in value.items():
+        if not isinstance(cast("object", name), str) or not name:
+            refuse(path, "names", name)
+        if not isinstance(cast("object", policy), Policy):
+            refuse(f"{path}[{shown(name)}]", "a Policy", policy)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class BridgePolicy(Value):
     """How a bridge survives: immutable, equal by content, hashable, picklable; the repr evaluates to an equal value.
 
-    A part left out is the recommended one. ConfigError names a part that is not of its class.
+    A part left out is the recommended one. Beside the link: `calls` is the Policy for calls over it, `tools` has one by name for
+    what needs other limits (a tool, an operation), and `repeatable` names the operations that may be repeated without asking,
+    for `@policy(idempotent=name in preset.repeatable)` (S8). ConfigError names a part that is not of its class.
     """
 
     reconnect: Reconnect = attrs.field(default=Reconnect(), validator=instance_of(Reconnect))
@@ -46,6 +110,12 @@ class BridgePolicy(Value):
     inbox: Inbox = attrs.field(default=Inbox(), validator=instance_of(Inbox))
     replay: Replay = attrs.field(default=Replay(), validator=instance_of(Replay))
     dialect: Dialect = attrs.field(default=Dialect(), validator=instance_of(Dialect))
+
+    calls: Policy = attrs.field(default=Policy(Retry(), Breaker()), validator=instance_of(Policy))
+    tools: Mapping[str, Policy] = attrs.field(default=Tools(), converter=_as_tools, validator=_check_tools)
+    repeatable: tuple[str, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
+    )
 
     def evolve(self, **parts: Unpack[_Parts]) -> Self:
         """Return this policy with some parts replaced; the original stays as it was."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 
 from ..errors import Failure
-from ..policies import most_specific
+from ..policies import Backoff, most_specific
 from .losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
 
 
@@ -194,7 +194,9 @@ class Reconnection:
         )
 
     def _wait(self, failure: Failure, rule: Rule | None, now: Now) -> float:
-        backoff = rule.backoff if rule is not None and rule.backoff is not None else self._policy.backoff
+        backoff = (
+            rule.backoff if rule is not None and isinstance(rule.backoff, Backoff) else self._policy.backoff
+        )
         wait = backoff.next(self.attempt, self._previous, self._rng)
         self._previous = wait
         hint = _hint(failure, now)

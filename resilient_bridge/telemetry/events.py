@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BridgeState",
+    "CircuitClosed",
+    "CircuitHalfOpened",
+    "CircuitOpened",
     "ClockJumped",
     "Closed",
     "Connected",
     "Disconnected",
     "DuplicateConflict",
     "Event",
+    "FellBack",
     "GaveUp",
     "Joined",
     "LateReply",
@@ -34,8 +38,11 @@ __all__ = [
     "ReconnectScheduled",
     "ReplayIgnored",
     "Resumed",
+    "RetryRecovered",
+    "RetryScheduled",
     "StateChanged",
     "Suspended",
+    "ThreadLeftBehind",
     "Verdict",
 ]
 
@@ -171,6 +178,67 @@ class GaveUp(Event):
 
     name: str
     failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class RetryScheduled(Event):
+    """Call number `attempt` of `name` starts in `wait` seconds: the one before it ended in `failure`."""
+
+    name: str
+    attempt: int
+    wait: float
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class RetryRecovered(Event):
+    """Call number `attempt` of `name` succeeded, after all."""
+
+    name: str
+    attempt: int
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class FellBack(Event):
+    """`name` failed for good, and rung number `rung` of its ladder is called instead."""
+
+    name: str
+    rung: int
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class ThreadLeftBehind(Event):
+    """A sync call of `name` took longer than its `seconds`; its thread goes on, and nobody waits for it."""
+
+    name: str
+    seconds: float
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class CircuitOpened(Event):
+    """The circuit `key` lets nothing through for `retry_after` seconds, or until it is reset; `failure` is what opened it."""
+
+    key: str
+    reason: str
+    retry_after: float | None = None
+    failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class CircuitHalfOpened(Event):
+    """The circuit `key` lets its probes through: they decide."""
+
+    key: str
+    reason: str
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class CircuitClosed(Event):
+    """The circuit `key` lets everything through again."""
+
+    key: str
+    reason: str
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

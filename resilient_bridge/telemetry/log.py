@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Failure, redact
-from .events import Event, GaveUp, ReconnectScheduled, Suspended
+from ..errors import Failure, Severity, redact
+from .events import (
+    CircuitClosed,
+    CircuitHalfOpened,
+    CircuitOpened,
+    Event,
+    FellBack,
+    GaveUp,
+    ReconnectScheduled,
+    RetryRecovered,
+    RetryScheduled,
+    Suspended,
+    ThreadLeftBehind,
+)
 
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 __all__ = ["QUIET_WAIT", "log_event", "log_listener_failure"]
@@ -24,7 +36,12 @@ QUIET_WAIT = 1.0
 
 
 def log_event(event: Event) -> None:
-    """Log waits over a second, suspensions and give-ups; leave every other event alone. Never raises."""
+    """Log what somebody has to hear; leave every other event alone. Never raises.
+
+    Waits over a second, suspensions, fallbacks and circuits that open are warnings. A give-up is told at the level of its severity
+    (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no policy had anything to do
+    with stays at debug, as do short waits.
+    """
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
             why = _reason(event.reason, event.failure)
@@ -33,7 +50,59 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         _write("warning", f"disconnected after {event.attempts} attempts, still trying: {why}")
     elif isinstance(event, GaveUp):
-        _write("error", f"{event.name} gave up: {event.failure}")
+        _write(_level(event.failure), f"{event.name} gave up: {event.failure}{_stopped(event.failure)}")
+    else:
+        told = _CALLS.get(type(event))
+        if told is not None:
+            _write(*told(event))
+
+
+def _level(failure: Failure) -> str:
+    if failure.stopped == "not_retryable" and not failure.history:
+        return "debug"
+    return "critical" if failure.severity is Severity.FATAL else failure.severity.value
+
+
+def _stopped(failure: Failure) -> str:
+    """Say why, and that what was transient has become permanent (C2)."""
+    if failure.stopped is None:
+        return ""
+    calls = len(failure.history) + 1
+    escalated = ", escalated to permanent" if failure.stopped == "attempts" else ""
+    return f"; stopped after {calls} call{'s' if calls > 1 else ''}: {failure.stopped}{escalated}"
+
+
+def _retry_scheduled(event: Any) -> tuple[str, str]:
+    level = "warning" if event.wait > QUIET_WAIT else "debug"
+    kind = event.failure.kind.value
+    return (
+        level,
+        f"{event.name}: attempt {event.attempt} in {event.wait:.3g} s after a {kind} failure: {event.failure}",
+    )
+
+
+def _retry_recovered(event: Any) -> tuple[str, str]:
+    retries = event.attempt - 1
+    return "info", f"{event.name} recovered after {retries} {'retry' if retries == 1 else 'retries'}"
+
+
+def _circuit_opened(event: Any) -> tuple[str, str]:
+    after = "" if event.retry_after is None else f" for {event.retry_after:.3g} s"
+    return "warning", f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
+
+
+_CALLS: Mapping[type[Event], Callable[[Any], tuple[str, str]]] = {
+    RetryScheduled: _retry_scheduled,
+    RetryRecovered: _retry_recovered,
+    CircuitOpened: _circuit_opened,
+    CircuitHalfOpened: lambda event: ("info", f"circuit {event.key} lets a probe through: {event.reason}"),
+    CircuitClosed: lambda event: ("info", f"circuit {event.key} closed: {event.reason}"),
+    FellBack: lambda event: ("warning", f"{event.name} fell back to its way {event.rung}: {event.failure}"),
+    ThreadLeftBehind: lambda event: (
+        "warning",
+        f"{event.name}: a thread runs on after {event.seconds:.3g} s",
+    ),
+}
 
 
 def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> None:
@@ -54,6 +123,6 @@ def _write(level: str, text: str) -> None:
         import logging
 
         logger: logging.Logger = logging.getLogger("resilient_bridge")
-        logger.log(logging.ERROR if level == "error" else logging.WARNING, redact(text))
+        logger.log(logging.getLevelNamesMapping()[level.upper()], redact(text))
     except Exception:  # noqa: BLE001, S110 -- a broken log handler must not break a connection
         pass

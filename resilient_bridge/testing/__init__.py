@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
+    from .environment import PASS as PASS
+    from .environment import Injection as Injection
+    from .environment import VirtualTime as VirtualTime
+    from .environment import disabled as disabled
+    from .environment import inject as inject
+    from .environment import record as record
+    from .environment import virtual_time as virtual_time
     from .faults import Faults as Faults
     from .faults import ScriptedFault as ScriptedFault
     from .ledger import Judgement as Judgement
@@ -22,19 +29,33 @@ if TYPE_CHECKING:
     from .timeline import SimulationError as SimulationError
 
 __all__ = [
+    "PASS",
     "Behaviour",
     "BridgeServer",
     "Fault",
     "FaultProxy",
     "Faults",
+    "Injection",
     "Judgement",
     "Ledger",
     "ScriptedFault",
     "SimulationError",
+    "VirtualTime",
+    "disabled",
+    "inject",
+    "record",
     "simulate",
+    "virtual_time",
 ]
 
 _HOMES = {
+    "PASS": "environment",
+    "Injection": "environment",
+    "VirtualTime": "environment",
+    "disabled": "environment",
+    "inject": "environment",
+    "record": "environment",
+    "virtual_time": "environment",
     "Behaviour": "server_faults",
     "BridgeServer": "server",
     "Fault": "proxy",

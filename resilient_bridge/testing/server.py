@@ -220,12 +220,17 @@ class BridgeServer:
         """GET gives 200 when ready, 503 while starting or stopping; a stopped bridge refuses (G9)."""
         return f"http{self._scheme_end}://{self._address()}/health"
 
-    def _address(self) -> str:
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
         if self._listener.port == 0:
             msg = "a started bridge expected, got one that never was"
             raise RuntimeError(msg)
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._listener.port}"
+        return self._host, self._listener.port
+
+    def _address(self) -> str:
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def server_id(self) -> str:

@@ -11,7 +11,7 @@ import weakref
 import httpx
 import pytest
 
-from resilient_bridge.classification import classify, lookup
+from resilient_bridge.classification import classify, dispatch
 from resilient_bridge.classification.finding import Finding
 from resilient_bridge.errors import CODES, PREFIXES, BridgeError, Failure, error_for
 
@@ -64,6 +64,13 @@ def test_a_group_waits_for_the_slowest():
     """All can be repeated: not before the longest wait that one of them asked for."""
     waits = [error_for(Failure.of("SYS_RATE_LIMITED", retry_after=wait)) for wait in (2, 9, 4)]
     assert classify(ExceptionGroup("g", waits)).retry_after == 9.0
+
+
+def test_a_group_ran_if_one_of_it_may_have():
+    """Nothing was sent only if none of the leaves was."""
+    refused = ConnectionRefusedError(111, "x")
+    assert classify(ExceptionGroup("g", [refused, refused])).executed == "no"
+    assert classify(ExceptionGroup("g", [refused, ConnectionResetError(104, "x")])).executed == "maybe"
 
 
 def test_our_own_error_is_its_own_failure():
@@ -190,7 +197,7 @@ def test_the_text_of_an_exception_cannot_forge_a_log_line():
 @pytest.mark.requirement("R1")
 def test_every_rule_leads_to_a_listed_code():
     """The rules are data: each constant one names a code of the table, each key a package and a class."""
-    rules = lookup.rules()
+    rules = dispatch.RULES
     assert len(rules) > 60
     for (package, name), rule in rules.items():
         assert package.isidentifier()
@@ -218,3 +225,70 @@ def test_classes_made_at_run_time_do_not_pile_up():
     gc.collect()
     assert gone() is None
     assert sum(1 for item in gc.get_objects() if isinstance(item, type) and item.__name__ == "Short") <= 1_024
+
+
+class _NoClassError(Exception):
+    """Raises when it is asked what it is."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+
+class _NoCauseError(httpx.ConnectError):
+    """Raises when it is asked for what lies below."""
+
+    @property
+    def __cause__(self):
+        raise RuntimeError("no cause")
+
+    __context__ = __cause__
+
+
+def test_an_exception_that_raises_when_asked_what_it_is():
+    """A failing `__class__`, `__cause__` or `__context__`, alone, below a wrapper and in a group (threat 45)."""
+    assert classify(_NoClassError("x")).code == "SYS_INTERNAL_ERROR"
+    wrapper = httpx.ConnectError("x")
+    wrapper.__cause__ = _NoClassError("x")
+    assert classify(wrapper).code == "CONN_UNREACHABLE"
+    assert classify(ExceptionGroup("g", [_NoClassError("x")])).code == "SYS_INTERNAL_ERROR"
+    assert classify(_NoCauseError("x")).code == "CONN_UNREACHABLE"
+
+
+def test_an_answer_that_raises_when_asked_what_it_is():
+    """What is no exception and cannot be read is nothing we know."""
+
+    class Odd:
+        @property
+        def __class__(self):
+            raise RuntimeError("no class")
+
+    assert classify(Odd()) is None
+    response = type("Response", (), {"__module__": "httpx"})()
+    assert classify(response) is None
+
+
+@pytest.mark.requirement("S7")
+def test_every_verdict_is_a_whole_report():
+    """Category, message, retryability, session validity and what to do, for every rule there is; without a trace."""
+    for rule in dispatch.RULES.values():
+        if isinstance(rule, Finding):
+            failure = rule.failure(ValueError("x"))
+            assert all((failure.category, failure.message, failure.suggestions))
+            assert isinstance(failure.retryable, bool)
+            assert isinstance(failure.session_valid, bool)
+            assert "Traceback" not in failure.explain()
+
+
+@pytest.mark.requirement("S9")
+def test_a_session_survives_what_does_not_end_it():
+    """`session_valid` is on every verdict, and only what says that the session is gone clears it."""
+    assert classify(ConnectionResetError()).session_valid
+    assert classify(httpx.Response(503)).session_valid
+    assert not classify(httpx.Response(404, json={"code": "SESS_NOT_FOUND"})).session_valid
+
+
+def test_a_rule_is_found_by_type_alone():
+    """`rule_for` reads the class and nothing of the exception."""
+    known = dispatch.rule_for(_BrokenError())
+    assert known is dispatch.dispatch(_BrokenError)

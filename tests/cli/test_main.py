@@ -20,7 +20,7 @@ def _exit(*argv):
 def test_each_command_has_help_that_names_its_options(capsys):
     """`--help` of the program names every command, that of a command its options; both end with 0."""
     assert _exit("--help") == 0
-    assert {"demo", "pipe", "serve"} <= set(capsys.readouterr().out.split())
+    assert {"demo", "pipe", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
     wanted = {
         "demo": ["--seed", "--duration", "--rate", "--faults", "--json", "broken-buffer"],
         "pipe": [
@@ -34,6 +34,27 @@ def test_each_command_has_help_that_names_its_options(capsys):
             "exit codes",
         ],
         "serve": ["--host", "--port", "--token-env"],
+        "backoff": [
+            "SCHEDULE",
+            "-n",
+            "--seed",
+            "--samples",
+            "--plot",
+            "--out",
+            "--json",
+            "gasoline,",
+            "ccsetup.",
+        ],
+        "classify": [
+            "WHAT",
+            "--status",
+            "--close-code",
+            "--exit-code",
+            "--errno",
+            "--mcp",
+            "--retry-after",
+            "--json",
+        ],
     }
     for command, words in wanted.items():
         assert _exit(command, "--help") == 0

@@ -51,3 +51,24 @@ def test_a_token_is_read_from_the_environment_and_never_shown(monkeypatch):
     for name in ("RB_EMPTY", "RB_NONE"):
         with pytest.raises(LookupError, match=name):
             options.token_from(name)
+
+
+def test_a_whole_number_has_two_ends():
+    """From the least to the most, in plain digits; anything else is refused, whatever its length, with both ends named."""
+    read = options.whole(-2, 10)
+    assert [read(text) for text in ("-2", "0", " 7 ", "10")] == [-2, 0, 7, 10]
+    for text in ("-3", "11", "1.0", "1e1", "", "x", "--1", "0x1", "9" * 5_000):
+        with pytest.raises(
+            argparse.ArgumentTypeError, match="a whole number from -2 to 10 expected, got"
+        ) as caught:
+            read(text)
+        assert len(str(caught.value)) < 100
+
+
+def test_a_picture_is_known_by_its_ending():
+    """`.svg` and `.txt`, in any case."""
+    assert options.picture_path("a/b.SVG") == "a/b.SVG"
+    assert options.picture_path("c.txt") == "c.txt"
+    for text in ("a.png", "svg", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"ends in \.svg or \.txt expected"):
+            options.picture_path(text)

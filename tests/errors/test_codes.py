@@ -17,6 +17,7 @@ FINAL_LOSSES = {
     "CONN_RECONNECT_EXHAUSTED",
     "SYS_INBOX_FULL",
     "SYS_OUTCOME_UNKNOWN",
+    "SYS_DEADLINE_EXCEEDED",  # the time for all attempts is up
 }
 
 
@@ -37,12 +38,12 @@ def test_the_codes_of_the_seed_are_there(code):
 @pytest.mark.requirement("S1")
 @pytest.mark.parametrize("code", CODES)
 def test_categories_have_their_default_retryability(code):
-    """CONFIG AUTH PROTOCOL INTERNAL: no; TIMEOUT: yes; TRANSPORT: yes but for the listed final losses; UPSTREAM varies."""
+    """CONFIG AUTH PROTOCOL INTERNAL: no; TIMEOUT and TRANSPORT: yes but for the listed final losses; UPSTREAM varies."""
     row = CODES[code]
     if row.category in NEVER:
         assert not row.retryable
     if row.category in ALWAYS:
-        assert row.retryable
+        assert row.retryable is (code not in FINAL_LOSSES)
     if row.category is Category.TRANSPORT:
         assert row.retryable is (code not in FINAL_LOSSES)
 
@@ -97,3 +98,22 @@ def test_an_unlisted_code_is_read_like_its_prefix():
 def test_superseding_ends_the_session():
     """Severity fatal means the end of the session: only for the one that somebody else took."""
     assert [code for code, row in CODES.items() if row.severity is Severity.FATAL] == ["SESS_SUPERSEDED"]
+
+
+def test_what_a_policy_decides_never_left():
+    """A rejection by a circuit, a bulkhead or a rate limit: TRANSPORT, transient, not run; a rejected result was one."""
+    for code in ("SYS_CIRCUIT_OPEN", "SYS_BULKHEAD_FULL", "SYS_THROTTLED"):
+        row = CODES[code]
+        assert (row.category, row.kind, row.executed) == (Category.TRANSPORT, Kind.TRANSIENT, Executed.NO)
+    late, rejected = CODES["SYS_DEADLINE_EXCEEDED"], CODES["SYS_RESULT_REJECTED"]
+    assert (late.category, late.retryable, late.executed) == (Category.TIMEOUT, False, Executed.MAYBE)
+    assert (rejected.category, rejected.retryable, rejected.executed) == (
+        Category.UPSTREAM,
+        True,
+        Executed.YES,
+    )
+
+
+def test_one_refused_call_is_not_critical():
+    """Critical opens a circuit, and a 403 says nothing about the next call."""
+    assert CODES["AUTH_FORBIDDEN"].severity is Severity.ERROR

@@ -136,13 +136,14 @@ def test_the_record_for_a_log_is_plain_json():
 
 
 def test_the_error_of_a_json_rpc_answer():
-    """Code by category; data says type, retryable and sessionValid."""
+    """Code by category; data says type, retryable, sessionValid and executed."""
     error = Failure.of("SESS_NOT_FOUND", category=Category.AUTH).to_mcp()
     assert error["code"] == -32003
     assert error["data"] == {
         "type": "AUTH",
         "retryable": False,
         "sessionValid": False,
+        "executed": "no",
         "code": "SESS_NOT_FOUND",
     }
 
@@ -191,3 +192,14 @@ def test_details_of_any_shape_are_survived():
         json.dumps(failure.to_dict()),
     ):
         assert text.isprintable() or text == failure.explain()
+
+
+@pytest.mark.requirement("S8")
+def test_a_server_that_says_retryable_allows_the_repeat():
+    """`retryable: true` in the data of an error is permission; our own errors say `executed` themselves, which counts more."""
+    said = {"code": -32000, "message": "busy", "data": {"retryable": True}}
+    assert Failure.from_mcp(said).executed is Executed.NO
+    ours = Failure.of("CONN_RESET").to_mcp()
+    assert Failure.from_mcp(ours).executed is Executed.MAYBE
+    for wrong in ("perhaps", 1, None):
+        assert Failure.from_mcp({"code": -32000, "data": {"executed": wrong}}).executed is Executed.MAYBE

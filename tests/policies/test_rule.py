@@ -86,8 +86,10 @@ def test_a_class_can_be_named_without_importing_it():
     assert most_specific({("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(attempts=2)
 
 
-def test_a_number_is_an_http_status_or_a_close_code():
-    """1012 finds the close code; a number that the failure does not carry finds nothing."""
+def test_a_number_is_an_http_status_a_close_code_or_a_json_rpc_code():
+    """1012 finds the close code, -32002 the code of a JSON-RPC error; a number that the failure does not carry finds nothing."""
+    answered = Failure.of("SYS_UPSTREAM_REJECTED", details={"rpc_code": -32002})
+    assert most_specific({-32002: Rule(attempts=8)}, answered) == Rule(attempts=8)
     closed = Failure.of("CONN_WEBSOCKET_CLOSED", details={"close_code": 1012})
     assert most_specific({1012: Rule(attempts=9)}, closed) == Rule(attempts=9)
     assert most_specific({1011: Rule(attempts=9)}, closed) is None

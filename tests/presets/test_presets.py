@@ -7,13 +7,13 @@ import pickle
 import pytest
 
 import resilient_bridge.policies as names
-from resilient_bridge import presets
+from resilient_bridge import Policy, presets
 from resilient_bridge.errors import ConfigError, Failure
-from resilient_bridge.policies import Backoff, Heartbeat, Outbox, Reconnect, most_specific
+from resilient_bridge.policies import Backoff, Heartbeat, Outbox, Reconnect, Timeout, most_specific
 from resilient_bridge.presets import BridgePolicy
 
 
-VALUES = {"default": presets.default, "recursor": presets.recursor, "openviber": presets.openviber}
+VALUES = {name: getattr(presets, name) for name in presets.__all__ if name != "BridgePolicy"}
 
 
 @pytest.mark.requirement("R3")
@@ -61,13 +61,36 @@ def test_the_recommended_policy_is_the_default_one():
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_preset_is_a_value(name):
-    """The repr evaluates to an equal policy, a pickle too; the three differ."""
+    """The repr evaluates to an equal policy, a pickle too; all of them differ."""
     preset = VALUES[name]
-    scope = {part: getattr(names, part) for part in names.__all__} | {"BridgePolicy": BridgePolicy}
+    scope = {part: getattr(names, part) for part in names.__all__}
+    scope |= {"BridgePolicy": BridgePolicy, "Policy": Policy}
     for copy in (eval(repr(preset), scope), pickle.loads(pickle.dumps(preset))):
         assert copy == preset
         assert hash(copy) == hash(preset)
     assert [other for other in VALUES.values() if other == preset] == [preset]
+
+
+def test_the_tools_are_a_table_that_does_not_change():
+    """Policies by name: equal by content, hashable, copied from what was given, checked entry by entry."""
+    given = {"bash": Policy(Timeout(300, thread=True))}
+    preset = BridgePolicy(tools=given)
+    given.clear()
+    assert dict(preset.tools) == {"bash": Policy(Timeout(300, thread=True))}
+    assert hash(preset) == hash(BridgePolicy(tools={"bash": Policy(Timeout(300, thread=True))}))
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.tools\['bash'\]: wanted a Policy"):
+        BridgePolicy(tools={"bash": Timeout(300)})
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.tools: wanted a mapping"):
+        BridgePolicy(tools=["bash"])
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.tools: wanted names"):
+        BridgePolicy(tools={"": Policy(Timeout(300))})
+
+
+def test_repeatable_operations_are_names():
+    """One text is no list of names."""
+    assert BridgePolicy(repeatable=["a", "b"]).repeatable == ("a", "b")
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.repeatable"):
+        BridgePolicy(repeatable=[1])
 
 
 def test_evolve_replaces_parts_of_a_copy():
@@ -82,7 +105,7 @@ def test_evolve_replaces_parts_of_a_copy():
     assert repr(presets.recursor) == before
 
 
-@pytest.mark.parametrize("part", ["reconnect", "heartbeat", "outbox", "inbox", "replay", "dialect"])
+@pytest.mark.parametrize("part", ["reconnect", "heartbeat", "outbox", "inbox", "replay", "dialect", "calls"])
 def test_a_part_of_the_wrong_class_is_refused(part):
     """The ConfigError names the part, when made and when evolved."""
     wrong = Outbox() if part != "outbox" else Heartbeat()

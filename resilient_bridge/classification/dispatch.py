@@ -1,0 +1,97 @@
+"""From a class to what is known about it, worked out once per class.
+
+Rule: a class is recognised by (top package, class name) along its MRO: nothing is imported, and a subclass from anywhere is read
+like its base. A new rule is a new row in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import attrs
+
+from ..errors import Executed
+from . import exits, google, links, providers, rpc, system, tls, wrappers
+from .finding import Finding, Reader
+
+
+Key = tuple[str, str]
+
+RULES: Final[Mapping[Key, Finding | Reader]] = {
+    **system.RULES,
+    **tls.RULES,
+    **links.RULES,
+    **wrappers.RULES,
+    **exits.RULES,
+    **rpc.RULES,
+    **providers.RULES,
+    **google.RULES,
+}
+_PROVIDERS: Final[Mapping[Key, str]] = {**providers.PROVIDERS, **google.PROVIDERS}
+_STOPS: Final = frozenset(  # never failures: they end the task, the program or a generator
+    {
+        ("builtins", "KeyboardInterrupt"),
+        ("builtins", "SystemExit"),
+        ("builtins", "GeneratorExit"),
+        ("asyncio", "CancelledError"),
+        ("concurrent", "CancelledError"),
+        ("trio", "Cancelled"),
+    }
+)
+# Errors that are nothing but their text. Any other built-in class (TypeError, KeyError, …) is a defect, whatever it says.
+_TEXTUAL: Final = frozenset({"Exception", "RuntimeError", "OSError", "ConnectionError"})
+_MOST_CLASSES: Final = 1_024
+
+
+@attrs.frozen
+class Dispatch:
+    """What is known about a class: its rules, the nearest first, and what it is."""
+
+    rules: tuple[Finding | Reader, ...]
+    wraps: bool
+    executed: Executed | None
+    through: bool
+    stops: bool
+    textual: bool
+    provider: str
+    keys: frozenset[Key]
+
+
+_known: dict[type, Dispatch] = {}
+
+
+def dispatch(cls: type) -> Dispatch:
+    """Return what is known about a class."""
+    return _known.get(cls) or _work_out(cls)
+
+
+def rule_for(error: BaseException) -> Dispatch:
+    """Return what is known about the class of an error: one look-up, whatever the number of rules."""
+    return _known.get(type(error)) or _work_out(type(error))
+
+
+def _work_out(cls: type) -> Dispatch:
+    if len(_known) >= _MOST_CLASSES:  # classes made at run time must not pile up
+        _known.clear()
+    keys = [(package_of(base), base.__name__) for base in cls.__mro__]
+    wrapper = next((key for key in keys if key in wrappers.WRAPPERS or key in wrappers.LEAVES), None)
+    found = _known[cls] = Dispatch(
+        rules=tuple(RULES[key] for key in keys if key in RULES),
+        wraps=wrapper in wrappers.WRAPPERS,
+        executed=None if wrapper is None else wrappers.WRAPPERS.get(wrapper),
+        through=keys[0][0] != "litellm" and any(key in wrappers.SDK_WRAPPERS for key in keys),
+        stops=any(key in _STOPS for key in keys),
+        textual=next((name in _TEXTUAL for package, name in keys if package == "builtins"), False),
+        provider="litellm"
+        if keys[0][0] == "litellm"
+        else next((_PROVIDERS[key] for key in keys if key in _PROVIDERS), ""),
+        keys=frozenset(keys),
+    )
+    return found
+
+
+def package_of(cls: type) -> str:
+    """Return the top package a class says it comes from; empty if it says nothing of the kind."""
+    module = cast("object", cls.__module__)  # whatever a class was given for one
+    return module.partition(".")[0] if isinstance(module, str) else ""

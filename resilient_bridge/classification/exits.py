@@ -1,0 +1,127 @@
+"""Exit codes of processes, and what `subprocess` raises.
+
+Rule: the code decides where it means the same everywhere (the shell's, a signal's, sysexits'); any other is the program's own
+affair, and only what it printed can say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ..errors import Category, Executed, redact
+from .finding import Finding, Rules
+from .hints import hints
+from .texts import text_finding
+
+
+_TAIL: Final = 480  # characters kept of each stream: the end says why
+_READ: Final = 4_096
+_FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
+_NOT_RUN: Final = Finding(code="SYS_CONFIG_INVALID", executed=Executed.NO)
+_LOST: Final = Finding(
+    code="TOOL_EXECUTION_FAILED", category=Category.TRANSPORT, retryable=True, executed=Executed.MAYBE
+)
+_ONCE: Final = {"max_retries": 1}
+_CRASHED: Final = attrs.evolve(
+    _LOST, message="crashed", suggestions=("read its error output: a crash mostly comes back",), details=_ONCE
+)
+
+EXITS: Mapping[int, Finding] = {
+    75: attrs.evolve(_FAILED, message="failed for now", retryable=True),  # EX_TEMPFAIL
+    77: attrs.evolve(_FAILED, message="permission denied", suggestions=hints("EACCES")),  # EX_NOPERM
+    78: attrs.evolve(
+        _FAILED, message="configured wrongly", suggestions=("check its configuration",)
+    ),  # EX_CONFIG
+    126: attrs.evolve(
+        _NOT_RUN, message="command not executable", suggestions=("check its permissions and its format",)
+    ),
+    127: attrs.evolve(
+        _NOT_RUN, message="command not found", suggestions=("check its spelling and the search path",)
+    ),
+    130: Finding(
+        code="SYS_INTERNAL_ERROR", message="interrupted by the user", suggestions=("start it again",)
+    ),
+    134: _CRASHED,
+    137: attrs.evolve(
+        _LOST,
+        message="killed, probably for using too much memory",
+        suggestions=("give it more memory, or ask for less at once",),
+        details=_ONCE,
+    ),
+    139: _CRASHED,
+    143: attrs.evolve(_LOST, message="ended by its supervisor", suggestions=("start it again",)),
+}
+"""What each exit code means; any other is the program's own: failed, and not known to pass."""
+
+
+def exit_finding(code: int, stderr: object = "", stdout: object = "") -> Finding:
+    """Return the verdict on an exit code, negative for a signal, as `subprocess` reports it.
+
+    `stderr` and `stdout` are text, bytes or None; their ends are kept, redacted. Only where the code is the program's own is
+    the text of `stderr` read, and only for whether repeating can help.
+    """
+    said, printed = tail_of(stderr), tail_of(stdout)
+    details: dict[str, Any] = {"exit_code": code}
+    details.update({name: text for name, text in (("stderr", said), ("stdout", printed)) if text})
+    finding = EXITS.get(128 - code if code < 0 else code)
+    if finding is None:
+        finding = _by_text(code, said)
+    return attrs.evolve(finding, details={**finding.details, **details})
+
+
+def tail_of(output: object) -> str:
+    """Return the end of what a process printed, redacted and bounded; empty for none."""
+    if isinstance(output, (bytes, bytearray)):
+        output = bytes(output[-_READ:]).decode("utf-8", "replace")
+    if not isinstance(output, str) or not output:
+        return ""
+    text = output[-_READ:]
+    if len(text) == _READ:  # half a secret may no longer look like one: drop the first word with it
+        text = ([*text.split(None, 1), ""])[1]
+    text = redact(text.strip(), limit=2 * _READ)
+    return text if len(text) <= _TAIL else "…" + text[-_TAIL:]
+
+
+def _by_text(code: int, said: str) -> Finding:
+    finding = attrs.evolve(_FAILED, message=f"command failed with exit code {code}")
+    told = text_finding(said)
+    if told is None:
+        return finding
+    verdict = told.failure()
+    return attrs.evolve(
+        finding,
+        kind=verdict.kind,
+        retryable=verdict.retryable,
+        suggestions=told.suggestions,
+        details=told.details,
+    )
+
+
+def _called(error: Any) -> Finding:
+    finding = exit_finding(int(error.returncode), error.stderr, error.stdout)
+    told = f"CalledProcessError: {_program(error.cmd)} ended with {error.returncode}"  # without its arguments
+    return attrs.evolve(finding, details={**finding.details, "error": told})
+
+
+def _expired(error: Any) -> Finding:
+    printed = {"stderr": tail_of(error.stderr), "stdout": tail_of(error.stdout)}
+    told = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
+    details = {name: text for name, text in printed.items() if text}
+    return Finding(code="TOOL_TIMEOUT", details={**details, "error": told})
+
+
+def _program(command: object) -> str:
+    first: object = command
+    if isinstance(command, (list, tuple)) and command:
+        first = command[0]  # pyright: ignore[reportUnknownVariableType]
+    words = str(first).split() if isinstance(first, str) else [str(first)]  # pyright: ignore[reportUnknownArgumentType]
+    return words[0].rpartition("/")[2][:80] if words else "command"
+
+
+RULES: Rules = {
+    ("subprocess", "CalledProcessError"): _called,
+    ("subprocess", "TimeoutExpired"): _expired,
+}

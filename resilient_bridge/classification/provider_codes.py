@@ -1,0 +1,120 @@
+"""What AI providers mean by the codes in their errors: `insufficient_quota`, `overloaded_error` and their like.
+
+Rule: a structured code that says why beats the status it came with, because 429 is the status of an empty account too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from ..errors import Executed, mapping_of
+from .finding import Finding, short_of
+
+
+_QUOTA: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED",
+    message="quota exhausted",
+    retryable=False,
+    executed=Executed.NO,
+    suggestions=("raise the limit or add credit at the provider", "use another key or provider"),
+    details={"reason": "quota_exhausted"},
+)
+_CONTEXT: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED",
+    message="context too long",
+    retryable=False,
+    executed=Executed.NO,
+    suggestions=("compact the history, or offer fewer tools", "start a new session"),
+    details={"reason": "context_length_exceeded"},
+)
+_CONTENT: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED",
+    message="content refused by the provider's policy",
+    retryable=False,
+    executed=Executed.NO,
+    suggestions=("have a person review the request",),
+    details={"reason": "content_policy_violation"},
+)
+_MODEL: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED",
+    message="model not found",
+    retryable=False,
+    executed=Executed.NO,
+    suggestions=("check the model's name, and that the key may use it",),
+    details={"reason": "model_not_found"},
+)
+_FINAL: Mapping[str, Finding] = {
+    **dict.fromkeys(("insufficient_quota", "billing_hard_limit_reached", "billing_error"), _QUOTA),
+    **dict.fromkeys(("organization_spend_limit_exceeded", "project_spend_limit_exceeded"), _QUOTA),
+    **dict.fromkeys(("credit_balance_exhausted", "linked_organization_billing_unavailable"), _QUOTA),
+    **dict.fromkeys(("context_length_exceeded", "context_window_exceeded"), _CONTEXT),
+    **dict.fromkeys(("content_policy_violation", "content_filter"), _CONTENT),
+    "model_not_found": _MODEL,
+}
+_SPENT: Final = ("spend_limit_reached", "spend_limit_exceeded")
+_TEXTS: Mapping[str, Finding] = {  # what Anthropic says in prose alone, under 400 invalid_request_error
+    "credit balance is too low": _QUOTA,
+    "prompt is too long": _CONTEXT,
+}
+
+_PASSING: Final = Finding(code="SYS_UNAVAILABLE")
+_REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
+_LOGIN: Final = Finding(code="AUTH_INVALID_TOKEN")
+_IN_STREAM: Mapping[str, Finding] = {
+    **dict.fromkeys(("overloaded_error", "server_error", "api_error", "internal_server_error"), _PASSING),
+    # the answer had begun: a limit reached inside it does not say that nothing ran
+    **dict.fromkeys(
+        ("rate_limit_error", "rate_limit_exceeded"), Finding(code="SYS_RATE_LIMITED", executed=Executed.MAYBE)
+    ),
+    "timeout_error": Finding(code="SYS_TIMEOUT"),
+    **dict.fromkeys(("authentication_error", "invalid_api_key"), _LOGIN),
+    "permission_error": Finding(code="AUTH_FORBIDDEN"),
+}
+
+
+def names_of(body: object) -> tuple[tuple[str, ...], str]:
+    """Return the codes and the message in an error body: {"error": {"type", "code", "message", "details": {"error_code"}}}."""
+    outer = mapping_of(body)
+    inner = mapping_of(outer.get("error")) or outer
+    details = mapping_of(inner.get("details"))
+    names = (details.get("error_code"), inner.get("code"), inner.get("type"))
+    message = inner.get("message")
+    return tuple(name for name in names if isinstance(name, str)), message if isinstance(message, str) else ""
+
+
+def final_finding(names: Iterable[str], message: str) -> Finding | None:
+    """Return the verdict if a code, or a message that has no code, says that repeating cannot help; else None."""
+    for name in names:
+        if name in _FINAL:
+            return _FINAL[name]
+        if name.endswith(_SPENT):
+            return _QUOTA
+    lowered = message[:500].lower()
+    return next((found for text, found in _TEXTS.items() if text in lowered), None)
+
+
+def stream_finding(names: Iterable[str], message: str) -> Finding:
+    """Return the verdict on an error inside a stream, whose status says nothing; a code nobody knows is not repeated."""
+    names = tuple(names)
+    found = final_finding(names, message)
+    if found is None:
+        found = next((_IN_STREAM[name] for name in names if name in _IN_STREAM), _REJECTED)
+    return with_message(found, message)
+
+
+def combined(status: Finding, names: Iterable[str], message: str) -> Finding | None:
+    """Return the verdict of the codes with what the status told, None when the codes say nothing more."""
+    found = final_finding(names, message)
+    if found is None:
+        return None
+    return attrs.evolve(with_message(found, message), details={**status.details, **found.details})
+
+
+def with_message(finding: Finding, message: str) -> Finding:
+    """Return the finding with the provider's words behind our own."""
+    if not message:
+        return finding
+    return attrs.evolve(finding, message=finding.summary + short_of(message))

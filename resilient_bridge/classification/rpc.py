@@ -1,0 +1,127 @@
+"""JSON-RPC and MCP: errors, error answers, and tools that report their failure as a result.
+
+Rule: what the error's `data` says beats its number, and the number beats the text; a tool that failed has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from ..errors import Category, Executed, mapping_of, read_rpc_error
+from .finding import Finding, Rules, short_of
+from .payloads import payload_finding
+from .statuses import read_json
+from .texts import text_finding
+
+
+_FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
+_RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for errors
+
+
+def rpc_finding(error: object) -> Finding:
+    """Return the verdict on a JSON-RPC error object, or on the answer around it."""
+    code, message, told = read_rpc_error(error)
+    return Finding(
+        code=code,
+        message=message,
+        category=told.get("category"),
+        kind=told.get("kind"),
+        retryable=told.get("retryable"),
+        executed=told.get("executed"),
+        session_valid=told.get("session_valid"),
+        retry_after=told.get("retry_after"),
+        suggestions=tuple(told.get("suggestions", ())),
+        details=told.get("details", {}),
+    )
+
+
+def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
+    """Return the verdict on a decoded answer: a JSON-RPC error or an MCP result with `isError`; None for anything else."""
+    if "jsonrpc" in answer and isinstance(answer.get("error"), Mapping):
+        return rpc_finding(answer["error"])
+    code = answer.get("code")
+    if isinstance(code, int) and code in _RESERVED and isinstance(answer.get("message"), str):
+        return rpc_finding(answer)
+    if answer.get("isError") is True or answer.get("is_error") is True:
+        structured = answer.get("structuredContent", answer.get("structured_content"))
+        return tool_finding(answer.get("content"), structured)
+    return None
+
+
+def tool_finding(content: object, structured: object) -> Finding:
+    """Return the verdict on a tool's reported failure: its structured content, else its text as JSON, else its text."""
+    text = _text_of(content)
+    for said in (structured, read_json(text)):
+        found = _told(mapping_of(said))
+        if found is not None:
+            return found
+    by_text = text_finding(text)
+    if by_text is not None:
+        return by_text
+    return attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
+
+
+def _told(said: Mapping[object, Any]) -> Finding | None:
+    inner = said.get("error")
+    if isinstance(inner, str) and "code" not in said:  # {"error": "CSP_BLOCKED", "message": …}
+        said = {**said, "code": inner}
+    else:
+        said = mapping_of(inner) or said
+    code = said.get("code")
+    if isinstance(code, int):
+        return rpc_finding(said)
+    if said.get("type") in Category.__members__ and isinstance(said.get("retryable"), bool):
+        return rpc_finding({"message": said.get("message"), "data": said})
+    return payload_finding(said, unknown=None)
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, (list, tuple)):
+        return ""
+    for part in cast("list[object]", content)[:50]:
+        text: object = mapping_of(part).get("text") or getattr(part, "text", None)
+        if isinstance(text, str) and text:
+            return text
+    return ""
+
+
+def _mcp_error(error: Any) -> Finding:
+    inner = error.error
+    return rpc_finding({"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)})
+
+
+def error_answer(answer: Any) -> Finding:
+    """Return the verdict on mcp's own error answer (JSONRPCError)."""
+    return _mcp_error(answer)
+
+
+def result_answer(answer: Any) -> Finding | None:
+    """Return the verdict on mcp's own tool result, None when it is a success."""
+    if getattr(answer, "is_error", None) is not True and getattr(answer, "isError", None) is not True:
+        return None
+    structured = getattr(answer, "structured_content", None) or getattr(answer, "structuredContent", None)
+    return tool_finding(answer.content, structured)
+
+
+_LOST = Finding(code="CONN_RESET", message="stream of the server lost")
+_LOGIN = Finding(code="AUTH_REFRESH_FAILED", message="authorization not obtained")
+
+RULES: Rules = {
+    ("mcp", "MCPError"): _mcp_error,
+    ("mcp", "McpError"): _mcp_error,
+    ("mcp", "StreamableHTTPError"): _LOST,
+    ("mcp", "SubscriptionLost"): _LOST,
+    ("mcp", "OAuthFlowError"): _LOGIN,
+    ("mcp", "ListenNotSupportedError"): Finding(
+        code="SYS_CONFIG_INVALID", message="server offers no subscriptions", executed=Executed.NO
+    ),
+    ("mcp", "InputRequiredRoundsExceededError"): Finding(
+        code="SYS_UPSTREAM_REJECTED", message="server asked for input too often"
+    ),
+    ("mcp", "ToolError"): Finding(code="TOOL_EXECUTION_FAILED"),
+}

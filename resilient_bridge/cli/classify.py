@@ -1,0 +1,180 @@
+"""`resilient-bridge classify WHAT`: what an error means, whether repeating helps, and what to do about it.
+
+Rule: no judgement is made here; what somebody typed is only brought into the form that the classification reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, cast
+
+import attrs
+
+from ..classification import classify, classify_close, classify_error_payload, parse_retry_after
+from ..classification.exits import exit_finding
+from ..classification.finding import short_of
+from ..classification.payloads import ALIASES, payload_finding
+from ..classification.statuses import read_json, status_finding
+from ..classification.texts import text_finding
+from ..errors import CODES, Failure, mapping_of
+from .printing import complain, show
+
+
+__all__ = ["read", "run"]
+
+_CODE: Final = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:[:,]?\s+(.*))?", re.DOTALL)
+_NUMBER: Final = re.compile(r"-?[0-9]{1,6}")
+_DIGITS: Final = 6
+#: Aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out.
+_ERRNOS: Final = {name: number for name, number in vars(errno).items() if name.startswith(("E", "WSA"))}
+_STATUSES, _SUCCESS = range(200, 600), range(100, 300)
+_CLOSES: Final = range(1000, 5000)
+_EXITS: Final = range(-64, 200)  # a number alone; `--exit-code` takes those up to 255
+_RPC: Final = range(-32_768, -31_999)
+_NO_FRAME: Final = frozenset({1006, 1015})  # never sent: there was no close frame
+_NO_CODE: Final = 1005  # never sent: the close frame had no code
+
+
+class Reading(NamedTuple):
+    """What somebody typed, as a failure (None: it is none), and what he should know about how it was read."""
+
+    failure: Failure | None
+    note: str = ""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the failure; 0, or 2 with one line that says what is wrong."""
+    try:
+        reading = read(arguments)
+    except ValueError as error:
+        return complain("classify", str(error))
+    if reading.note:
+        complain("classify", reading.note)
+    failure = reading.failure
+    if arguments.json:
+        return show("classify", json.dumps(None if failure is None else failure.to_dict()))
+    return show("classify", "no failure: it means success" if failure is None else failure.explain())
+
+
+def read(arguments: argparse.Namespace) -> Reading:
+    """Bring a command line into a failure. Raises ValueError with what was wanted."""
+    text = (arguments.what or "").strip()
+    wait = _wait(arguments.retry_after)
+    if arguments.status is not None:
+        reading = Reading(_status(arguments.status, text, wait))
+    elif arguments.close_code is not None:
+        reading = Reading(_close(arguments.close_code, text))
+    elif arguments.exit_code is not None:
+        reading = Reading(_exit(arguments.exit_code, text))
+    elif arguments.errno is not None:
+        reading = Reading(_errno(arguments.errno, text))
+    elif arguments.mcp is not None:
+        reading = Reading(Failure.from_mcp({"code": arguments.mcp, "message": text}))
+    elif text:
+        reading = _guess(text, wait)
+    else:
+        raise ValueError("an error's text, code or number expected, or an option that names it, got nothing")
+    failure = reading.failure
+    if wait is None or failure is None or failure.retry_after is not None:
+        return reading
+    if not failure.retryable:  # as for an answer: a wait for what cannot help is no advice
+        return Reading(failure, reading.note or "--retry-after says nothing here: repeating does not help")
+    return Reading(attrs.evolve(failure, retry_after=wait), reading.note)
+
+
+def _wait(value: str | None) -> float | None:
+    if value is None:
+        return None
+    seconds = parse_retry_after(value, datetime.now(UTC).timestamp())
+    if seconds is None:
+        raise ValueError(f"--retry-after: whole seconds or an HTTP date expected, got {value!r}")
+    return seconds
+
+
+# ---- by its form ----------------------------------------------------------------------------------------------------
+
+
+def _guess(text: str, wait: float | None) -> Reading:
+    if _NUMBER.fullmatch(text):
+        return _number(int(text), wait)
+    if text.startswith("{") and (found := _document(text)) is not None:
+        return Reading(found)
+    coded = _CODE.fullmatch(text)
+    # Alone a code may be one that a server made up; before other words only one that we know is no word among them.
+    if coded is not None and (coded[2] is None or coded[1] in CODES or coded[1] in ALIASES):
+        finding = payload_finding({"code": coded[1], "message": coded[2] or ""}, unknown=None)
+        if finding is not None:
+            return Reading(finding.failure())
+    if text in _ERRNOS:
+        return Reading(_errno(text, ""))
+    told = text_finding(text)
+    if told is not None:
+        return Reading(told.failure())
+    return Reading(
+        Failure.of("SYS_INTERNAL_ERROR", "unknown error" + short_of(text)),
+        "no rule knows this text: not retryable",
+    )
+
+
+def _number(number: int, wait: float | None) -> Reading:
+    if number in _STATUSES:
+        return Reading(_status(number, "", wait), f"read as an HTTP status, as with --status {number}")
+    if number in _CLOSES:
+        return Reading(_close(number, ""), f"read as a close code, as with --close-code {number}")
+    if number in _EXITS:
+        return Reading(_exit(number, ""), f"read as an exit code, as with --exit-code {number}")
+    if number in _RPC:
+        return Reading(Failure.from_mcp({"code": number}), f"read as a JSON-RPC code, as with --mcp {number}")
+    raise ValueError(
+        f"an HTTP status, close code, exit code or JSON-RPC code expected, got {number}; "
+        "--status, --close-code, --exit-code, --errno and --mcp say which it is"
+    )
+
+
+def _document(text: str) -> Failure | None:
+    """A JSON object: an answer of JSON-RPC or MCP, else an error message of a bridge; None if it is neither."""
+    document = mapping_of(read_json(text))
+    found = classify(document)
+    if found is not None:
+        return found
+    payload = mapping_of(document.get("payload")) or document
+    if not isinstance(payload.get("code"), str):
+        return None
+    return classify_error_payload(cast("Mapping[str, Any]", payload))
+
+
+# ---- by name --------------------------------------------------------------------------------------------------------
+
+
+def _status(status: int, body: str, wait: float | None) -> Failure | None:
+    if status in _SUCCESS:
+        return None
+    headers = {} if wait is None else {"retry-after": str(math.ceil(wait))}
+    finding = status_finding(status, headers, body)
+    if body and read_json(body) is None:
+        finding = attrs.evolve(finding, message=finding.summary + short_of(body))
+    return finding.failure()
+
+
+def _close(code: int, text: str) -> Failure:
+    if code in _NO_FRAME:
+        return classify_close(None, text, None)
+    return classify_close(None if code == _NO_CODE else code, text, "peer")
+
+
+def _exit(code: int, stderr: str) -> Failure | None:
+    return exit_finding(code, stderr).failure() if code else None
+
+
+def _errno(name: str, text: str) -> Failure:
+    number = int(name) if name.isdecimal() and len(name) <= _DIGITS else _ERRNOS.get(name.upper())
+    if number is None or number not in errno.errorcode:
+        raise ValueError(f"--errno: a name such as ECONNREFUSED, or its number, expected, got {name!r}")
+    return classify(OSError(number, text or os.strerror(number)))

@@ -1,0 +1,44 @@
+"""What a command that only prints does with its output. Rule: a reader that has gone, or a full disk, is one line and no traceback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+
+__all__ = ["USAGE", "complain", "show", "write_file"]
+
+USAGE: Final = 2
+
+
+def show(command: str, text: str) -> int:
+    """Print to stdout, at once; 0, or 2 if it cannot be written."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        # Flushed here: at exit a failure would be a traceback.
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
+        return complain(command, f"cannot write the output: {_said(error)}")
+    return 0
+
+
+def write_file(command: str, path: str, text: str) -> int:
+    """Write a file, in UTF-8; 0, or 2 if that is not possible."""
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
+        return complain(command, f"cannot write {path!r}: {_said(error)}")
+    return 0
+
+
+def complain(command: str, text: str) -> int:
+    """Say on stderr, in one line, what is wrong; 2."""
+    line = " ".join(text.split())
+    print(f"resilient-bridge {command}: {line}", file=sys.stderr)
+    return USAGE
+
+
+def _said(error: Exception) -> str:
+    told = error.strerror if isinstance(error, OSError) else None
+    return (told or str(error)).lower()

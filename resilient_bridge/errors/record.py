@@ -1,0 +1,57 @@
+"""What happened before an exception came out: kept on the exception itself, because it is the caller's own object.
+
+Rule: writing the record never fails and never changes what the exception is; who reads it gets a record of ours or None.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from .taxonomy import Kind
+
+
+if TYPE_CHECKING:
+    from .failure import Failure, Stopped
+
+ATTRIBUTE: Final = "__resilience__"
+
+
+class Record(NamedTuple):
+    """The attempts behind an exception: earlier failures, why no further one was made, calls, seconds, and the note."""
+
+    history: tuple[Failure, ...] = ()
+    stopped: Stopped | None = None
+    calls: int = 1
+    seconds: float = 0.0
+    note: str = ""
+
+
+def ended(failure: Failure, record: Record) -> Failure:
+    """Return the failure of a call that a policy has given up: with its history, and permanent once its attempts are used up (C2)."""
+    is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
+    kind = Kind.PERMANENT if is_over else failure.kind
+    return attrs.evolve(failure, history=record.history, stopped=record.stopped, kind=kind)
+
+
+def attach(error: BaseException, record: Record | None) -> bool:
+    """Keep the record on the exception, in place of an earlier one (None: only forget that); False if the exception takes no attribute.
+
+    Frozen dataclasses and attrs classes refuse `setattr`: their refusal is passed by.
+    """
+    try:
+        object.__setattr__(error, ATTRIBUTE, record)
+    except Exception:  # noqa: BLE001 (a class without a dictionary, or a descriptor in the way)
+        return False
+    return True
+
+
+def record_of(error: BaseException) -> Record | None:
+    """Return the record kept on the exception, None without one; never raises and runs no code of the exception's class."""
+    try:
+        held: dict[str, Any] = object.__getattribute__(error, "__dict__")
+        record = held.get(ATTRIBUTE)
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        return None
+    return record if isinstance(record, Record) else None

@@ -1,0 +1,159 @@
+"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what their `data` may say instead (S2).
+
+Rule: nothing in an answer is trusted: wrong types are ignored. `data` beats the number; what is known to fail again stays so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypedDict, cast
+
+from .codes import CODES, PREFIXES
+from .taxonomy import Category, Executed, Kind
+
+
+class Told(TypedDict, total=False):
+    """What an error object says beyond its code, under the names of a failure's fields."""
+
+    category: Category
+    kind: Kind
+    retryable: bool
+    executed: Executed
+    session_valid: bool
+    retry_after: float
+    suggestions: tuple[str, ...]
+    details: Mapping[str, Any]
+
+
+Meaning: TypeAlias = tuple[str, Told]
+
+_UNKNOWN: Final = "SYS_INTERNAL_ERROR"
+_REFUSED: Told = {"executed": Executed.NO}
+_PROTOCOL: Told = {"executed": Executed.NO, "kind": Kind.PERMANENT}
+
+RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
+    {
+        -32000: ("CONN_RESET", {}),
+        -32001: ("SYS_TIMEOUT", {}),
+        -32002: ("SYS_UPSTREAM_REJECTED", {}),
+        -32003: ("AUTH_INVALID_TOKEN", {}),
+        -32004: ("SYS_CONFIG_INVALID", {}),
+        -32020: ("SYS_CONFIG_INVALID", {}),  # MCP: headers and body disagree
+        -32021: ("SYS_CONFIG_INVALID", {}),  # MCP: a capability of the client is missing
+        -32022: ("SYS_CONFIG_INVALID", {}),  # MCP: protocol version not supported
+        -32042: (
+            "SYS_UPSTREAM_REJECTED",
+            {**_REFUSED, "suggestions": ("open the url it names, then repeat",)},
+        ),
+        -32600: ("PROTO_INVALID_MESSAGE", _PROTOCOL),
+        -32601: ("PROTO_UNKNOWN_TYPE", {}),
+        -32602: ("SYS_UPSTREAM_REJECTED", {**_REFUSED, "suggestions": ("correct the parameters",)}),
+        -32603: (_UNKNOWN, {}),
+        -32700: ("PROTO_INVALID_FRAME", _REFUSED),
+    }
+)
+"""What each number means; one that is missing here is an internal error (S2)."""
+
+CATEGORY_CODES: Mapping[Category, str] = MappingProxyType(
+    {
+        Category.CONFIG: "SYS_CONFIG_INVALID",
+        Category.AUTH: "AUTH_INVALID_TOKEN",
+        Category.UPSTREAM: "SYS_UPSTREAM_REJECTED",
+        Category.TRANSPORT: "CONN_RESET",
+        Category.TIMEOUT: "SYS_TIMEOUT",
+        Category.PROTOCOL: "PROTO_INVALID_MESSAGE",
+        Category.INTERNAL: _UNKNOWN,
+    }
+)
+"""The code of a failure of which nothing but the category is known."""
+
+_SESSION_GONE = frozenset({-32600, 32600, -32002})
+_SESSION = ("session not found", "session terminated", "session expired")
+_OURS = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
+_READ = frozenset({"type", "retryable", "sessionValid", "retryAfter", "code", "providerId", "executed"})
+OWN_DETAILS: Final = frozenset(
+    {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
+)
+"""Details about our end of the link: decisions hang on them, so nobody else can state them."""
+
+
+def read_rpc_error(error: object) -> tuple[str, str, Told]:
+    """Return (code, message, overrides) of an error object, or of the answer around it; never raises."""
+    said = mapping_of(error)
+    said = mapping_of(said.get("error")) or said
+    number, text, data = said.get("code"), said.get("message"), mapping_of(said.get("data"))
+    message = text if isinstance(text, str) else ""
+    number = number if isinstance(number, int) and not isinstance(number, bool) else None
+    code, base = _meaning(number, message, data)
+    overrides: Told = {**base, **_overrides(code, data)}
+    details: dict[str, Any] = {} if number is None else {"rpc_code": number}
+    provider = data.get("providerId")
+    if isinstance(provider, str):
+        details["provider_id"] = provider
+    details.update({str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS})
+    if not is_count(details.get("max_retries", 0)):
+        del details["max_retries"]
+    overrides["details"] = details
+    return code, message, overrides
+
+
+def is_our_code(code: object) -> bool:
+    """Return True for a code of the table, or one that a peer made up under one of the seven prefixes."""
+    if not isinstance(code, str):
+        return False
+    return code in CODES or (
+        _OURS.fullmatch(code) is not None
+        and any(code.startswith(prefix) and code != prefix for prefix in PREFIXES)
+    )
+
+
+def is_count(value: object) -> bool:
+    """Return True for a whole number from 0 on, which no text and no boolean is."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Meaning:
+    told = data.get("code")
+    if is_our_code(told):
+        return str(told), {}
+    if number in _SESSION_GONE and message.lower().startswith(_SESSION):
+        return "SESS_NOT_FOUND", {}
+    meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
+    category = _category(data)
+    if category is not None and category is not CODES[meaning[0]].category:  # -32000 stands for two of them
+        return CATEGORY_CODES[category], {}
+    return meaning
+
+
+def _overrides(code: str, data: Mapping[object, Any]) -> Told:
+    found: Told = {}
+    category, retryable, session = _category(data), data.get("retryable"), data.get("sessionValid")
+    if category is not None:
+        found["category"] = category
+    if isinstance(retryable, bool) and code != "CONN_TLS_HANDSHAKE_FAILED":
+        found["retryable"] = retryable
+        if retryable:
+            # Who marks an error retryable allows the repeat: that is what the mark is for (S8).
+            found["kind"], found["executed"] = Kind.TRANSIENT, Executed.NO
+    executed = data.get("executed")
+    if isinstance(executed, str) and executed in set(Executed):
+        found["executed"] = Executed(executed)
+    if isinstance(session, bool):
+        found["session_valid"] = session
+    wait = data.get("retryAfter")
+    if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait < math.inf:
+        found["retry_after"] = float(wait) if wait < 1e10 else 1e10
+    return found
+
+
+def _category(data: Mapping[object, Any]) -> Category | None:
+    told = data.get("type")
+    return Category(told) if isinstance(told, str) and told in Category.__members__ else None
+
+
+def mapping_of(value: object) -> Mapping[object, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return cast("Mapping[object, Any]", value) if isinstance(value, Mapping) else {}

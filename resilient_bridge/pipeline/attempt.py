@@ -1,0 +1,124 @@
+"""One attempt of a protected call, and where the callee finds it.
+
+Rule: one context variable says everything about where we are: the attempt in progress, its deadline, its key, the
+attempts around it, and the environment. A call reads it once and sets it once; that is what keeps the success path short.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .environment import REAL, Environment
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+    from ..policies.retry import Retry
+    from ..policies.rule import Rule
+
+    class CutOff(Protocol):
+        """What repeats a call, as seen by the deadline that ends it."""
+
+        def cut_off(self, error: BaseException, now: float) -> None: ...
+        def close(self) -> None: ...
+
+    class Around(Protocol):
+        """What an attempt tells those inside of it: whether its policy would repeat their failure itself."""
+
+        @property
+        def retry(self) -> Retry | None: ...
+        @property
+        def idempotent(self) -> bool: ...
+
+
+__all__ = ["CURRENT", "ROOT", "Attempt", "begun", "current_attempt", "report"]
+
+
+class Attempt:
+    """An attempt, as the function that is called sees it: `rb.current_attempt()`.
+
+    `number` counts calls from 1; `failure` is how the attempt before it ended, None at first.
+    """
+
+    # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
+    # a bare allocation and three names.
+    number: int = 1
+    env: Environment = REAL
+    plan: Around | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
+    outer: Attempt | None = (
+        None  # taken away from the first attempt when its call ends: no chain of calls that are over
+    )
+    started: float = 0.0
+    deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
+    failure: Failure | None = None
+    first: Attempt | None = None  # the first attempt of the same call; None: this one
+    is_rejected: bool = False  # a layer did not admit it: nothing was called
+    before_of: Rule | None = None  # an edge: this is a rule's `before` at work
+    run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
+    calls: int = 1  # what `capture` reads on the edge it made
+    # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
+    # enough; those around the Retry keep theirs on the first attempt.
+    permit: int | None = None
+    slot: Any = None
+    seen: tuple[BaseException, Failure | None] | None = None
+    key: str | None = None  # see idempotency_key
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole call has ended; an edge is as over as what it stands in."""
+        first = self.first or self
+        if first.plan is None:
+            return first.outer is not None and first.outer.is_over
+        return first.outer is None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline of this call or one around it, never negative; None without one."""
+        at = self.deadline_at
+        return None if at is None else max(0.0, at - self.env.monotonic())
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
+        first = self.first or self
+        if first.key is None:
+            from uuid import uuid4
+
+            first.key = str(uuid4())
+        return first.key
+
+    def __repr__(self) -> str:
+        """Return the number and the time left."""
+        left = self.remaining
+        return f"<Attempt {self.number}{'' if left is None else f', {left:.1f} s left'}>"
+
+
+def begun(
+    plan: Around | None, outer: Attempt | None, env: Environment, started: float, deadline_at: float | None
+) -> Attempt:
+    """Return a new attempt, or without a plan the edge of a context."""
+    attempt = Attempt()
+    attempt.plan, attempt.outer, attempt.env = plan, outer, env
+    attempt.started, attempt.deadline_at = started, deadline_at
+    return attempt
+
+
+ROOT = Attempt()
+CURRENT: ContextVar[Attempt] = ContextVar("resilient_bridge.attempt", default=ROOT)
+
+
+def report(first: Attempt, calls: int) -> None:
+    """Say how many times a call has called its function: `capture` reads it from the edge that it made."""
+    edge = first.outer
+    if edge is not None and edge.plan is None and edge is not ROOT:
+        edge.calls = calls
+
+
+def current_attempt() -> Attempt | None:
+    """Return the attempt this code runs in, None outside of a protected call.
+
+    A task that outlives the call that started it is outside again.
+    """
+    attempt = CURRENT.get()
+    return None if attempt.plan is None or attempt.is_over else attempt

@@ -1,0 +1,49 @@
+"""A stream that has come to its first item: as far as a stream is a call, and can be repeated or replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Begun", "starting", "starting_async"]
+
+
+class Begun:
+    """A stream at its first item, or at its end without one."""
+
+    __slots__ = ("is_empty", "item", "items", "returned")
+
+    def __init__(self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None) -> None:
+        self.items = items
+        self.item = item
+        self.is_empty = is_empty
+        self.returned = returned
+
+
+def starting(function: Callable[..., Any]) -> Callable[..., Begun]:
+    """Return a function that begins the stream of a generator function, or of any that returns something to iterate over."""
+
+    def start(*args: Any, **kwargs: Any) -> Begun:
+        items = iter(function(*args, **kwargs))
+        try:
+            return Begun(items, next(items))
+        except StopIteration as end:
+            return Begun(items, None, is_empty=True, returned=end.value)
+
+    return start
+
+
+def starting_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Begun]]:
+    """Return a function that begins the stream of an async generator function."""
+
+    async def start(*args: Any, **kwargs: Any) -> Begun:
+        items = aiter(function(*args, **kwargs))
+        try:
+            return Begun(items, await anext(items))
+        except StopAsyncIteration:
+            return Begun(items, None, is_empty=True)
+
+    return start

@@ -1,0 +1,228 @@
+"""The block form: `for attempt in policy.attempts(): with attempt: …`, and the same with `async for`.
+
+Rule: the same decisions as a decorated function makes, taken where the block ends. Every layer is taken when a block is
+entered and given back when it is left, so that a loop that is broken out of leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from ..errors import config_error
+from ..policies.deadline import Deadline
+from ..policies.fields import refuse
+from ..policies.timeout import Timeout
+from .attempt import CURRENT, Attempt
+from .endings import leave_all
+from .guards import bound, failure_in
+from .plan import Plan
+from .refresh import Refresh
+from .retrying import Retrying
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from contextvars import Token
+    from types import TracebackType
+    from typing import Self
+
+    from .plan import HasLayers
+    from .states import States
+
+__all__ = ["Attempts", "BlockAttempt"]
+
+
+class BlockAttempt(Attempt):
+    """One turn of the loop: `with attempt:` protects the block. Each is entered once."""
+
+    def __init__(self, run: _Run, around: Attempt) -> None:
+        """Belong to a loop."""
+        self.plan, self.outer, self.env = run.plan, around, around.env
+        self.started, self.deadline_at = around.env.monotonic(), around.deadline_at
+        self._run = run
+        self._token: Token[Attempt] | None = None
+        self.was_entered = False
+
+    def __enter__(self) -> Self:
+        """Begin the block."""
+        if self.was_entered:
+            raise config_error("attempt", "one `with` for each turn of the loop", "a second one")
+        self.was_entered = True
+        self._token = CURRENT.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Give the layers back. A failure that is repeated ends here; any other is raised, and ends the loop."""
+        with suppress(
+            ValueError
+        ):  # left in another task than it was entered in: that one's context is its own
+            if self._token is not None:
+                CURRENT.reset(self._token)
+        return self._run.left(self, error)
+
+
+class Attempts:
+    """What `policy.attempts()` returns: iterate over it once, sync or async."""
+
+    def __init__(self, policy: HasLayers, states: States, *, idempotent: bool) -> None:
+        """Prepare; nothing is taken yet."""
+        self._policy = policy
+        self._states = states
+        self._idempotent = idempotent
+
+    def __iter__(self) -> Iterator[BlockAttempt]:
+        """Yield attempts until one succeeds; waits block this thread. ConfigError for a policy with a Timeout."""
+        run = self._start(is_async=False)
+        while (attempt := run.next()) is not None:
+            try:
+                for enter in run.enters:
+                    if (turn := enter(attempt)) is not None:
+                        turn.block()
+            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                run.left_unentered(attempt, error)
+            else:
+                try:
+                    yield attempt
+                finally:
+                    run.give_back(attempt)
+            if (again := run.again(attempt)) is not None:
+                if again.before is not None:
+                    Refresh(again.before, again, attempt).block()
+                attempt.env.sleep(again.decision.wait)
+
+    async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
+        """Yield attempts until one succeeds; waits suspend this task."""
+        run = self._start(is_async=True)
+        while (attempt := run.next()) is not None:
+            try:
+                for enter in run.enters:
+                    if (turn := enter(attempt)) is not None:
+                        await turn.suspend()
+            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                run.left_unentered(attempt, error)
+            else:
+                try:
+                    yield attempt
+                finally:
+                    run.give_back(attempt)
+            if (again := run.again(attempt)) is not None:
+                if again.before is not None:
+                    await Refresh(again.before, again, attempt).suspend()
+                await attempt.env.asleep(again.decision.wait)
+
+    def _start(self, *, is_async: bool) -> _Run:
+        if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
+            refuse(
+                "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", self._policy
+            )
+        plan = Plan(
+            self._policy,
+            self._states,
+            form="async_block" if is_async else "block",
+            idempotent=self._idempotent,
+            name=self._states.name,
+        )
+        if plan.fallback is not None:
+            refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
+        return _Run(plan)
+
+
+class _Run:
+    """One loop: the attempts made so far and what follows."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.retrying: Retrying | None = None
+        self.is_done = False
+        self._last: BlockAttempt | None = None
+        self._first: BlockAttempt | None = None
+        self._around = CURRENT.get()
+        self.enters = (*plan.outer_enters, *(guard.enter for guard in plan.guards))
+
+    def next(self) -> BlockAttempt | None:
+        """Return the next attempt, None when the loop is over."""
+        last = self._last
+        if self.is_done:
+            return None
+        if last is not None and not last.was_entered:
+            raise config_error(
+                "policy.attempts", "`with attempt:` around the body of the loop", "a body without it"
+            )
+        attempt = BlockAttempt(self, self._around)
+        if last is None or self._first is None:
+            self._first = attempt
+            self._begin(attempt, attempt.started)
+        else:
+            attempt.number, attempt.first, attempt.deadline_at = (
+                last.number + 1,
+                self._first,
+                last.deadline_at,
+            )
+            failed = None if self.retrying is None else self.retrying.history[-1]
+            attempt.failure = None if failed is None else evolve(failed, cause=None)
+        self._last = attempt
+        return attempt
+
+    def _begin(self, attempt: BlockAttempt, now: float) -> None:
+        budget = self.plan.budget
+        if budget is not None:
+            budget.deposit(now)
+        deadline = next((layer for layer in self.plan.policy.layers if isinstance(layer, Deadline)), None)
+        if deadline is not None:
+            bound(attempt, deadline.seconds)
+
+    def left(self, attempt: BlockAttempt, error: BaseException | None) -> bool:
+        """A block has ended; return whether its error ends here."""
+        ending: Any = self._leave(attempt, error)
+        if ending is None:
+            if self.retrying is not None:
+                self.retrying.recovered(attempt)
+            self._over()
+            return False
+        retry = self.plan.retry
+        failure = failure_in(attempt, ending) if retry is not None and isinstance(ending, Exception) else None
+        attempt.seen = None
+        if failure is not None and retry is not None and self._first is not None:
+            if self.retrying is None:
+                self.retrying = Retrying(self.plan, retry, self._first)
+            if self.retrying.failed(attempt, ending, failure) is not None:
+                return True
+            ending = self.retrying.ending
+        self._over()
+        if ending is error:
+            return False
+        try:
+            raise ending
+        finally:
+            del ending, error  # an error must not be held by a frame that it holds
+
+    def left_unentered(self, attempt: BlockAttempt, error: BaseException) -> None:
+        """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
+        attempt.was_entered = True
+        if not self.left(attempt, error):
+            raise error
+
+    def give_back(self, attempt: BlockAttempt) -> None:
+        """The loop was left before the block: the layers were taken for nothing."""
+        if not attempt.was_entered:
+            self._leave(attempt, None)
+
+    def again(self, attempt: BlockAttempt) -> Retrying | None:
+        """Return the run that another attempt follows from, None when the loop is over."""
+        return None if self.is_done or not attempt.was_entered else self.retrying
+
+    def _leave(self, attempt: BlockAttempt, error: BaseException | None) -> BaseException | None:
+        guards = (*reversed(self.plan.guards), *self.plan.around, *self.plan.before)
+        return leave_all(guards, attempt, error)
+
+    def _over(self) -> None:
+        self.is_done = True
+        if self.retrying is not None:
+            self.retrying.close()
+        if self._first is not None:
+            self._first.outer = None

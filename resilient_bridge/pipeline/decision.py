@@ -1,0 +1,156 @@
+"""Whether a failed call is repeated, and after how long: the one place where that is decided. Pure.
+
+The questions in their order: may this failure be repeated at all, does the operation allow it, is another call left, does the
+server ask for more patience than we have, does the wait fit the deadline. Nothing here sleeps, spends or remembers: the
+budget, which is spent by asking, is asked by the caller, last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..errors import BridgeError, Category, Executed, Kind
+from ..policies.backoff import Backoff
+from ..policies.rule import most_specific
+from ..policies.what import matches, names_class
+
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from ..errors import Failure, Stopped
+    from ..policies.retry import Retry
+    from ..policies.rule import Rule
+
+__all__ = [
+    "Decision",
+    "Match",
+    "counter",
+    "decide",
+    "match",
+    "may_run_again",
+    "most_calls",
+    "sits_out_circuits",
+]
+
+_CIRCUIT_OPEN: Final = "SYS_CIRCUIT_OPEN"
+_HINT_SPREAD: Final = 0.1  # clients that were told the same second come back over a tenth of their wait
+
+
+class Match(NamedTuple):
+    """What the policy says about a failure: is it one to repeat, by which rule, and is it named by its class."""
+
+    is_repeatable: bool
+    rule: Rule | None
+    is_named: bool
+
+
+class Decision(NamedTuple):
+    """Repeat after `wait` seconds, or stop for the reason given."""
+
+    wait: float
+    stop: Stopped | None = None
+
+
+def match(retry: Retry, failure: Failure, *, is_permitted: bool = False) -> Match:
+    """Find what the policy says about a failure. `is_permitted`: the caller named it in a way of its own (`on_result`)."""
+    on: Any = retry.on
+    rules: Mapping[Any, Rule] = retry.rules
+    if failure.code == _CIRCUIT_OPEN:
+        # Failing fast is what an open circuit is for: only who names it sits it out, not `on=Exception`.
+        on = [what for what in on if _names_circuit(what)]
+        rules = {what: rule for what, rule in rules.items() if _names_circuit(what)}
+    rule = most_specific(rules, failure)
+    is_named = is_permitted or names_class(on, failure)
+    if rule is not None or is_named:
+        return Match(True, rule, is_named)
+    general = [what for what in on if isinstance(what, Category | Kind)]
+    particular = [what for what in on if not isinstance(what, Category | Kind)]
+    # A category or a kind holds what no repeat can help, too; a number, a code or a predicate was written for this failure.
+    return Match(
+        (failure.retryable and matches(general, failure)) or matches(particular, failure), None, False
+    )
+
+
+def sits_out_circuits(retry: Retry) -> bool:
+    """Return whether the policy repeats calls that an open circuit rejected: only if it names them."""
+    return any(_names_circuit(what) for what in (*retry.on, *retry.rules))
+
+
+def _names_circuit(what: object) -> bool:
+    return what == _CIRCUIT_OPEN or (isinstance(what, type) and issubclass(what, BridgeError))
+
+
+def may_run_again(failure: Failure, *, idempotent: bool, is_named: bool) -> bool:
+    """The gate: what may have run is repeated only with permission, by the operation or by the class of its error."""
+    return idempotent or is_named or failure.executed is Executed.NO
+
+
+def decide(
+    retry: Retry,
+    failure: Failure,
+    found: Match,
+    *,
+    idempotent: bool,
+    counts: Mapping[Rule | None, int],
+    recurred: int,
+    drawn: float,
+    remaining: float | None,
+    rng: random.Random,
+) -> Decision:
+    """Return the decision about the call that has just ended in `failure`.
+
+    `counts`: calls that ended so far, this one included, by the rule that counts them (None: `Retry.attempts`). `recurred`: how many
+    calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
+    """
+    if not found.is_repeatable:
+        return Decision(0.0, "not_retryable")
+    if not may_run_again(failure, idempotent=idempotent, is_named=found.is_named):
+        return Decision(0.0, "not_idempotent")
+    if _is_used_up(retry, failure, found, counts, recurred):
+        return Decision(0.0, "attempts")
+    wait = drawn
+    if failure.retry_after is not None:
+        if failure.retry_after > retry.max_retry_after:
+            return Decision(0.0, "retry_after")
+        told = _server_wait(retry, failure.retry_after, rng)
+        # A rule's own schedule is for a server that says nothing (V2: "header or 60 s"); the general one is as patient as ever.
+        wait = told if found.rule is not None and found.rule.backoff is not None else max(wait, told)
+    if remaining is not None and wait >= remaining:
+        return Decision(0.0, "deadline")
+    return Decision(wait)
+
+
+def _is_used_up(
+    retry: Retry, failure: Failure, found: Match, counts: Mapping[Rule | None, int], recurred: int
+) -> bool:
+    counted_by = counter(found.rule)
+    limit = retry.attempts if counted_by is None else counted_by.attempts
+    if isinstance(limit, int) and counts.get(counted_by, 0) >= limit:
+        return True
+    most = most_calls(retry)
+    if most is not None and sum(counts.values()) >= most:
+        return True
+    allowed = failure.details.get("max_retries")  # out of memory: once more, whoever counts (R11)
+    return isinstance(allowed, int) and recurred >= allowed
+
+
+def counter(rule: Rule | None) -> Rule | None:
+    """Return the rule that counts a failure: one that gives no number leaves the counting to `Retry.attempts`."""
+    return rule if rule is not None and rule.attempts is not None else None
+
+
+def most_calls(retry: Retry) -> int | None:
+    """Return how many calls there can be in all: the largest cap; None when one of tenacity's stops decides."""
+    if not isinstance(retry.attempts, int):
+        return None
+    return max(
+        [retry.attempts, *(rule.attempts for rule in retry.rules.values() if rule.attempts is not None)]
+    )
+
+
+def _server_wait(retry: Retry, told: float, rng: random.Random) -> float:
+    """Return the wait for a Retry-After: never earlier than told, and spread out where the schedule is spread out."""
+    is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
+    return told if is_exact else told + rng.random() * told * _HINT_SPREAD

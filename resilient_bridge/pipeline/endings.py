@@ -1,0 +1,98 @@
+"""How an attempt ends, and what follows from it: the step between the layers of a plan and its repeats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import Failure
+from .attempt import report
+from .guards import BreakerGuard, failure_in
+from .retrying import Retrying
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .attempt import Attempt
+    from .guards import Guard
+    from .plan import Plan
+
+__all__ = ["PLAIN", "after_answer", "after_failure", "leave_all"]
+
+PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple}
+"""Classes whose instances are never an answer that stands for a failure; grows as results are seen."""
+_MOST_PLAIN: Final = 1_024
+
+
+def after_failure(
+    plan: Plan, first: Attempt, attempt: Attempt, error: BaseException, retrying: Retrying | None
+) -> tuple[Retrying | None, BaseException | None]:
+    """An attempt has raised. Return the run that repeats it, or None with the error that the call ends in."""
+    ending = leave_all(reversed(plan.guards), attempt, error)
+    failure = None
+    if plan.retry is not None and isinstance(ending, Exception):
+        failure = failure_in(attempt, ending)
+    attempt.seen = None
+    if attempt.is_rejected and retrying is None:
+        report(first, 0)
+    if failure is None or plan.retry is None:
+        return None, ending
+    if retrying is None:
+        retrying = Retrying(plan, plan.retry, first)
+    if retrying.failed(attempt, cast("Exception", ending), failure) is None:
+        return None, retrying.ending
+    return retrying, None
+
+
+def after_answer(
+    plan: Plan, first: Attempt, attempt: Attempt, result: object, retrying: Retrying | None
+) -> Retrying | None:
+    """An attempt has returned something that may stand for a failure. Return the run that repeats it, None if it stays."""
+    try:
+        failure, is_permitted = _failure_of_answer(result), False
+        if plan.retry is not None and plan.retry.on_result is not None and plan.retry.on_result(result):
+            failure, is_permitted = failure or Failure.of("SYS_RESULT_REJECTED"), True
+    except BaseException:
+        leave_all(
+            reversed(plan.guards), attempt, None
+        )  # a mistake in `on_result` is no answer of the other side
+        raise
+    for guard in reversed(plan.guards):
+        if failure is not None and isinstance(guard, BreakerGuard):
+            guard.answered(attempt, failure)
+        guard.leave(attempt, None)
+    if failure is None:
+        if retrying is not None:
+            retrying.recovered(attempt)
+        return None
+    if plan.retry is None:
+        return None
+    if retrying is None:
+        retrying = Retrying(plan, plan.retry, first)
+    again = retrying.answered(attempt, result, failure, is_permitted=is_permitted)
+    return None if again is None else retrying
+
+
+def leave_all(guards: Iterable[Guard], attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    """Leave every layer, whatever a callback of one of them raises; return the error beyond them."""
+    for guard in guards:
+        try:
+            error = guard.leave(attempt, error)
+        except Exception as mistake:  # noqa: BLE001 -- the call ends in it, and the other layers are left all the same
+            error = mistake
+    return error
+
+
+def _failure_of_answer(result: object) -> Failure | None:
+    from ..classification import classify
+    from ..classification.answers import may_be_answer
+
+    if isinstance(result, BaseException):
+        return None  # a function may return an exception without meaning to raise it
+    kind = type(result)
+    if not may_be_answer(kind):
+        # A sync function may not return an awaitable: that has to be asked each time.
+        if len(PLAIN) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):
+            PLAIN.add(kind)
+        return None
+    return classify(result)

@@ -1,0 +1,173 @@
+"""What a policy means, in words and two numbers, and which orders of layers do harm. Pure.
+
+Rule: worst case means worst case: every attempt takes all its time, and the server asks for all the patience there is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from ..policies.backoff import Backoff
+from ..policies.breaker import Breaker
+from ..policies.bulkhead import Bulkhead
+from ..policies.deadline import Deadline
+from ..policies.fallback import Fallback
+from ..policies.rate_limit import RateLimit
+from ..policies.retry import Retry
+from ..policies.timeout import Timeout
+from .decision import most_calls
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ..policies.layer import Layer
+
+__all__ = ["Explanation", "harmful"]
+
+L = TypeVar("L")
+
+_SPREAD = 1.1  # the most that a server's Retry-After is spread out
+
+
+@attrs.frozen
+class Explanation:
+    """What `policy.explain()` returns; `str()` is the text. `inf` means: nothing bounds it."""
+
+    lines: tuple[str, ...]
+    max_calls: float
+    max_seconds: float
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, layers: tuple[Layer, ...]) -> Self:
+        """Work it out."""
+        calls, seconds = _calls(layers), _seconds(layers)
+        order = [f"{place}. {layer!r}: {_meaning(layer)}" for place, layer in enumerate(layers, 1)]
+        worst = f"worst case: {_count(calls)}, {_span(seconds)}"
+        warned = harmful(layers)
+        lines = ["outermost first:", *order, worst, *(f"warning: {text}" for text in warned)]
+        return cls(tuple(lines), calls, seconds, warned)
+
+    def __str__(self) -> str:
+        """Return the text: one line a layer, the worst case, the warnings."""
+        return "\n".join(self.lines)
+
+
+def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    """Return what is wrong with this order, a sentence each; empty when nothing is."""
+    place = {type(layer): number for number, layer in enumerate(layers)}
+    retry = place.get(Retry)
+    found: list[str] = []
+    if retry is not None:
+        if place.get(Breaker, retry) < retry:
+            found.append(
+                "Breaker outside of Retry: it sees one outcome a call, so every attempt of a call still goes to a server that is "
+                "down; put it after Retry"
+            )
+        if place.get(Timeout, retry) < retry:
+            found.append(
+                "Timeout outside of Retry: it bounds all attempts together, which is what Deadline is for; put it after Retry"
+            )
+        if place.get(Deadline, -1) > retry:
+            found.append(
+                "Deadline inside of Retry: every attempt gets all of it, which is what Timeout is for; put it before Retry"
+            )
+        if place.get(RateLimit, retry) < retry and place.get(RateLimit) is not None:
+            found.append("RateLimit outside of Retry: repeats are not limited; put it after Retry")
+        if place.get(Bulkhead, retry) < retry:
+            found.append(
+                "Bulkhead outside of Retry: a call keeps its place while it waits; put it after Retry"
+            )
+    if Deadline in place and Timeout in place:
+        deadline, timeout = layers[place[Deadline]], layers[place[Timeout]]
+        if (
+            isinstance(deadline, Deadline)
+            and isinstance(timeout, Timeout)
+            and timeout.of(1) > deadline.seconds
+        ):
+            found.append(f"{timeout!r} never fires: {deadline!r} ends the call before")
+    return tuple(found)
+
+
+def _calls(layers: tuple[Layer, ...]) -> float:
+    retry = _only(layers, Retry)
+    if retry is None:
+        return 1
+    most = most_calls(retry)
+    return math.inf if most is None else most
+
+
+def _seconds(layers: tuple[Layer, ...]) -> float:
+    deadline, timeout, retry = _only(layers, Deadline), _only(layers, Timeout), _only(layers, Retry)
+    bound = math.inf if deadline is None else deadline.seconds
+    calls = _calls(layers)
+    if timeout is None or math.isinf(calls):
+        return bound
+    running: float = sum(timeout.of(number) for number in range(1, int(calls) + 1))
+    running += calls * _turns(layers)
+    return min(bound, running + (0.0 if retry is None else _waits(retry, int(calls) - 1)))
+
+
+def _turns(layers: tuple[Layer, ...]) -> float:
+    """Return how long an attempt may wait for its turn."""
+    bulkhead, limit = _only(layers, Bulkhead), _only(layers, RateLimit)
+    longest = 0.0 if limit is None else limit.max_wait
+    if bulkhead is None or bulkhead.queue == 0:
+        return longest
+    return math.inf if bulkhead.max_wait is None else longest + bulkhead.max_wait
+
+
+def _waits(retry: Retry, repeats: int) -> float:
+    schedules: list[Any] = [
+        retry.backoff,
+        *(rule.backoff for rule in retry.rules.values() if rule.backoff is not None),
+    ]
+    longest = [0.0] * repeats
+    for schedule in schedules:
+        if not isinstance(schedule, Backoff):
+            return math.inf  # a function of the attempt may say anything
+        longest = [max(pair) for pair in zip(longest, schedule.delays(repeats), strict=True)]
+    return sum(max(wait, retry.max_retry_after * _SPREAD) for wait in longest)
+
+
+def _meaning(layer: Layer) -> str:
+    if isinstance(layer, Retry):
+        budget = "no budget" if layer.budget is None else "within a budget"
+        return (
+            f"repeats what may be repeated, {budget}; Retry-After up to {layer.max_retry_after:g} s is obeyed"
+        )
+    if isinstance(layer, Breaker):
+        row = layer.in_a_row
+        opens = f"{row} failures in a row" if row else f"{layer.rate:.0%} of the last {_window(layer)}"
+        return f"opens after {opens}, then {layer.probes} probe{'s' if layer.probes > 1 else ''}"
+    if isinstance(layer, Timeout):
+        return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in layer.seconds)
+    if isinstance(layer, Deadline):
+        return f"all attempts and waits together take at most {layer.seconds:g} s"
+    if isinstance(layer, Bulkhead):
+        return f"{layer.calls} at once, {layer.queue} more may wait"
+    if isinstance(layer, RateLimit):
+        return f"{layer.calls} per {layer.per:g} s"
+    if isinstance(layer, Fallback):
+        return f"then {len(layer.ladder)} other way{'s' if len(layer.ladder) > 1 else ''}, reported"
+    return "a layer"
+
+
+def _window(layer: Breaker) -> str:
+    return f"{layer.window} calls" if isinstance(layer.window, int) else f"{layer.window.total_seconds():g} s"
+
+
+def _only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:
+    return next((layer for layer in layers if isinstance(layer, kind)), None)
+
+
+def _count(calls: float) -> str:
+    return "no limit to the calls" if math.isinf(calls) else f"{calls:.0f} call{'s' if calls != 1 else ''}"
+
+
+def _span(seconds: float) -> str:
+    return "no limit to the time" if math.isinf(seconds) else f"{seconds:g} s"

@@ -1,0 +1,39 @@
+"""Where the calls of one plan wait while one of them refreshes for a rule."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """One at a time: a lock for threads, one for the tasks of each loop, and a count of what has been done."""
+
+    __slots__ = ("_of_loop", "done", "of_threads", "refreshed_at")
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.refreshed_at = -inf
+        self.of_threads = Lock()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def is_fresh(self, attempt: Attempt, done_before: int) -> bool:
+        """Return whether somebody has refreshed since this attempt began, or while it waited here."""
+        return self.done != done_before or self.refreshed_at > attempt.started
+
+    def refreshed(self, attempt: Attempt) -> None:
+        """Note that a refresh has succeeded."""
+        self.done += 1
+        self.refreshed_at = attempt.env.monotonic()
+
+    def of_loop(self) -> asyncio.Lock:
+        return self._of_loop.setdefault(asyncio.get_running_loop(), asyncio.Lock())

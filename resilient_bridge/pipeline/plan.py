@@ -1,0 +1,200 @@
+"""A policy made ready for one function: its layers in order, each with its state, cut where the Retry and the Fallback stand.
+
+Rule: everything that can be decided before the first call is decided here, once; a call only walks two short tuples.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from ..errors import BridgeError
+from ..policies.breaker import Breaker
+from ..policies.bulkhead import Bulkhead
+from ..policies.deadline import Deadline
+from ..policies.fallback import Fallback
+from ..policies.fields import refuse
+from ..policies.rate_limit import RateLimit
+from ..policies.retry import Retry
+from ..policies.timeout import Timeout
+from .decision import sits_out_circuits
+from .gates import Gate
+from .guards import (
+    BlockDeadlineGuard,
+    BreakerGuard,
+    DeadlineGuard,
+    Guard,
+    SyncDeadlineGuard,
+    TimeoutGuard,
+)
+from .turns import BulkheadGuard, RateGuard
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..policies.layer import Layer
+    from ..policies.rule import Rule
+    from .breaker_state import CircuitState
+    from .budget_state import BudgetState
+    from .states import States
+
+    class HasLayers(Protocol):
+        """The part of a Policy that a plan is made from."""
+
+        @property
+        def layers(self) -> tuple[Layer, ...]: ...
+
+
+__all__ = ["Form", "Plan"]
+
+Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
+"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
+
+
+class Plan:
+    """The layers of one policy around one function. Read-only once it is made."""
+
+    __slots__ = (
+        "_gates",
+        "around",
+        "asks_result",
+        "before",
+        "budget",
+        "circuit",
+        "enters",
+        "fallback",
+        "form",
+        "guards",
+        "held",
+        "idempotent",
+        "is_short",
+        "is_timed",
+        "leaves",
+        "name",
+        "named",
+        "outer_enters",
+        "policy",
+        "retry",
+        "slow_after",
+        "thread_timeout",
+    )
+
+    def __init__(self, policy: HasLayers, states: States, *, form: Form, idempotent: bool, name: str) -> None:
+        self.policy = policy
+        self.form = form
+        self.name = name
+        self.idempotent = idempotent
+        self.retry: Retry | None = _only(policy.layers, Retry)
+        self.fallback: Fallback | None = _only(policy.layers, Fallback)
+        self.named = _named_by_class(self.retry)
+        self.budget: BudgetState | None = None
+        if self.retry is not None and self.retry.budget is not None:
+            self.budget = states.budget(self.retry.budget)
+        self.thread_timeout: Timeout | None = None
+        self._gates: dict[int, Gate] = {}
+        self.held: tuple[Guard, ...] = ()
+        states.current = None
+        before, around, inner = self._cut(policy.layers, states, form)
+        self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
+        self.outer_enters = [guard.enter for guard in (*before, *around)]
+        self.asks_result = self.retry is not None and self.retry.on_result is not None
+        self._shorten([*before, *around], inner)
+
+    def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
+        """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
+
+        It knows no waiting, and an open circuit ends it. A breaker that comes next after the Retry is where it should be, and nearly
+        always there: the runners ask its circuit themselves.
+        """
+        first = inner[0] if inner else None
+        self.circuit: CircuitState | None = None
+        slow_after: float | None = None
+        if isinstance(first, BreakerGuard):
+            self.circuit, slow_after, inner = first.state, first.layer.slow_after, inner[1:]
+        self.is_timed = slow_after is not None
+        self.slow_after = inf if slow_after is None else slow_after
+        guards = [*outer, *inner]
+        self.enters = tuple(guard.enter for guard in guards)
+        self.leaves = tuple(guard.leave for guard in reversed(guards))
+        self.is_short = (
+            self.fallback is None
+            and self.thread_timeout is None
+            and not any(isinstance(guard, BulkheadGuard | RateGuard) for guard in guards)
+            and not (self.retry is not None and sits_out_circuits(self.retry))
+        )
+
+    def _cut(
+        self, layers: Iterable[Layer], states: States, form: Form
+    ) -> tuple[list[Guard], list[Guard], list[Guard]]:
+        """Return the guards outside the Fallback, those between it and the Retry, and those inside the Retry."""
+        inner: list[Guard] = []
+        before: list[Guard] = []
+        around: list[Guard] = []
+        for layer in layers:
+            if isinstance(layer, Fallback):
+                before, inner = inner, []
+            elif isinstance(layer, Retry):
+                around, inner = inner, []
+            elif (guard := self._guard(layer, states, form)) is not None:
+                inner.append(guard)
+        return before, around, inner
+
+    def _guard(self, layer: Layer, states: States, form: Form) -> Guard | None:
+        if isinstance(layer, Breaker):
+            return BreakerGuard(states.circuit(layer), layer, self.named)
+        if isinstance(layer, Bulkhead):
+            places = BulkheadGuard(states.bulkhead(layer), layer)
+            if not form.endswith("stream"):
+                return places
+            self.held = (places,)  # a stream keeps its place until it ends, not until its first item
+            return None
+        if isinstance(layer, RateLimit):
+            return RateGuard(states.rate(layer), layer)
+        is_async = form.startswith("async")
+        if isinstance(layer, Deadline):
+            if form == "async_block":
+                return BlockDeadlineGuard(layer.seconds)
+            if is_async:
+                return DeadlineGuard(layer.seconds)
+            return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
+        if isinstance(layer, Timeout):
+            if is_async:
+                return TimeoutGuard(layer)
+            self.thread_timeout = _for_thread(layer, form, self.name)
+        return None
+
+    def gate(self, rule: Rule | None) -> Gate:
+        """Return where the calls that repeat by this rule wait for its `before`."""
+        return self._gates.setdefault(id(rule), Gate())
+
+
+def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
+    """Return the exception classes that the Retry names: they are failures of the other side for the breaker, too."""
+    if retry is None:
+        return ()
+    named: list[Any] = [*retry.on, *retry.rules]
+    return tuple(what for what in named if _is_error_class(what))
+
+
+def _is_error_class(what: object) -> bool:
+    # `Exception` names nothing, and our own rejections never reached the other side.
+    return isinstance(what, tuple) or (
+        isinstance(what, type)
+        and what not in (Exception, BaseException)
+        and not issubclass(what, BridgeError)
+    )
+
+
+def _only(layers: Iterable[Layer], kind: type[Any]) -> Any:
+    return next((layer for layer in layers if isinstance(layer, kind)), None)
+
+
+def _for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
+    if form == "stream" or not layer.thread:
+        refuse(
+            f"Timeout on {name}",
+            "an async function, or thread=True on a sync function that is no generator (it is left behind in its thread)",
+            layer,
+        )
+    return layer

@@ -1,0 +1,210 @@
+"""Policies for calls: layers in order, composed once, put around functions of every kind.
+
+Rule: a Policy is a value. It can be compared, pickled, printed and shared; what happens around it (circuits, tokens) has a
+key of its own and is found elsewhere. There is no global switch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+import attrs
+
+from ..policies.fields import refuse
+from ..policies.layer import Layer
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from .blocks import Attempts
+    from .breaker_state import CircuitState
+    from .explanation import Explanation
+    from .states import States
+
+__all__ = ["Policy"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _as_layers(layers: tuple[Any, ...]) -> tuple[Layer, ...]:
+    """Flatten policies among the layers."""
+    flat: list[Any] = []
+    for layer in layers:
+        flat.extend(layer.layers if isinstance(layer, Policy) else (layer,))
+    return tuple(flat)
+
+
+def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...]) -> None:
+    if not layers:
+        refuse("Policy.layers", "at least one layer, such as Retry()", layers)
+    kinds: list[type] = []
+    for place, layer in enumerate(layers):
+        kind = type(layer)
+        if not isinstance(layer, Layer) or layer.usual_place is None:
+            refuse(
+                f"Policy.layers[{place}]",
+                "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
+                layer,
+            )
+        if kind in kinds:
+            refuse(
+                f"Policy.layers[{place}]",
+                f"one {kind.__name__} at most (put a second policy around the function)",
+                layer,
+            )
+        if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
+            refuse(
+                f"Policy.layers[{place}]",
+                "Fallback outside of Retry: inside, Retry would never see a failure",
+                layer,
+            )
+        kinds.append(kind)
+
+
+def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        refuse("Policy.name", "a name, or None", name)
+
+
+@attrs.frozen(init=False, repr=False, eq=False)
+class Policy(Layer):
+    """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
+
+    `@policy` protects functions, methods, generator functions and their async kin, and keeps the signature. A call that may have
+    run is repeated only with `@policy(idempotent=True)`. Each decorated function has its own circuit and budget unless a layer
+    has a `key`; `call` and `attempts` use those of this object. `name` stands in events instead of the function's name.
+    ConfigError names a bad layer; an order that does harm warns (UserWarning).
+    """
+
+    layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
+    name: str | None = attrs.field(default=None, validator=_check_name)
+    _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
+
+    if TYPE_CHECKING:
+
+        def __attrs_init__(self, layers: object, name: object) -> None: ...
+
+    def __init__(self, *layers: Layer, name: str | None = None) -> None:
+        """Compose the layers; policies among them are taken apart."""
+        self.__attrs_init__(_as_layers(layers), name)
+        from .explanation import harmful
+
+        for warning in harmful(self.layers):
+            warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self, /, *, idempotent: bool = ..., name: str | None = ...) -> Callable[[F], F]: ...
+    def __call__(self, function: Any = None, /, *, idempotent: bool = False, name: str | None = None) -> Any:
+        """Protect a function: `@policy`, or `@policy(idempotent=True)` if it may be repeated although it may have run.
+
+        The result has the same signature and kind; its attribute `policy` reads this policy and sets another at run time, state
+        kept. ConfigError for what cannot be protected: a class, a Timeout on a sync function.
+        """
+        from .protect import bind
+
+        _check_flag("Policy(idempotent=)", idempotent)
+        if function is None:
+            return partial(bind, self, idempotent=idempotent, name=name or self.name)
+        return bind(self, function, idempotent=idempotent, name=name or self.name)
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+
+        The circuit and the budget are those of this Policy object, whatever the function.
+        """
+        from .protect import bind
+
+        protected = bind(self, function, idempotent=False, name=self.name, states=self._own())
+        result: T = protected(*args, **kwargs)
+        return result
+
+    def attempts(self, *, idempotent: bool = False) -> Attempts:
+        """Return the attempts as a loop: `async for attempt in policy.attempts(): with attempt: …`, or `for`.
+
+        A block may be repeated when it failed and the policy says so; the last failure is raised. Every layer is taken for each
+        attempt anew. ConfigError for a policy with a Fallback: a block cannot be replaced.
+        """
+        from .blocks import Attempts
+
+        _check_flag("Policy.attempts.idempotent", idempotent)
+        return Attempts(self, self._own(), idempotent=idempotent)
+
+    def replace(self, *layers: Layer) -> Self:
+        """Return this policy with layers in the place of those of the same class, or added where they usually stand.
+
+        A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use the same state.
+        """
+        new = list(self.layers)
+        for layer in _as_layers(layers):
+            place = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
+            if place is None:
+                new.insert(_place(new, layer), layer)
+            else:
+                key = getattr(new[place], "key", None)
+                keep = key is not None and getattr(layer, "key", key) is None
+                new[place] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
+        replaced = type(self)(*new, name=self.name)
+        replaced._states.append(self._own())  # noqa: SLF001 -- of its own class
+        return replaced
+
+    def explain(self) -> Explanation:
+        """Return what the policy means: the order, the worst case in calls and seconds, and warnings; prints as text."""
+        from .explanation import Explanation
+
+        return Explanation.of(self.layers)
+
+    def circuit_state(self) -> CircuitState | None:
+        """Return the circuit that `call` and `attempts` use, None without a Breaker; `circuit(policy)` is its handle."""
+        from ..policies.breaker import Breaker
+
+        breaker = next((layer for layer in self.layers if isinstance(layer, Breaker)), None)
+        return None if breaker is None else self._own().circuit(breaker)
+
+    def _own(self) -> States:
+        """Return the state that `call` and `attempts` use."""
+        if not self._states:
+            from .states import States
+
+            self._states.append(States(self.name or "Policy"))
+        return self._states[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # State stays in its process, and with it the object it belongs to.
+        return _rebuild, (self.layers, self.name)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call."""
+        told = [repr(layer) for layer in self.layers]
+        if self.name is not None:
+            told.append(f"name={self.name!r}")
+        return f"Policy({', '.join(told)})"
+
+
+def _check_flag(path: str, value: object) -> None:
+    if not isinstance(value, bool):
+        refuse(path, "True or False", value)
+
+
+def _rebuild(layers: tuple[Layer, ...], name: str | None) -> Policy:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever made it has been warned
+        return Policy(*layers, name=name)
+
+
+def _place(layers: list[Layer], layer: Layer) -> int:
+    """Return where a layer of a class that is not there yet usually stands: before the first one that belongs inside of it."""
+    own = layer.usual_place
+    if own is None:
+        refuse("Policy.replace", "layers", layer)
+    for place, other in enumerate(layers):
+        if other.usual_place is not None and other.usual_place > own:
+            return place
+    return len(layers)

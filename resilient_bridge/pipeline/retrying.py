@@ -1,0 +1,339 @@
+"""The repeats of one call, from its first failure on: asks what to do, has tenacity carry it out, keeps the books.
+
+Rule: nothing of this exists while calls succeed. The first attempt is bare; when it fails, one fresh tenacity controller is
+primed with that outcome and our clock, and its hooks return what `decision` decided. The budget is spent in its stop
+hook, last, because asking spends.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from ..errors import Failure, Record, RejectedError, attach, ended, record_of
+from ..policies.backoff import Backoff
+from ..policies.foreign import is_tenacity
+from ..telemetry import emit, events
+from .attempt import Attempt, begun, report
+from .decision import Decision, counter, decide, match, may_run_again
+from .guards import failure_in
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import tenacity
+
+    from ..errors import Stopped
+    from ..policies.retry import Retry
+    from ..policies.rule import Rule
+    from .plan import Plan
+
+__all__ = ["Retrying"]
+
+_STOP: Final = object()
+_WHY: Final[dict[str, str]] = {
+    "attempts": "attempts used up",
+    "deadline": "no time left before the deadline",
+    "budget": "retry budget used up",
+    "not_retryable": "repeating cannot help",
+    "rejected": "the next one was not admitted",
+    "not_idempotent": "the call may have run",
+}
+_PERMISSION: Final = "not repeated: the call may have run; @policy(idempotent=True) allows it"
+
+
+class Retrying:
+    """What is known about a call that has failed at least once."""
+
+    __slots__ = (
+        "before",
+        "calls",
+        "controller",
+        "counts",
+        "decision",
+        "drawn",
+        "ending",
+        "first",
+        "history",
+        "is_left_to_outer",
+        "own",
+        "plan",
+        "retry",
+        "rule",
+        "state",
+    )
+
+    def __init__(self, plan: Plan, retry: Retry, first: Attempt) -> None:
+        self.plan = plan
+        self.retry = retry
+        self.first = first
+        self.calls = 0
+        self.is_left_to_outer = False
+        self.counts: dict[Rule | None, int] = {}
+        self.history: list[Failure] = []
+        self.drawn: dict[
+            Rule | None, tuple[int, float | None]
+        ] = {}  # by schedule: how often asked, and its last answer
+        self.rule: Rule | None = None
+        self.before: Callable[[], Awaitable[None] | None] | None = None
+        self.ending: BaseException | None = None  # what the call ends in
+        self.own: tuple[Exception, int] | None = (
+            None  # the last error of a call, and how many failures that was
+        )
+        self.decision = Decision(0.0)
+        self.controller, self.state = _primed(self, first)
+        first.run = self  # for a deadline that ends the call from outside
+
+    def failed(self, attempt: Attempt, error: Exception, failure: Failure) -> float | None:
+        """An attempt has ended in `error`. Return the seconds to wait before the next; None: `ending` is raised."""
+        self.state.set_exception((type(error), error, error.__traceback__))
+        stop = self._step(attempt, failure)
+        if not (attempt.is_rejected and isinstance(error, RejectedError)):
+            self.own = error, len(self.history)
+        elif stop is not None and self.own is not None:
+            # What has been called did fail, and that is the caller's to see; the layer's word only ended it.
+            stop = "rejected"
+        if stop is None:
+            return self.decision.wait
+        self.ending = error
+        if stop == "rejected" and self.own is not None:
+            self.ending, known = self.own
+            del self.history[known:]
+        if not self.is_left_to_outer:
+            self._gave_up(self.ending, stop, attempt.env.monotonic())
+        return None
+
+    def answered(
+        self, attempt: Attempt, result: object, failure: Failure, *, is_permitted: bool
+    ) -> float | None:
+        """An attempt has returned what stands for a failure. Return the wait; None: the result is returned as it is."""
+        self.state.set_result(result)
+        stop = self._step(attempt, failure, is_permitted=is_permitted)
+        if stop is None:
+            return self.decision.wait
+        self._tell(stop)
+        return None
+
+    def next_attempt(self, attempt: Attempt) -> Attempt:
+        """Return the attempt after this one."""
+        env = attempt.env
+        following = begun(attempt.plan, self.first, env, env.monotonic(), attempt.deadline_at)
+        following.number = attempt.number + 1
+        following.failure = evolve(
+            self.history[-1], cause=None
+        )  # the callee's frame must not hold the error that holds it
+        following.first = self.first
+        return following
+
+    def recovered(self, attempt: Attempt) -> None:
+        """The last attempt worked."""
+        self.calls += 1
+        report(self.first, self.calls)
+        emit(events.RetryRecovered(at=datetime.now(UTC), name=self.plan.name, attempt=attempt.number))
+
+    # ---- one step ---------------------------------------------------------------------------------------------
+
+    def _step(self, attempt: Attempt, failure: Failure, *, is_permitted: bool = False) -> Stopped | None:
+        """Decide about the attempt that has just ended; None means that it is repeated."""
+        env, retry = attempt.env, self.retry
+        if not attempt.is_rejected:
+            self.calls += 1
+        report(self.first, self.calls)
+        failure = _with_hint(failure)
+        found = match(retry, failure, is_permitted=is_permitted or self._tenacity_says_so())
+        self.rule, counted_by = found.rule, counter(found.rule)
+        self.counts[counted_by] = self.counts.get(counted_by, 0) + 1
+        recurred = sum(earlier.code == failure.code for earlier in self.history)
+        self.history.append(failure)
+        remaining = attempt.remaining
+        self.decision = decide(
+            retry,
+            failure,
+            found,
+            idempotent=self.plan.idempotent,
+            counts=self.counts,
+            recurred=recurred,
+            drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
+            remaining=remaining,
+            rng=env.rng,
+        )
+        if self.decision.stop is None:
+            self.is_left_to_outer = _is_left_to_outer(attempt, failure)
+            if self.is_left_to_outer or self._recurses():
+                self.decision = Decision(0.0, "attempts")
+        self._keep_time(env.monotonic())
+        if self.controller.iter(self.state) is _STOP:
+            return self.decision.stop or "attempts"
+        self.state.prepare_for_next_attempt()
+        key = self.rule if self.rule is not None and self.rule.backoff is not None else None
+        self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
+        self.before = self.rule.before if self.rule is not None else None
+        emit(
+            events.RetryScheduled(
+                at=datetime.now(UTC),
+                name=self.plan.name,
+                attempt=attempt.number + 1,
+                wait=self.decision.wait,
+                failure=failure,
+            )
+        )
+        return None
+
+    def _drawn(self, attempt: Attempt, failure: Failure) -> float:
+        """Return what the schedule says: one of ours, one of tenacity's, or a function of the attempt that has just failed.
+
+        Every schedule goes its own way: that of a rule by the failures of this rule alone.
+        """
+        rule = self.rule if self.rule is not None and self.rule.backoff is not None else None
+        backoff: Any = self.retry.backoff if rule is None else rule.backoff
+        count, previous = self.drawn.get(rule, (0, None))
+        if isinstance(backoff, Backoff):
+            wait = backoff.next(count + 1, previous, attempt.env.rng)
+        elif is_tenacity(backoff, "wait_base"):
+            wait = _as_wait(backoff(self.state))
+        else:
+            attempt.failure = evolve(failure, cause=None)
+            wait = _as_wait(backoff(attempt))
+        self.drawn[rule] = count + 1, wait
+        return wait
+
+    def _tenacity_says_so(self) -> bool:
+        return any(is_tenacity(what, "retry_base") and what(self.state) for what in self.retry.on)  # type: ignore[operator, arg-type]
+
+    def _keep_time(self, now: float) -> None:
+        self.state.start_time = self.first.started
+        self.state.outcome_timestamp = now
+
+    def _recurses(self) -> bool:
+        """Return whether the rule's `before` is what this call is part of: a refresh must not refresh itself."""
+        around: Attempt | None = self.first.outer
+        while around is not None:
+            if around.before_of is not None and around.before_of is self.rule:
+                return True
+            around = around.outer
+        return False
+
+    # ---- hooks of tenacity ------------------------------------------------------------------------------------
+
+    def stops(self, state: tenacity.RetryCallState) -> bool:
+        """Answer tenacity's `stop=`."""
+        if self.decision.stop is not None:
+            return True
+        attempts: Any = self.retry.attempts
+        if not isinstance(attempts, int) and counter(self.rule) is None and attempts(state):
+            self.decision = Decision(0.0, "attempts")
+            return True
+        budget = self.plan.budget
+        if budget is not None and not budget.spend(self.first.env.monotonic()):
+            self.decision = Decision(0.0, "budget")
+            return True
+        return False
+
+    # ---- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The call is over. What is left of it goes at once: controller, state and errors hold each other."""
+        self.first.run = None
+        self.state.outcome = None
+        self.history = []
+        self.own = self.ending = self.before = None
+        del self.controller, self.state
+
+    def cut_off(self, error: BaseException, now: float) -> None:
+        """The deadline has ended the call while an attempt ran: `error` says so."""
+        self.calls += 1
+        report(self.first, self.calls)
+        failure = failure_in(self.first, error)
+        if failure is None:
+            return
+        self.history.append(failure)
+        self._gave_up(error, "deadline", now)
+
+    def _gave_up(self, error: BaseException, stop: Stopped, now: float) -> None:
+        """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
+        seconds = now - self.first.started
+        note = self._note(stop, seconds)
+        before = record_of(error)
+        if before is not None and before.note:
+            _take_back(error, before.note)
+        history = tuple(self.history[:-1])
+        record = Record(history=history, stopped=stop, calls=self.calls, seconds=seconds, note=note)
+        if attach(error, record) and note:
+            with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
+                error.add_note(note)
+        self._tell(stop)
+
+    def _tell(self, stop: Stopped) -> None:
+        told = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
+        emit(events.GaveUp(at=datetime.now(UTC), name=self.plan.name, failure=told))
+
+    def _note(self, stop: Stopped, seconds: float) -> str:
+        if stop == "not_idempotent" and self.calls == 1:
+            return _PERMISSION
+        if stop == "not_retryable" and self.calls == 1:
+            return ""  # an ordinary error: a policy has nothing to add
+        why = _WHY.get(stop, stop)
+        told = self.history[-1].retry_after
+        if stop == "retry_after" and told is not None:
+            why = f"the server asks for {told:g} s, more than max_retry_after={self.retry.max_retry_after:g}"
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        return f"gave up after {calls} in {seconds:.1f} s: {why}"
+
+
+def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
+    import tenacity  # here: the success path never pays for it
+
+    controller = tenacity.Retrying(
+        sleep=first.env.sleep,
+        stop=run.stops,
+        wait=lambda _: run.decision.wait,
+        retry=lambda _: True,
+        retry_error_callback=lambda _: _STOP,
+    )
+    controller.begin()
+    # No function and no arguments: they may hold secrets, and tenacity would show them.
+    return controller, tenacity.RetryCallState(controller, None, (), {})
+
+
+def _is_left_to_outer(attempt: Attempt, failure: Failure) -> bool:
+    """Return whether a Retry around this one repeats such a failure itself: then one attempt here is enough.
+
+    Three policies of three attempts inside each other would make 27 calls. An outer Retry that would not repeat the failure,
+    because its operation does not allow it or its `on=` does not name it, leaves the repeating to this one.
+    """
+    around = (attempt.first or attempt).outer
+    while around is not None and around.before_of is None:
+        plan = around.plan
+        if plan is not None and plan.retry is not None and not around.is_over:
+            found = match(plan.retry, failure)
+            if found.is_repeatable and may_run_again(
+                failure, idempotent=plan.idempotent, is_named=found.is_named
+            ):
+                return True
+        around = around.outer
+    return False
+
+
+def _as_wait(said: Any) -> float:
+    """Return the seconds that somebody's schedule asks for; nan, which stops other timers, and less than nothing are no wait."""
+    seconds = said.total_seconds() if hasattr(said, "total_seconds") else float(said)
+    return seconds if 0 <= seconds < float("inf") else 0.0
+
+
+def _with_hint(failure: Failure) -> Failure:
+    """Turn a Retry-After that named a moment, by nobody's clock but ours, into seconds."""
+    moment = failure.details.get("retry_at")
+    if failure.retry_after is not None or not isinstance(moment, int | float):
+        return failure
+    return evolve(failure, retry_after=max(0.0, moment - datetime.now(UTC).timestamp()))
+
+
+def _take_back(error: BaseException, note: str) -> None:
+    """Remove the note of an earlier call that raised the same object: notes must not pile up on a constant."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    if note in notes:
+        notes.remove(note)

@@ -1,0 +1,80 @@
+"""The state of one owner's layers: a decorated function, or a Policy for its `call` and `attempts`.
+
+Rule: state has a key, never a value. A layer with a key shares what the registry holds under it; one without has its own
+here, which outlives the policy: put another policy in its place, and the circuit stays as open as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import registry
+
+
+if TYPE_CHECKING:
+    from ..policies.breaker import Breaker
+    from ..policies.bulkhead import Bulkhead
+    from ..policies.rate_limit import RateLimit
+    from ..policies.retry_budget import RetryBudget
+    from .breaker_state import CircuitState
+    from .budget_state import BudgetState
+    from .bulkhead_state import BulkheadState
+    from .rate_state import RateState
+
+__all__ = ["States"]
+
+
+class States:
+    """What belongs to one owner, made when a layer first asks for it; `name` is what people see."""
+
+    __slots__ = ("__weakref__", "_budget", "_bulkhead", "_circuit", "_rate", "current", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
+        self._circuit: CircuitState | None = None
+        self._budget: BudgetState | None = None
+        self._bulkhead: BulkheadState | None = None
+        self._rate: RateState | None = None
+
+    def circuit(self, layer: Breaker) -> CircuitState:
+        """Return the circuit of this layer; its numbers are the layer's from now on."""
+        if layer.key is not None:
+            self.current = registry.circuit_state(layer.key, layer)
+            return self.current
+        if self._circuit is None:
+            self._circuit = registry.own_circuit_state(self.name, layer)
+        else:
+            self._circuit.configure(layer)
+        self.current = self._circuit
+        return self._circuit
+
+    def budget(self, value: RetryBudget) -> BudgetState:
+        """Return the tokens of this budget."""
+        if value.key is not None:
+            return registry.budget_state(value.key, value)
+        if self._budget is None:
+            self._budget = registry.own_budget_state(self.name, value)
+        else:
+            self._budget.configure(value)
+        return self._budget
+
+    def bulkhead(self, layer: Bulkhead) -> BulkheadState:
+        """Return the places of this layer."""
+        if layer.key is not None:
+            return registry.bulkhead_state(layer.key, layer)
+        if self._bulkhead is None:
+            self._bulkhead = registry.own_bulkhead_state(self.name, layer)
+        else:
+            self._bulkhead.configure(layer)
+        return self._bulkhead
+
+    def rate(self, layer: RateLimit) -> RateState:
+        """Return the turns of this layer."""
+        if layer.key is not None:
+            return registry.rate_state(layer.key, layer)
+        if self._rate is None:
+            self._rate = registry.own_rate_state(self.name, layer)
+        else:
+            self._rate.configure(layer)
+        return self._rate

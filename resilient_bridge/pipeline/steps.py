@@ -1,0 +1,95 @@
+"""What a call has to wait for, each in a form that can be done in a thread or in a task."""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ..errors import config_error
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .environment import Environment
+
+__all__ = ["Call", "Discard", "Sleep", "Step", "settled"]
+
+
+class Step(Protocol):
+    """Something to wait for, in the way of the runner."""
+
+    def block(self) -> Any:
+        """Do it in this thread, and return what came of it."""
+
+    async def suspend(self) -> Any:
+        """Do it in this task, and return what came of it."""
+
+
+class Call:
+    """A call of the function, or of a rung of the Fallback, which may be sync where the function is async."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def block(self) -> Any:
+        """Call it. ConfigError for a function that returns an awaitable: that would end outside of every layer."""
+        return settled(self.function, self.function(*self.args, **self.kwargs))
+
+    async def suspend(self) -> Any:
+        """Call it, and wait for what it returns."""
+        result = self.function(*self.args, **self.kwargs)
+        return await result if isawaitable(result) else result
+
+
+class Discard:
+    """The end of an answer that nobody will read: another one is asked for."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def block(self) -> None:
+        """Close it, if it can be closed."""
+        close = getattr(self.answer, "close", None)
+        if callable(close):
+            close()
+
+    async def suspend(self) -> None:
+        """Close it, if it can be closed."""
+        close = getattr(self.answer, "aclose", None)
+        if callable(close):
+            await cast("Any", close())
+
+
+def settled(function: Callable[..., Any], result: Any) -> Any:
+    """Return the result of a sync function, or raise the ConfigError for one that is an awaitable."""
+    if not hasattr(cast("Any", type(result)), "__await__"):
+        return result
+    if hasattr(result, "close"):
+        result.close()  # else Python warns that it was never awaited
+    wanted = "an async function, or one that returns no awaitable"
+    raise config_error(getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__)
+
+
+class Sleep:
+    """The wait before the next attempt."""
+
+    __slots__ = ("env", "seconds")
+
+    def __init__(self, env: Environment, seconds: float) -> None:
+        self.env = env
+        self.seconds = seconds
+
+    def block(self) -> None:
+        """Block for that long."""
+        self.env.sleep(self.seconds)
+
+    async def suspend(self) -> None:
+        """Suspend for that long."""
+        await self.env.asleep(self.seconds)

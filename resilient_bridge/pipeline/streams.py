@@ -1,0 +1,157 @@
+"""Generator functions, sync and async: protected up to their first item, committed from then on.
+
+Rule: an item that was handed out is never handed out again. Until the first one a stream is a call like any other, with every
+layer; after it a failure is raised as it comes, the circuit hears of it, and nothing is repeated. A Bulkhead holds its place
+until the stream ends.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import Record, attach
+from .attempt import CURRENT, Attempt
+from .attempt import begun as begin_attempt
+from .begun import Begun, starting, starting_async
+from .calls import protect_async, protect_sync
+from .endings import leave_all
+from .guards import BreakerGuard, failure_in
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+
+    from .binding import Binding
+    from .guards import Guard
+    from .plan import Plan
+
+__all__ = ["protect_async_stream", "protect_stream"]
+
+_NOTE = "not repeated: items had been handed out"
+
+
+def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
+    """Return a generator function behind the layers of `binding`."""
+
+    begin: Any = protect_sync(starting(function), binding)
+
+    def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        plan = _plan_in_force(binding, begin, attributes["policy"])
+        held = _held(plan)
+        begun: Begun | None = None
+        try:
+            for guard in _held_guards(plan, held):
+                if (turn := guard.enter(held)) is not None:
+                    turn.block()
+            begun = started = cast("Begun", begin(*args, **kwargs))
+            if started.is_empty:
+                return started.returned
+            returned = yield from _rest(started)
+        except Exception as error:
+            if begun is not None:
+                _broken_off(plan, held, error)
+            raise
+        finally:
+            _let_go(plan, held)
+        return returned
+
+    attributes = stream.__dict__
+    attributes["policy"] = binding.plan.policy
+    return stream
+
+
+def _rest(begun: Begun) -> Generator[Any, Any, Any]:
+    """Hand on the first item, then everything else, in both directions."""
+    items, item = begun.items, begun.item
+    try:
+        while True:
+            try:
+                sent = yield item
+            except GeneratorExit:
+                items.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
+                item = items.throw(error)
+            else:
+                item = next(items) if sent is None else items.send(sent)
+    except StopIteration as end:
+        return end.value
+
+
+def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist for async generators
+    function: Callable[..., Any], binding: Binding
+) -> Callable[..., Any]:
+    """Return an async generator function behind the layers of `binding`."""
+
+    begin: Any = protect_async(starting_async(function), binding)
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901 -- see above
+        plan = _plan_in_force(binding, begin, attributes["policy"])
+        held = _held(plan)
+        begun: Begun | None = None
+        try:
+            for guard in _held_guards(plan, held):
+                if (turn := guard.enter(held)) is not None:
+                    await turn.suspend()
+            begun = started = cast("Begun", await begin(*args, **kwargs))
+            if started.is_empty:
+                return
+            items, item = started.items, started.item
+            try:
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await items.aclose()
+                        raise
+                    except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
+                        item = await items.athrow(error)
+                    else:
+                        item = await items.asend(sent)
+            except StopAsyncIteration:
+                return
+        except Exception as error:
+            if begun is not None:
+                _broken_off(plan, held, error)
+            raise
+        finally:
+            _let_go(plan, held)
+
+    attributes = stream.__dict__
+    attributes["policy"] = binding.plan.policy
+    return stream
+
+
+def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
+    """Return the plan of the policy that stands on the function now, for the whole of this stream."""
+    begin.policy = policy
+    return binding.plan if binding.plan.policy is policy else binding.adopt(policy)
+
+
+def _held(plan: Plan) -> Attempt:
+    """Return where the layers that last as long as the stream keep what they took."""
+    around = CURRENT.get()
+    return begin_attempt(plan, around, around.env, around.env.monotonic(), around.deadline_at)
+
+
+def _held_guards(plan: Plan, held: Attempt) -> tuple[Guard, ...]:
+    return () if held.env.is_disabled else plan.held
+
+
+def _broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
+    """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
+    failure = failure_in(held, error)
+    held.seen = None
+    if failure is None or held.env.is_disabled:
+        return
+    for guard in plan.guards:
+        if isinstance(guard, BreakerGuard):
+            guard.broke_off(held, error, failure)
+    if plan.retry is not None and attach(error, Record(stopped="not_idempotent", note=_NOTE)):
+        with suppress(Exception):  # a frozen exception takes no note
+            error.add_note(_NOTE)
+
+
+def _let_go(plan: Plan, held: Attempt) -> None:
+    leave_all(plan.held, held, None)

@@ -1,0 +1,158 @@
+"""The layers that make a call wait for its turn: Bulkhead and RateLimit.
+
+Rule: a turn that is not taken goes to the next in line. Whoever is cancelled, timed out or interrupted while waiting gives back
+what it had, and what it was handed in the same instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING
+
+from ..errors import RejectedError
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..policies.bulkhead import Bulkhead
+    from ..policies.rate_limit import RateLimit
+    from .attempt import Attempt
+    from .bulkhead_state import BulkheadState, Ticket
+    from .guards import Wait
+    from .rate_state import RateState
+
+__all__ = ["BulkheadGuard", "RateGuard"]
+
+
+class BulkheadGuard:
+    """Takes a place before the call, and frees it after."""
+
+    __slots__ = ("layer", "state")
+
+    def __init__(self, state: BulkheadState, layer: Bulkhead) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: Attempt) -> Wait | None:
+        if self.state.try_acquire():
+            attempt.slot = self.state
+            return None
+        return _Place(self.state, self.layer, attempt)
+
+    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+        state = attempt.slot
+        if state is not None:
+            attempt.slot = None
+            state.release()
+        return error
+
+
+class _Place:
+    """A place in the queue of a bulkhead."""
+
+    def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: Attempt) -> None:
+        self._state = state
+        self._attempt = attempt
+        bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
+        self._patience = min(bounds) if bounds else None
+
+    def block(self) -> None:
+        woken = Event()
+        ticket = self._join(woken.set)
+        try:
+            woken.wait(self._patience)
+        except BaseException:
+            self._state.leave(ticket)
+            raise
+        self._settle(ticket)
+
+    async def suspend(self) -> None:
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:  # in whatever thread the place was freed
+            loop.call_soon_threadsafe(_resolve, woken)
+
+        ticket = self._join(wake)
+        timer = None
+        try:
+            if self._patience is not None:
+                timer = self._attempt.env.call_later(loop, self._patience, partial(_resolve, woken))
+            await woken
+        except BaseException:
+            self._state.leave(ticket)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._settle(ticket)
+
+    def _join(self, wake: Callable[[], object]) -> Ticket:
+        try:
+            return self._state.join(wake)
+        except RejectedError:
+            self._attempt.is_rejected = True
+            raise
+
+    def _settle(self, ticket: Ticket) -> None:
+        if self._state.is_served(ticket):
+            self._attempt.slot = self._state
+            return
+        self._state.leave(ticket)
+        self._attempt.is_rejected = True
+        raise self._state.rejection(self._patience)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class RateGuard:
+    """Takes a turn before the call. A turn is used up by the call, however it ends."""
+
+    __slots__ = ("layer", "state")
+
+    def __init__(self, state: RateState, layer: RateLimit) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: Attempt) -> Wait | None:
+        patience, remaining = self.layer.max_wait, attempt.remaining
+        if remaining is not None:
+            patience = min(patience, remaining)
+        try:
+            wait = self.state.reserve(attempt.env.monotonic(), patience)
+        except RejectedError:
+            attempt.is_rejected = True
+            raise
+        return None if wait <= 0 else _Turn(self.state, wait, attempt)
+
+    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+        return error
+
+
+class _Turn:
+    """A turn that comes later."""
+
+    def __init__(self, state: RateState, wait: float, attempt: Attempt) -> None:
+        self._state = state
+        self._wait = wait
+        self._attempt = attempt
+
+    def block(self) -> None:
+        try:
+            self._attempt.env.sleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise
+
+    async def suspend(self) -> None:
+        try:
+            await self._attempt.env.asleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise

@@ -1,0 +1,63 @@
+"""What is called instead when a call has failed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from .fields import called, optional, path_of, refuse, shown
+from .fields import function as function_of
+from .layer import Layer
+from .what import What, Whats, as_whats, whats
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+
+__all__ = ["Fallback"]
+
+
+def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+    path, wanted = path_of(instance, attribute), "a function with the arguments of the call"
+    if not value:
+        refuse(path, f"at least one rung, each {wanted}", value)
+    for place, rung in enumerate(value):
+        if not callable(rung):
+            refuse(f"{path}[{place}]", wanted, rung)
+
+
+@attrs.frozen(repr=False, init=False, eq=False)
+class Fallback(Layer):
+    """After a failure the rungs of `ladder` are called in order, with the arguments of the call, until one succeeds (V4, V15).
+
+    `on` says for which failures; empty means any. Never silently: each step is an event, and `acknowledge` is asked
+    before the first rung with the failure; False means no, and the failure stands. The last rung's error is raised.
+    ConfigError names a bad field.
+    """
+
+    usual_place: ClassVar[int | None] = 1
+
+    ladder: tuple[Callable[..., Any], ...] = attrs.field(validator=_check_ladder)
+    on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
+    acknowledge: Callable[[Failure], bool | Awaitable[bool]] | None = attrs.field(
+        default=None, validator=optional(function_of("a function of the failure, or None"))
+    )
+
+    if TYPE_CHECKING:
+
+        def __attrs_init__(self, ladder: object, on: Whats, acknowledge: object) -> None: ...
+
+    def __init__(
+        self,
+        *ladder: Callable[..., Any],
+        on: Whats = (),
+        acknowledge: Callable[[Failure], bool | Awaitable[bool]] | None = None,
+    ) -> None:
+        """Take the rungs by position, the rest by keyword."""
+        self.__attrs_init__(ladder, on, acknowledge)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        return called(self, *map(shown, self.ladder), ladder="")

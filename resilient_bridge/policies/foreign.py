@@ -1,0 +1,39 @@
+"""Objects of tenacity where ours are taken, and schedules in general.
+
+Rule: a class is recognised by the name of its package, never by importing it; who has such an object has imported it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from .fields import path_of, refuse
+
+
+if TYPE_CHECKING:
+    import attrs
+
+    from .backoff import Backoff
+    from .fields import Seconds
+
+__all__ = ["Wait", "check_wait", "is_tenacity"]
+
+Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
+"""A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
+
+
+def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_base"]) -> bool:
+    """Return whether `value` is an object of tenacity with this base class."""
+    return any(
+        kind.__name__ == base and kind.__module__.partition(".")[0] == "tenacity"
+        for kind in type(value).__mro__
+    )
+
+
+def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a schedule."""
+    # A Backoff is callable: tenacity calls it. A class is callable too, and no schedule.
+    if not callable(value) or isinstance(value, type):
+        wanted = "a Backoff, a tenacity wait or a function of the Attempt"
+        refuse(path_of(instance, attribute), wanted, value)

@@ -1,0 +1,195 @@
+"""The one vocabulary of "what": which failures a rule, a retry or a breaker speaks of.
+
+Rule of this file: a `What` is written once and means the same wherever it stands; the more particular it is, the lower its rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from ..errors.taxonomy import Category, Kind
+from .fields import path_of, refuse, shown
+from .foreign import is_tenacity
+
+
+if TYPE_CHECKING:
+    import attrs
+
+    from ..errors import Failure
+    from .fields import Validator
+
+__all__ = [
+    "WANTED",
+    "What",
+    "Whats",
+    "as_whats",
+    "is_what",
+    "matches",
+    "names_class",
+    "plain",
+    "rank",
+    "whats",
+]
+
+What: TypeAlias = "type[BaseException] | tuple[str, str] | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
+Whats: TypeAlias = "What | Collection[What]"
+
+WANTED: Final = (
+    "an exception class, (package, class name), an int, one of our codes, a compiled pattern, "
+    "a Category, a Kind or a predicate"
+)
+_MOST_LEAVES: Final = 1_000
+_PAIR: Final = 2  # ("package", "Class")
+_NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # where a failure carries a number
+# From the particular to the general. A named number says more than a class (1012 among all closes); a class of one's own says
+# more than our code, its base classes less; the two classes that hold everything come last.
+_NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(9)
+
+
+def as_whats(value: Whats) -> tuple[What, ...]:
+    """Return one What, or a collection of them, as a tuple; hands through what is neither.
+
+    Two texts in a tuple are ("package", "Class") unless one of them is a code of ours: those are two codes.
+    """
+    given: Any = cast("Any", value)
+    if isinstance(given, set | frozenset):  # a set has no order of its own: equal sets make equal policies
+        return tuple(sorted(map(plain, cast("set[Any]", given)), key=shown))
+    if isinstance(given, list) or (
+        isinstance(given, tuple) and not _is_pair(cast("tuple[object, ...]", given))
+    ):
+        return tuple(map(plain, cast("list[Any]", given)))
+    one = is_what(value) or is_tenacity(value, "retry_base")
+    return (plain(value),) if one else cast("Any", value)
+
+
+def whats(*, of_tenacity: bool = False) -> Validator:
+    """Return a validator for a tuple of What; `of_tenacity` lets one of tenacity's `retry=` objects stand for one."""
+    wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        path = path_of(instance, attribute)
+        if not isinstance(value, tuple):
+            refuse(path, f"{wanted}, or a collection of those", value)
+        for place, item in enumerate(cast("tuple[object, ...]", value)):
+            if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
+                refuse(f"{path}[{place}]", wanted, item)
+
+    return check
+
+
+def is_what(what: object) -> bool:
+    """Return whether `what` belongs to the vocabulary."""
+    if isinstance(what, str):
+        code = not isinstance(what, Enum) and is_code(what)
+        return code or isinstance(what, Category | Kind)
+    if isinstance(what, tuple):
+        return _is_pair(cast("tuple[object, ...]", what))
+    if isinstance(what, re.Pattern):
+        return isinstance(cast("Any", what).pattern, str)
+    if isinstance(what, type):
+        return issubclass(what, BaseException)
+    if is_tenacity(what, "retry_base"):  # callable, but not with a Failure
+        return False
+    return callable(what) or (isinstance(what, int) and not isinstance(what, bool))
+
+
+def plain(what: Any) -> Any:
+    """Return the number behind an IntEnum: HTTPStatus.TOO_MANY_REQUESTS is 429, so the repr stays an expression."""
+    return int(what) if isinstance(what, int) and not isinstance(what, bool) else what
+
+
+def matches(these: Iterable[Any], failure: Failure) -> bool:
+    """Return whether one of `these` fits `failure`; an object of tenacity fits none: it asks for tenacity's own state."""
+    return any(rank(what, failure) is not None for what in these)
+
+
+def names_class(these: Iterable[Any], failure: Failure) -> bool:
+    """Return whether one of `these` is an exception class, or its name, that fits `failure`."""
+    return any(isinstance(what, type | tuple) and rank(what, failure) is not None for what in these)
+
+
+def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
+    """Return how closely `what` fits, smaller is closer; None when it does not."""
+    if isinstance(what, type | tuple):
+        return _class_rank(cast("type | tuple[str, str]", what), failure)
+    if isinstance(what, Category):
+        tier, fits = _CATEGORY, failure.category is what
+    elif isinstance(what, Kind):
+        tier, fits = _KIND, failure.kind is what
+    elif isinstance(what, str):
+        tier, fits = _OUR_CODE, failure.code == what
+    elif isinstance(what, int):
+        tier, fits = _NUMBER, any(failure.details.get(name) == what for name in _NUMBERS)
+    elif isinstance(what, re.Pattern):
+        tier, fits = _MESSAGE, cast("re.Pattern[str]", what).search(failure.message) is not None
+    elif is_tenacity(what, "retry_base"):
+        return None
+    else:
+        tier, fits = _PREDICATE, bool(what(failure))
+    return (tier, 0) if fits else None
+
+
+def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, int] | None:
+    """Look for a class, or for ("package", "Class") without importing it, among the classes of the failure.
+
+    A group is of a class if it says so itself, or if all of its members are.
+    """
+    cause: Any = failure.cause
+    if isinstance(cause, BaseExceptionGroup):
+        members = [_nearest(what, [(_CLASS, type(leaf))]) for leaf in _leaves(cast("Any", cause))]
+        if members and None not in members:
+            return max(cast("list[tuple[int, int]]", members))
+    return _nearest(what, _classes(failure))
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    pending: list[BaseException] = [group]
+    for _ in range(_MOST_LEAVES):
+        if not pending:
+            return
+        error = pending.pop()
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
+        elif isinstance(error, Exception):  # the cancelled ones say nothing
+            yield error
+
+
+def _nearest(
+    what: type | tuple[str, str], classes: Iterable[tuple[int, type[BaseException]]]
+) -> tuple[int, int] | None:
+    found = [
+        (
+            _ANYTHING if base in (Exception, BaseException) else tier if distance == 0 else _BASE_CLASS,
+            distance,
+        )
+        for tier, kind in classes
+        for distance, base in enumerate(kind.__mro__)
+        if base is what or (base.__module__.partition(".")[0], base.__name__) == what
+    ]
+    return min(found, default=None)
+
+
+def _classes(failure: Failure) -> Iterator[tuple[int, type[BaseException]]]:
+    if failure.cause is not None:
+        yield _CLASS, type(failure.cause)
+    # What we would raise for it counts too, but only as a family: AuthError says less than AUTH_TOKEN_EXPIRED.
+    from ..errors import error_for
+
+    yield _BASE_CLASS, type(error_for(failure))
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text is one of our codes, by its prefix."""
+    from ..errors import PREFIXES
+
+    return text.startswith(tuple(PREFIXES))
+
+
+def _is_pair(given: tuple[object, ...]) -> bool:
+    """Return whether these are ("package", "Class"), and not two codes."""
+    return len(given) == _PAIR and all(
+        isinstance(part, str) and part and not isinstance(part, Enum) and not is_code(part) for part in given
+    )

@@ -1,0 +1,14 @@
+"""ccsetup's error recovery, as far as a call goes: what is transient, and how it is repeated. Delays exact, no jitter."""
+
+from __future__ import annotations
+
+from ..pipeline.policy import Policy
+from ..policies.backoff import Backoff
+from ..policies.retry import Retry
+from .bridge_policy import BridgePolicy
+
+
+ccsetup = BridgePolicy(calls=Policy(Retry(attempts=4, backoff=Backoff.steps(2, 4, 8))))
+"""A transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent (C2); everything else is
+permanent at once (C1). Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as in `default`.
+"""

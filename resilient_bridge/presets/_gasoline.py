@@ -1,0 +1,39 @@
+"""Gasoline MCP: a browser extension and its local daemon. Delays exact, no jitter."""
+
+from __future__ import annotations
+
+from ..pipeline.policy import Policy
+from ..policies.backoff import Backoff
+from ..policies.breaker import Breaker
+from ..policies.reconnect import Reconnect
+from ..policies.retry import Retry
+from ..policies.rule import Rule
+from ..policies.timeout import Timeout
+from .bridge_policy import BridgePolicy
+
+
+_BACKOFF = Backoff.steps(0, 1, 2, 4, 8, 30)
+
+gasoline = BridgePolicy(
+    reconnect=Reconnect(backoff=_BACKOFF, attempts=6, on_exhausted="suspend"),
+    calls=Policy(
+        Retry(attempts=6, backoff=_BACKOFF, rules={"CONN_REFUSED": Rule(attempts=1)}),
+        Breaker.consecutive(5, open_for=30),
+        Timeout(2, thread=True),
+    ),
+    tools={
+        "query": Policy(Timeout(2, thread=True)),
+        "async_command": Policy(Timeout(30, thread=True)),
+        "execute_js": Policy(
+            Retry(attempts=3, backoff=Backoff.constant(0)), Timeout.escalating(2, 5, 30, thread=True)
+        ),
+        "startup": Policy(Timeout(4, thread=True)),
+        "poll": Policy(Retry(attempts=30, backoff=Backoff.linear(1, cap=2, jitter="none"))),
+        "health": Policy(Timeout(0.5, thread=True)),
+        "long_handler": Policy(Timeout(35, thread=True)),
+    },
+)
+"""0, 1, 2, 4, 8, then 30 s; a circuit that 5 failures in a row open for 30 s, with one probe (G2). A refused connection is not
+repeated: nobody listens there (G8). Query 2 s, async command 30, start-up 4, poll every 1 to 2, health 0.5, a long handler 35 s (G1);
+`execute_js` gives the second and third attempt 5 and 30 s (G4).
+"""

@@ -1,0 +1,61 @@
+"""The pytest plugin: four fixtures, found by pytest itself wherever the package is installed.
+
+Rule: it is loaded in every test run of everybody who has the package, so it imports pytest and nothing else; what a fixture is
+made of is imported by the test that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+
+if TYPE_CHECKING:
+    from ..telemetry.events import Event
+    from .environment import VirtualTime
+    from .proxy import FaultProxy
+    from .server import BridgeServer
+
+__all__ = ["rb_events", "rb_proxy", "rb_server", "rb_time"]
+
+
+@pytest.fixture
+def rb_time() -> Generator[VirtualTime, None, None]:
+    """Virtual time for the policies of this test: waits take none, `rb_time.slept` lists them, jitter comes from seed 0.
+
+    It belongs to the context of the test; code in threads of its own sees the real time.
+    """
+    from .environment import virtual_time
+
+    with virtual_time(seed=0) as time:
+        yield time
+
+
+@pytest.fixture
+def rb_events() -> Generator[list[Event], None, None]:
+    """The events of this process while the test runs, in their order; the default log is silent meanwhile."""
+    from .environment import record
+
+    with record() as seen:
+        yield seen
+
+
+@pytest.fixture
+def rb_server() -> BridgeServer:
+    """An embedded bridge on a free port of loopback, not started yet: `async with rb_server:` runs it."""
+    from .server import BridgeServer
+
+    return BridgeServer()
+
+
+@pytest.fixture
+def rb_proxy() -> FaultProxy:
+    """A proxy that breaks connections on demand, not started yet and without a target.
+
+    `async with rb_proxy:` runs it; `rb_proxy.retarget(host, port)` says where it leads, for the server of the test or any other.
+    """
+    from .proxy import FaultProxy
+
+    return FaultProxy("127.0.0.1", 0)

@@ -1,0 +1,86 @@
+"""litellm: the rows of the mapping on what its client raises.
+
+litellm pins `openai<3` and so cannot share an environment with the SDK of today: this file is collected where litellm is
+installed, an environment of its own (see conftest.py).
+"""
+
+from __future__ import annotations
+
+import httpx
+import litellm
+import openai
+import pytest
+
+from resilient_bridge.classification import classify
+
+
+pytestmark = [pytest.mark.requirement("S6"), pytest.mark.filterwarnings("default")]
+
+
+def _raised(handler) -> Exception:
+    http = httpx.Client(transport=httpx.MockTransport(handler), trust_env=False)
+    client = openai.OpenAI(api_key="sk-canary123", base_url="http://host/v1", max_retries=0, http_client=http)
+    with pytest.raises(Exception) as caught:
+        litellm.completion(
+            model="openai/m", client=client, messages=[{"role": "user", "content": "x"}], num_retries=0
+        )
+    client.close()
+    return caught.value
+
+
+def _answer(status: int, code: str | None = None):
+    message = "This model's maximum context length is 1 tokens" if code == "context_length_exceeded" else "m"
+    return lambda request: httpx.Response(
+        status, json={"error": {"message": message, "type": code, "code": code}}
+    )
+
+
+def _row(error: BaseException) -> str:
+    failure = classify(error)
+    assert "canary" not in repr(failure.to_dict())
+    return f"{failure.category} {'yes' if failure.retryable else 'no'} {failure.executed}"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "cls", "wanted"),
+    [
+        (400, None, "BadRequestError", "UPSTREAM no no"),
+        (400, "context_length_exceeded", "ContextWindowExceededError", "UPSTREAM no no"),
+        (401, None, "AuthenticationError", "AUTH no no"),
+        (402, None, "APIError", "UPSTREAM no no"),
+        (403, None, "APIError", "AUTH no no"),
+        (404, None, "NotFoundError", "UPSTREAM no no"),
+        (429, "rate_limit_exceeded", "RateLimitError", "UPSTREAM yes no"),
+        (429, "insufficient_quota", "RateLimitError", "UPSTREAM no no"),
+        (500, None, "InternalServerError", "UPSTREAM yes maybe"),
+        (502, None, "BadGatewayError", "UPSTREAM yes maybe"),
+        (503, None, "ServiceUnavailableError", "UPSTREAM yes maybe"),
+    ],
+)
+def test_every_status(status, code, cls, wanted):
+    """The class of litellm, the row of the mapping, the provider that litellm names."""
+    error = _raised(_answer(status, code))
+    assert (type(error).__name__, _row(error)) == (cls, wanted)
+    assert classify(error).details["provider_id"] == "openai"
+
+
+def test_a_timeout_and_a_lost_connection():
+    """`Timeout` is a TIMEOUT although it says 408: class before status. A lost connection can be repeated."""
+
+    def slow(request):
+        raise httpx.ReadTimeout("")
+
+    def lost(request):
+        raise httpx.ConnectError("x")
+
+    assert _row(_raised(slow)) == "TIMEOUT yes maybe"
+    assert classify(_raised(lost)).retryable
+
+
+def test_what_it_raises_by_itself():
+    """`BudgetExceededError` and `ContentPolicyViolationError`: final, not run."""
+    assert _row(litellm.BudgetExceededError(1.0, 2.0)) == "UPSTREAM no no"
+    error = litellm.ContentPolicyViolationError("x", "m", "openai")
+    assert (_row(error), classify(error).details["reason"]) == ("UPSTREAM no no", "content_policy_violation")
+    error = litellm.APIConnectionError("x", "openai", "m")
+    assert _row(error) == "TRANSPORT yes maybe"

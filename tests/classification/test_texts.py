@@ -1,0 +1,118 @@
+"""Text as the last resort: the patterns of the seed, where they count, and where they must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from resilient_bridge.classification import classify, text_finding
+
+
+TRANSIENT = """connect ECONNREFUSED 127.0.0.1:80|connect ETIMEDOUT 10.0.0.1:443|getaddrinfo ENOTFOUND host.test
+    |429 Too Many Requests|EBUSY: resource busy or locked, rename 'a'|write EAGAIN|HTTP 423 LOCKED
+    |Rate limit exceeded|you exceeded your rate limit: slow down|quota exceeded for minute|connection reset by peer
+    |Request failed with status code 503|Error code: 529 - overloaded|502 Bad Gateway|Client error '429 Too Many Requests' for url
+    |listen EADDRINUSE: address already in use :::7890|Port already bound|Failed to start daemon: timeout"""
+PERMANENT = """ENOENT: no such file or directory, open 'config.json'|EACCES: permission denied|EPERM
+    |404 Not Found|403 Forbidden|Invalid argument|Syntax error near line 3|bash: foo: command not found
+    |HTTP 400|status code 501|429 {"error": {"code": "insufficient_quota"}} HTTP 429"""
+CORRUPT = "Unexpected token < in JSON at position 0|Invalid JSON|Schema validation failed|State mismatch"
+PARTIAL = "Operation incomplete|operation incomplete: 3 of 5 written"
+NOTHING = """processed 429 rows|429|row 503 of 504|error 4290|EBUSYBODY|preECONNREFUSED|econnrefused|the account is locked
+    |relocked|status 200|HTTP 200 OK|generate limits|x429 Too Many Requests|in chapter 404 Not Foundation|LOCKED_BY_USER"""
+
+
+def _each(texts: str) -> list[str]:
+    return [" ".join(text.split()) for text in texts.split("|")]
+
+
+@pytest.mark.requirement("C1")
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        *((text, "transient") for text in _each(TRANSIENT)),
+        *((text, "permanent") for text in _each(PERMANENT)),
+        *((text, "corruption") for text in _each(CORRUPT)),
+        *((text, "partial") for text in _each(PARTIAL)),
+    ],
+)
+def test_every_pattern(text, kind):
+    """The kind of the seed; UPSTREAM, because whose error it was is unknown; and it may have run."""
+    for error in (
+        RuntimeError(text),
+        Exception(text),
+        OSError(text),
+        type("TheirError", (Exception,), {})(text),
+    ):
+        failure = classify(error)
+        assert (failure.kind, failure.retryable) == (kind, kind == "transient")
+        assert (failure.category, failure.executed) == ("UPSTREAM", "maybe")
+        assert text[:30].split("'")[0] in failure.message
+
+
+@pytest.mark.requirement("C1")
+@pytest.mark.parametrize("text", _each(NOTHING))
+def test_where_a_number_or_a_word_means_nothing(text):
+    """ "processed 429 rows" stays permanent: anchored to whole words, capitals of errnos, and a status that says so."""
+    assert text_finding(text) is None
+    failure = classify(RuntimeError(text))
+    assert (failure.kind, failure.retryable, failure.category) == ("permanent", False, "INTERNAL")
+
+
+@pytest.mark.requirement("S10")
+@pytest.mark.parametrize(
+    "cls", [ValueError, TypeError, KeyError, AssertionError, NotImplementedError, RecursionError]
+)
+def test_a_defect_stays_a_defect_whatever_it_says(cls):
+    """The text counts only where there is nothing else: a TypeError about a connection is a TypeError."""
+    failure = classify(cls("connect ECONNREFUSED 127.0.0.1:80"))
+    assert (failure.code, failure.category, failure.retryable) == ("SYS_INTERNAL_ERROR", "INTERNAL", False)
+
+
+@pytest.mark.requirement("S10")
+def test_what_pydantic_raises_is_internal():
+    """A ValidationError is a ValueError: INTERNAL, not retryable."""
+    from mcp_types import ErrorData
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError) as caught:
+        ErrorData.model_validate({})
+    assert (classify(caught.value).category, classify(caught.value).retryable) == ("INTERNAL", False)
+
+
+def test_the_class_beats_the_text():
+    """An errno or a known class is not overruled by what the text mentions."""
+    assert classify(OSError(2, "429 Too Many Requests")).category == "CONFIG"
+    assert classify(ConnectionResetError("404 Not Found")).retryable
+
+
+def test_the_first_pattern_counts_and_a_quota_anywhere():
+    """The leftmost says what happened; an exhausted quota behind a 429 makes it final."""
+    assert text_finding("ENOENT: open 'ECONNREFUSED.log'").code == "SYS_UPSTREAM_REJECTED"
+    assert text_finding("429 Too Many Requests: ok").code == "SYS_RATE_LIMITED"
+    assert text_finding("429 Too Many Requests: insufficient_quota").failure().retryable is False
+
+
+@pytest.mark.requirement("G8")
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("connect ECONNREFUSED 127.0.0.1:7890", "check the port"),
+        ("read ECONNRESET", "growing wait"),
+        ("connect ETIMEDOUT", "growing wait"),
+        ("Failed to start daemon: spawn", "lsof -ti :<port>"),
+        ("Port already bound", "wait for the server on that port"),
+        ("Address already in use", "wait for the server on that port"),
+        ("Daemon started but not responding after 4s", "it may only be slow"),
+    ],
+)
+def test_what_to_do(text, hint):
+    """The advice for each errno, for a daemon that does not start and for a port in use."""
+    assert hint in text_finding(text).failure().suggestions[0]
+
+
+def test_a_long_or_strange_text_is_bounded():
+    """A megabyte, letters whose lower case is longer, and nothing at all."""
+    assert text_finding("İ" * 1_000_000 + "ECONNREFUSED") is None
+    assert text_finding("İ 429 Too Many Requests") is None
+    assert text_finding("İ ECONNREFUSED") is None
+    assert text_finding("") is None

@@ -1,0 +1,68 @@
+"""What `policy.explain()` says: the order, the worst case in two numbers, and what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+
+import resilient_bridge as rb
+
+
+def test_it_reads_from_the_outside_in():
+    """One line a layer, in order, then the worst case."""
+    policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10))
+    lines = str(policy.explain()).splitlines()
+    assert lines[0] == "outermost first:"
+    assert [line.split(":")[0] for line in lines[1:5]] == [
+        "1. Deadline(60)",
+        "2. Retry(attempts=4)",
+        "3. Breaker()",
+        "4. Timeout(10)",
+    ]
+    assert lines[5] == "worst case: 4 calls, 60 s"
+
+
+EXACT = rb.Backoff.steps(1, 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "calls", "seconds"),
+    [
+        ([rb.Retry(attempts=4)], 4, math.inf),
+        ([rb.Breaker()], 1, math.inf),
+        ([rb.Timeout(10)], 1, 10),
+        ([rb.Retry(attempts=3, backoff=EXACT, max_retry_after=0), rb.Timeout(10)], 3, 33),
+        ([rb.Retry(attempts=3, backoff=EXACT, max_retry_after=0), rb.Timeout.escalating(2, 5, 30)], 3, 40),
+        ([rb.Retry(attempts=3, max_retry_after=100), rb.Timeout(10)], 3, 30 + 2 * 110),
+        ([rb.Deadline(60), rb.Retry(attempts=3, max_retry_after=100), rb.Timeout(10)], 3, 60),
+        ([rb.Retry(attempts=2, rules={429: rb.Rule(attempts=6)})], 6, math.inf),
+        ([rb.Retry(attempts=2, backoff=lambda _: 1), rb.Timeout(5)], 2, math.inf),
+    ],
+    ids=repr,
+)
+def test_the_worst_case(layers, calls, seconds):
+    """Every attempt takes all its time, and the server asks for all the patience there is; inf where nothing bounds it."""
+    explained = rb.Policy(*layers).explain()
+    assert (explained.max_calls, explained.max_seconds) == (calls, pytest.approx(seconds))
+
+
+def test_no_time_limit_is_said():
+    """`resilient` has none, and says so."""
+    assert "4 calls, no limit to the time" in str(rb.resilient.explain())
+
+
+def test_warnings_are_part_of_it():
+    """What warned when it was built is still there to read."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        policy = rb.Policy(rb.Breaker(), rb.Retry())
+    assert [warning.category for warning in warned] == [UserWarning]
+    assert "Breaker outside of Retry" in str(policy.explain())
+    assert policy.explain().warnings[0] in str(warned[0].message)
+
+
+def test_it_is_a_value():
+    """Equal policies explain equally."""
+    assert rb.resilient.explain() == rb.Policy(*rb.resilient.layers).explain()

@@ -1,0 +1,81 @@
+"""Presets driven as a user does: the real policies around a real function, in virtual time. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import httpx
+
+import resilient_bridge as rb
+from resilient_bridge.testing import inject, record, virtual_time
+
+
+class Drive(NamedTuple):
+    """What came of a call: how often the function ran, the waits in between, the outcome, and what was told."""
+
+    calls: int
+    slept: list[float]
+    outcome: rb.Outcome[Any]
+    events: list[rb.events.Event]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the policy went no further, None for a success."""
+        return None if self.outcome.failure is None else self.outcome.failure.stopped
+
+    @property
+    def told(self) -> list[str]:
+        """The events by name."""
+        return [type(event).__name__ for event in self.events]
+
+
+def drive(policy: rb.Policy, *script: Any, idempotent: bool = True, seed: int = 0) -> Drive:
+    """Call a function behind `policy` whose calls go as the script says, and then well."""
+
+    @policy(idempotent=idempotent)
+    def ask() -> str:
+        return "answer"
+
+    with virtual_time(seed=seed) as time, inject(ask, *script) as injected, record() as events:
+        outcome = rb.capture(ask)
+    return Drive(injected.calls, time.slept, outcome, events)
+
+
+def limits(policy: rb.Policy, wanted: list[float]) -> bool:
+    """Whether an async call that never ends is ended after each of `wanted` seconds, one attempt each, and not before."""
+    starts: list[int] = []
+
+    @policy(idempotent=True)
+    async def hang() -> None:
+        starts.append(1)
+        await asyncio.Event().wait()
+
+    async def main() -> bool:
+        with virtual_time() as time:
+            calling = asyncio.create_task(hang())
+            for attempt, seconds in enumerate(wanted, 1):
+                await _turns()
+                time.advance(seconds * 0.999)
+                await _turns()
+                if calling.done() or len(starts) != attempt:
+                    return False
+                time.advance(seconds * 0.002)
+                await _turns()
+            return isinstance(calling.exception(), rb.AttemptTimeoutError)
+
+    return asyncio.run(main())
+
+
+async def _turns() -> None:
+    for _ in range(10):  # as often as a task may need to come to its next wait
+        await asyncio.sleep(0)
+
+
+def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
+    """What httpx raises for an answer; header names with `_` for `-`."""
+    request = httpx.Request("POST", "http://host/v1")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.HTTPStatusError(
+        f"{status}", request=request, response=httpx.Response(status, headers=named, request=request)
+    )

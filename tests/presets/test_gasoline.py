@@ -1,0 +1,189 @@
+"""Gasoline's timing constants, circuit and escalation, as its specification prints them, driven through the preset's own policies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.presets import gasoline
+from resilient_bridge.testing import inject, record, virtual_time
+
+from .driving import drive, limits
+
+
+# name in `gasoline.tools`, as the specification calls it, seconds
+CONSTANTS = [
+    ("query", "DefaultQueryTimeout 2s", 2),
+    ("async_command", "AsyncCommandTimeout 30s", 30),
+    ("startup", "Bridge startup timeout 4s", 4),
+    ("health", "HTTP client timeout 500ms", 0.5),
+    ("long_handler", "Long-running handler timeout 35s", 35),
+]
+
+# "Failure n: wait"; 6+ is 30 s
+FAILURES = [(1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (6, 30), (7, 30), (20, 30)]
+
+RESET = ConnectionResetError
+
+
+@pytest.mark.requirement("G1")
+@pytest.mark.parametrize(("tool", "constant", "seconds"), CONSTANTS, ids=[row[0] for row in CONSTANTS])
+def test_a_timing_constant_bounds_its_operation(tool, constant, seconds):
+    """A call that hangs fails then, and not before."""
+    assert gasoline.tools[tool] == rb.Policy(rb.Timeout(seconds, thread=True))
+    assert limits(gasoline.tools[tool], [seconds])
+
+
+@pytest.mark.requirement("G1")
+def test_polling_waits_one_to_two_seconds():
+    """Poll interval (base) 1-2s: after one second, then every two."""
+    driven = drive(gasoline.tools["poll"], *[503] * 4)
+    assert driven.slept == [1, 2, 2, 2]
+    assert driven.outcome.value == "answer"
+
+
+@pytest.mark.requirement("G2")
+@pytest.mark.parametrize(("failure", "seconds"), FAILURES)
+def test_the_backoff_schedule(failure, seconds):
+    """0 ms, 1, 2, 4, 8 s, then 30 s, for calls and for the link."""
+    (retry,) = (layer for layer in gasoline.calls.layers if isinstance(layer, rb.Retry))
+    assert retry.backoff.delays(failure)[-1] == seconds
+    assert retry.backoff == gasoline.reconnect.backoff
+
+
+@pytest.mark.requirement("G2")
+def test_the_first_waits_while_the_circuit_is_closed():
+    """Four failures of one call cost 0, 1, 2 and 4 s, and the fifth call answers."""
+    driven = drive(gasoline.calls, *[RESET] * 4)
+    assert sum(driven.slept) == 7
+    assert [event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)] == [
+        0,
+        1,
+        2,
+        4,
+    ]
+
+
+def _protected() -> tuple[Callable[[], None], rb.Circuit]:
+    """A function behind the preset's policy, and its circuit; a reset is not repeated, so each failure is a call."""
+
+    @gasoline.calls
+    def ask() -> None:
+        """Go as the script says."""
+
+    return ask, rb.circuit(ask)
+
+
+@pytest.mark.requirement("G2")
+def test_the_circuit_goes_round_and_states_its_reasons():
+    """maxFailures 5, resetTimeout 30 s, a single probe: every transition of the specification, by its printed reason."""
+    ask, circuit = _protected()
+    with virtual_time() as time, record() as seen, inject(ask, *[RESET] * 6):
+        for _ in range(4):
+            rb.capture(ask)
+        assert circuit.state == "closed"
+        rb.capture(ask)
+        assert (circuit.state, circuit.retry_after) == ("open", 30)
+        time.advance(29.9)
+        assert rb.capture(ask).failure.code == "SYS_CIRCUIT_OPEN"
+        time.advance(0.2)
+        assert rb.capture(ask).failure.code == "CONN_RESET"  # the probe
+        assert (circuit.state, circuit.retry_after) == ("open", 30)
+        time.advance(30)
+        assert rb.capture(ask).failure is None
+        assert circuit.state == "closed"
+    assert [event.reason for event in seen if type(event).__name__.startswith("Circuit")] == [
+        "consecutive_failures_5",
+        "reset_timeout_elapsed",
+        "consecutive_failures_6",
+        "reset_timeout_elapsed",
+        "request_success",
+    ]
+
+
+@pytest.mark.requirement("G2")
+@pytest.mark.parametrize("state", ["open", "half_open", "isolated", "disabled"])
+def test_a_manual_reset_closes_it_from_any_state(state):
+    """Any state to closed: `manual_reset`."""
+    ask, circuit = _protected()
+    with virtual_time() as time, inject(ask, *[RESET] * 5), record() as seen:
+        for _ in range(5):
+            rb.capture(ask)
+        if state == "isolated":
+            circuit.isolate()
+        elif state == "disabled":
+            circuit.disable()
+        elif state == "half_open":
+            time.advance(30)
+            circuit.__enter__()  # a probe that has not ended
+        assert circuit.state == state
+        circuit.reset()
+        assert circuit.state == "closed"
+        assert rb.capture(ask).failure is None
+    assert seen[-1].reason == "manual_reset"
+
+
+@pytest.mark.requirement("G2")
+def test_half_open_lets_a_single_probe_through():
+    """While it runs every other call is rejected."""
+    ask, circuit = _protected()
+    with virtual_time() as time, inject(ask, *[RESET] * 5):
+        for _ in range(5):
+            rb.capture(ask)
+        time.advance(30)
+        with circuit:
+            assert rb.capture(ask).failure.code == "SYS_CIRCUIT_OPEN"
+        assert circuit.state == "closed"
+
+
+@pytest.mark.requirement("G2")
+def test_the_numbers_are_options():
+    """The example of the specification: 3 failures, 10 s, backoff from 0.5 s to 10 s."""
+    backoff = rb.Backoff.steps(0, then=rb.Backoff.exponential(0.5, cap=10, jitter="none"))
+    policy = gasoline.calls.replace(
+        rb.Breaker.consecutive(3, open_for=10), rb.Retry(attempts=9, backoff=backoff)
+    )
+    assert backoff.delays(8) == [0, 0.5, 1, 2, 4, 8, 10, 10]
+
+    @policy
+    def ask() -> None:
+        """Go as the script says."""
+
+    with virtual_time(), inject(ask, *[RESET] * 3):
+        for _ in range(3):
+            rb.capture(ask)
+        assert rb.circuit(ask).retry_after == 10
+
+
+@pytest.mark.requirement("G8")
+def test_a_refused_connection_is_not_repeated():
+    """ECONNREFUSED: "Immediate, don't retry"; every other preset does."""
+    assert drive(gasoline.calls, ConnectionRefusedError).calls == 1
+    assert drive(rb.resilient, ConnectionRefusedError).calls == 2
+
+
+@pytest.mark.requirement("G4")
+def test_timeouts_escalate():
+    """2 s, then 5 s, then 30 s; after the last one a timeout error."""
+    assert limits(gasoline.tools["execute_js"], [2, 5, 30])
+
+
+@pytest.mark.requirement("G4")
+def test_the_last_timeout_reports_and_the_work_goes_on():
+    """A sync operation is left to run: the caller has its error, an event says what is still there, and it does end."""
+    go, ended = threading.Event(), threading.Event()
+
+    @rb.Policy(rb.Timeout(0.01, thread=True))
+    def audit() -> None:
+        go.wait()
+        ended.set()
+
+    with record() as seen:
+        failure = rb.capture(audit).failure
+    assert (failure.code, failure.executed) == ("SYS_TIMEOUT", rb.Executed.MAYBE)
+    assert [type(event).__name__ for event in seen] == ["ThreadLeftBehind"]
+    go.set()
+    assert ended.wait(30)

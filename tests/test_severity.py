@@ -1,0 +1,98 @@
+"""What a severity makes happen, and that docs/reference/severity.md says just that."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge import errors
+from resilient_bridge.protocol.losses import LossAction, meaning
+
+
+PAGE = Path(__file__).parents[1] / "docs/reference/severity.md"
+ALARMING = (rb.Severity.CRITICAL, rb.Severity.FATAL)
+pytestmark = pytest.mark.requirement("R2")
+
+
+def _row(severity: rb.Severity) -> list[str]:
+    """The cells of the page's row about a severity."""
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{severity}` |")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def _error(severity: rb.Severity) -> rb.BridgeError:
+    """A failure of this severity that repeating could help and that did not run."""
+    failure = rb.Failure.of("SYS_UNAVAILABLE", "down", severity=severity, executed=rb.Executed.NO)
+    return errors.error_for(failure)
+
+
+@pytest.mark.parametrize("severity", rb.Severity)
+def test_a_give_up_is_logged_at_its_severity(severity, caplog):
+    """The page's level is that of the line, for a call that was given up."""
+    caplog.set_level(logging.DEBUG, "resilient_bridge")
+
+    @rb.Policy(rb.Retry(attempts=1))
+    def ask() -> None:
+        raise _error(severity)
+
+    assert rb.capture(ask).failure.severity is severity
+    (record,) = caplog.records
+    assert record.levelname.lower() == _row(severity)[1]
+
+
+def test_an_error_that_no_policy_had_to_do_with_stays_at_debug(caplog):
+    """A bug of the caller is his to log."""
+    caplog.set_level(logging.DEBUG, "resilient_bridge")
+    rb.capture(rb.resilient(lambda: {}["missing"]))
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
+@pytest.mark.parametrize("severity", rb.Severity)
+def test_critical_and_fatal_open_the_circuit_at_once(severity):
+    """One such failure in a window of fifty is enough; any other is counted like all."""
+
+    @rb.Policy(rb.Breaker())
+    def ask() -> None:
+        raise _error(severity)
+
+    with rb.testing.record() as seen:
+        rb.capture(ask)
+    opened = [event.reason for event in seen if isinstance(event, rb.events.CircuitOpened)]
+    assert opened == (["critical"] if severity in ALARMING else [])
+    assert rb.circuit(ask).state == ("open" if severity in ALARMING else "closed")
+    assert _row(severity)[2] == ("opens at once" if severity in ALARMING else "as any failure")
+
+
+def test_a_fatal_failure_ends_the_session():
+    """Each code that is fatal means FAILED for a link; the page says so of fatal alone."""
+    fatal = [code for code, row in errors.CODES.items() if row.severity is rb.Severity.FATAL]
+    assert fatal
+    assert {meaning(rb.Failure.of(code), ()) for code in fatal} == {LossAction.FAIL}
+    assert [severity for severity in rb.Severity if _row(severity)[3] == "ends"] == [rb.Severity.FATAL]
+
+
+@pytest.mark.parametrize(
+    "severity", [severity for severity in rb.Severity if severity is not rb.Severity.ERROR]
+)
+def test_the_page_lists_the_codes_of_each_severity(severity):
+    """All of them, but for the usual one."""
+    codes = sorted(code for code, row in errors.CODES.items() if row.severity is severity)
+    assert re.findall(r"`(\w+)`", _row(severity)[4]) == codes
+
+
+@pytest.mark.parametrize("severity", rb.Severity)
+def test_severity_decides_no_retry(severity):
+    """The same failure is repeated, however bad it is."""
+    calls = []
+
+    @rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)))
+    def ask() -> None:
+        calls.append(1)
+        raise _error(severity)
+
+    rb.capture(ask)
+    assert len(calls) == 3

@@ -1,0 +1,114 @@
+"""The pages of docs/strategies are built alike, and what their tables say is what the package does."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import attrs
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.errors import Stopped
+from resilient_bridge.pipeline.explanation import harmful
+
+
+PAGES = Path(__file__).parents[1] / "docs/strategies"
+NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
+ANATOMY = ["Usage", "Defaults", "Telemetry", "Diagram", "Patterns", "Anti-patterns"]
+
+# What each page is about, made with nothing but what has no default.
+SUBJECTS: dict[str, Any] = {
+    "retry": rb.Retry,
+    "retry-budget": rb.RetryBudget,
+    "breaker": rb.Breaker,
+    "timeout": partial(rb.Timeout, 10),
+    "deadline": partial(rb.Deadline, 10),
+    "bulkhead": partial(rb.Bulkhead, 10),
+    "rate-limit": partial(rb.RateLimit, 10),
+    "fallback": partial(rb.Fallback, print),
+}
+PLACES = [
+    rb.Deadline(9),
+    rb.Fallback(print),
+    rb.Retry(),
+    rb.Bulkhead(1),
+    rb.RateLimit(1),
+    rb.Breaker(),
+    rb.Timeout(1),
+]
+
+
+def _section(name: str, head: str) -> str:
+    return (PAGES / f"{name}.md").read_text().partition(f"\n## {head}\n")[2].partition("\n## ")[0]
+
+
+def _cells(text: str) -> list[list[str]]:
+    """The rows of the tables in a text, without their heads."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in text.splitlines()
+        if line[:1] == "|"
+    ]
+    return [[cell.strip(" |") for cell in row] for row in rows if row[0].startswith("`")]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "composition"])
+def test_every_page_has_the_same_anatomy(name):
+    """What it does first, then usage, defaults, telemetry, a diagram, patterns, anti-patterns."""
+    text = (PAGES / f"{name}.md").read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ANATOMY
+    assert len(text.partition("\n## ")[0].split()) > 20
+    assert "```mermaid" in text or "```text" in text
+    assert _section(name, "Patterns").count("**") >= 2
+    assert _section(name, "Anti-patterns").count("\n- ") >= 2
+
+
+def test_every_layer_has_a_page():
+    """Every class that a Policy is made of, and what a Retry is given."""
+    layers = {type(layer).__name__ for layer in PLACES} | {"RetryBudget", "Backoff"}
+    titles = {(PAGES / f"{name}.md").read_text().splitlines()[0].removeprefix("# ") for name in NAMES}
+    assert titles == layers | {"Composition"}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_table_of_defaults_is_complete_and_true(name):
+    """One row a field, in their order; each default evaluates to the field's own."""
+    make = SUBJECTS[name]
+    subject = make()
+    rows = {row[0].strip("`"): row[1] for row in _cells(_section(name, "Defaults")) if len(row) == 3}
+    fields = [field.name for field in attrs.fields(type(subject))]
+    assert [field for field in rows if field in fields] == fields
+    for field in fields:
+        if rows[field] == "–":  # noqa: RUF001 - a dash: the user says it
+            continue
+        value = eval(rows[field].strip("`"), {part: getattr(rb, part) for part in rb.__all__})
+        assert make(**{field: value}) == subject, field
+
+
+def test_the_reasons_to_stop_are_all_there():
+    """Every value of `failure.stopped` has its row on the page of Retry."""
+    known = set(get_args(getattr(Stopped, "__value__", Stopped)))
+    assert known == {row[0].strip("`") for row in _cells(_section("retry", "Defaults")) if len(row) == 2}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_events_of_a_page_exist(name):
+    """What a table of telemetry names is an event."""
+    rows = _cells(_section(name, "Telemetry"))
+    for row in rows:
+        for event in re.findall(r"`(\w+)`", row[0]):
+            assert issubclass(getattr(rb.events, event), rb.events.Event)
+
+
+def test_the_order_of_the_index_is_the_usual_one():
+    """The table lists the layers outermost first: as `replace` adds them, and without a warning."""
+    listed = re.findall(r"^\| \[(\w+)\]", (PAGES / "index.md").read_text(), re.MULTILINE)
+    assert listed == [type(layer).__name__ for layer in PLACES]
+    places = [layer.usual_place for layer in PLACES]
+    assert places == sorted(places)
+    assert harmful(tuple(PLACES)) == ()
+    added = rb.Policy(rb.Retry()).replace(*(layer for layer in PLACES if not isinstance(layer, rb.Retry)))
+    assert [type(layer) for layer in added.layers] == [type(layer) for layer in PLACES]

@@ -1,0 +1,173 @@
+"""The retry rows of the feature matrix that are about time, permission and nesting (R7 to R12, R17, R19 under a deadline)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+
+import resilient_bridge as rb
+from tests.pipeline.forms import Server, at_once, both, everywhere, settle
+
+
+async def test_r7_a_deadline_interrupts_the_attempt_in_flight():
+    """An attempt that hangs ends with the deadline; stamina's timeout of 0.1 s waits 0.5 s, redress's 0.6 s."""
+    with rb.testing.virtual_time() as clock:
+        hung = asyncio.create_task(hang_behind(rb.Policy(rb.Deadline(10), at_once())))
+        await settle()
+        clock.advance(9.9)
+        await settle()
+        assert not hung.done()
+        clock.advance(0.1)
+        with pytest.raises(rb.DeadlineExceededError):
+            await hung
+
+
+async def hang_behind(policy):
+    """A call that never ends."""
+
+    @policy
+    async def get():
+        await asyncio.get_running_loop().create_future()
+
+    return await get()
+
+
+async def test_r8_each_attempt_has_its_own_time():
+    """5 s an attempt, 3 attempts, 15 s in all, and a fresh 5 s each time."""
+    with rb.testing.virtual_time() as clock:
+        calls = []
+
+        @rb.Policy(at_once(attempts=3), rb.Timeout(5))
+        async def get():
+            calls.append(clock.now)
+            await asyncio.get_running_loop().create_future()
+
+        protected = rb.Policy(at_once(attempts=3), rb.Timeout(5))(get.__wrapped__, idempotent=True)
+        task = asyncio.create_task(protected())
+        for _ in range(3):
+            await settle()
+            clock.advance(5)
+        with pytest.raises(rb.AttemptTimeoutError):
+            await task
+    assert [at - calls[0] for at in calls] == [0, 5, 10]
+
+
+@both
+def test_r9_a_wait_that_cannot_fit_is_not_begun(form):
+    """5 s left, 6 s to wait: it stops at once, with the caller's own error, instead of a clamped wait and one more call."""
+    server = Server(always=ConnectionRefusedError)
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Deadline(5), rb.Retry(backoff=rb.Backoff.constant(6)))(form.of(server.get))
+        with pytest.raises(ConnectionRefusedError) as raised:
+            form.run(get)
+    assert (server.calls, clock.slept) == (1, [])
+    assert rb.classify(raised.value).stopped == "deadline"
+
+
+@both
+def test_r10_the_callee_and_nested_policies_see_what_is_left(form):
+    """60 s around, 40 used: the function inside has 20, and a nested policy of 30 does not begin a wait of 25."""
+    with rb.testing.virtual_time() as clock:
+        server = Server(always=ConnectionRefusedError)
+        left = []
+        inner = rb.Policy(rb.Deadline(30), rb.Retry(backoff=rb.Backoff.constant(25)))(server.get)
+
+        def body():
+            clock.advance(40)
+            left.append(rb.current_attempt().remaining)
+            with pytest.raises(ConnectionRefusedError):
+                inner()
+
+        form.run(rb.Policy(rb.Deadline(60))(form.of(body)))
+    assert left == [20]
+    assert (server.calls, clock.slept) == (1, [])
+
+
+@everywhere
+def test_r11_three_layers_of_three_make_three_calls(form):
+    """Nested retries leave the repeating to the outermost: 3 calls, and not 27."""
+    server = Server(always=ConnectionRefusedError)
+    with form.world():
+        policy = rb.Policy(at_once(attempts=3))
+        innermost = policy(server.get)
+        middle = policy(innermost)
+        outer = policy(form.of(middle))
+        with pytest.raises(ConnectionRefusedError):
+            form.run(outer)
+    assert server.calls == 3
+
+
+@everywhere
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize(("error", "ran"), [(ConnectionRefusedError, False), (ConnectionResetError, True)])
+def test_r12_what_may_have_run_is_repeated_only_with_permission(form, error, ran, idempotent):
+    """Refused (it never left): repeated. Reset (it may have run): only if idempotent. One key for all attempts."""
+    keys = []
+
+    def body():
+        keys.append(rb.current_attempt().idempotency_key)
+        raise error
+
+    with form.world():
+        get = rb.Policy(at_once(attempts=3))(form.of(body), idempotent=idempotent)
+        for _ in range(2):
+            with pytest.raises(error):
+                form.run(get)
+    each = 1 if ran and not idempotent else 3
+    assert len(keys) == 2 * each
+    assert len(set(keys[:each])) == len(set(keys[each:])) == 1
+    assert keys[0] != keys[-1]
+
+
+@contextmanager
+def interrupted_in(seconds):
+    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.real
+def test_r17_an_interrupt_during_the_backoff_of_a_sync_call_returns_at_once():
+    """Ctrl-C in the middle of an hour's wait ends it, and the call."""
+    server = Server(always=ConnectionRefusedError)
+    began = time.monotonic()
+    with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
+        rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600))).call(server.get)
+    assert time.monotonic() - began < 5
+    assert server.calls == 1
+
+
+async def test_r19_a_deadline_error_carries_the_attempts_before_it():
+    """Two attempts failed, the third was cut off by the deadline: its error knows the first two, and says why it stopped."""
+    with rb.testing.virtual_time() as clock:
+        calls = 0
+
+        @rb.Policy(rb.Deadline(10), at_once())
+        async def get():
+            nonlocal calls
+            calls += 1
+            if calls < 3:
+                raise ConnectionRefusedError(str(calls))
+            await asyncio.get_running_loop().create_future()
+
+        task = asyncio.create_task(get())
+        await settle()
+        clock.advance(10)
+        with pytest.raises(rb.DeadlineExceededError) as raised:
+            await task
+    failure = rb.classify(raised.value)
+    assert [str(earlier.cause) for earlier in failure.history] == ["1", "2"]
+    assert failure.stopped == "deadline"

@@ -1,0 +1,108 @@
+"""Traps of clocks and numbers: wall clocks, overflow, jitter that is cut off, and a server that names its own wait."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import resilient_bridge as rb
+from tests.pipeline.forms import Server, both, everywhere, http_error
+
+
+@pytest.mark.parametrize("years", [10, -10])
+def test_pybreaker_only_monotonic_time_counts(years, monkeypatch):
+    """A wall clock that jumps neither closes a circuit nor gives tokens; it does in Polly, failsafe-go, cockatiel, pybreaker,
+    aiobreaker, purgatory, hyx, backoff and botocore.
+    """
+    server = Server(always=ConnectionRefusedError)
+    get = rb.Policy(rb.Breaker.consecutive(1, open_for=60))(server.get)
+    limited = rb.Policy(rb.RateLimit(1, per=3600))(Server().get)
+    with pytest.raises(ConnectionRefusedError):
+        get()
+    limited()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + years * 31_557_600)
+    with pytest.raises(rb.CircuitOpenError) as rejected:
+        get()
+    assert 50 < rejected.value.retry_after <= 60
+    with pytest.raises(rb.ThrottledError):
+        limited()
+
+
+SCHEDULES = [
+    rb.Backoff.exponential(1, cap=60),
+    rb.Backoff.exponential(0.1, factor=1.5, cap=5, jitter="equal"),
+    rb.Backoff.exponential(1, factor=10, jitter="none"),
+    rb.Backoff.linear(1, cap=30),
+    rb.Backoff.decorrelated(1),
+    rb.Backoff.steps(1, 2, then=rb.Backoff.exponential(5)),
+]
+
+
+@both
+@pytest.mark.parametrize("backoff", SCHEDULES, ids=repr)
+def test_stamina_137_call_1100_waits_no_longer_than_the_cap(form, backoff):
+    """1,099 waits, each finite, never negative, never above the schedule's bound: redress, httpx-retries, backoff and hyx raise
+    OverflowError at 2 ** 1024, Polly went negative and spun (Polly#2163).
+    """
+    server = Server(always=ConnectionRefusedError)
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry(attempts=1_100, backoff=backoff, budget=None))(form.of(server.get))
+        with pytest.raises(ConnectionRefusedError):
+            form.run(get)
+    assert server.calls == 1_100
+    assert len(clock.slept) == 1_099
+    assert all(0 <= wait <= longest for wait, longest in zip(clock.slept, backoff.delays(1_099), strict=True))
+
+
+@pytest.mark.parametrize("backoff", SCHEDULES[:1] + SCHEDULES[3:5], ids=repr)
+def test_stamina_there_is_jitter_at_the_cap(backoff):
+    """In a long outage, with every wait at the cap, clients still spread out; stamina, tenacity's jitter, httpx-retries and
+    hyx cut it off, and their clients come back together.
+    """
+    server = Server(always=ConnectionRefusedError)
+    late: set[float] = set()
+    for seed in range(20):
+        with rb.testing.virtual_time(seed=seed) as clock:
+            get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(server.get)
+            with pytest.raises(ConnectionRefusedError):
+                get()
+        late.add(clock.slept[-1])
+    assert len(late) > 5
+
+
+@everywhere
+def test_httpx_retries_never_comes_back_earlier_than_told(form):
+    """Told to wait 600 s with a ceiling of 120 s, it stops and shows why; httpx-retries waits its own 0.05 s (min of the two)."""
+    server = Server(always=http_error(429, retry_after="600"))
+    with form.world():
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), max_retry_after=120))(form.of(server.get))
+        with pytest.raises(Exception, match="429") as raised:
+            form.run(get)
+    assert server.calls == 1
+    failure = rb.classify(raised.value)
+    assert (failure.stopped, failure.retry_after) == ("retry_after", 600)
+
+
+@both
+@pytest.mark.parametrize(
+    ("header", "told", "waits"),
+    [
+        ("retry_after", "0", 0.25),
+        ("retry_after", "7", 7),
+        ("retry_after_ms", "1500", 1.5),
+        ("retry_after_ms", "1", 0.25),
+    ],
+)
+def test_httpx_retries_reads_what_the_server_says(form, header, told, waits):
+    """A Retry-After of "0" is an answer and not the lack of one, and fractions of a second are heard; the wait is never shorter
+    than either side says. httpx-retries takes "0" for absent.
+    """
+    server = Server(http_error(429, **{header: told}))
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(form.of(server.get))
+        assert form.run(get) == "ok"
+    assert clock.slept == [waits]
+    seconds = float(told) / (1_000 if header.endswith("ms") else 1)
+    assert rb.classify(http_error(429, **{header: told})).retry_after == seconds

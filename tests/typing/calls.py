@@ -1,0 +1,259 @@
+"""Policies around calls as a user types them: read by mypy and pyright, never run. Rule: every line would work as written."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from datetime import timedelta
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Literal, assert_type
+
+import tenacity
+
+import resilient_bridge as rb
+
+
+class BusyError(Exception):
+    """An error of one's own."""
+
+
+async def log_in() -> None:
+    """Refresh a token."""
+
+
+async def agree(failure: rb.Failure) -> bool:
+    """Ask somebody before the switch."""
+    return failure.retryable
+
+
+def wait(attempt: rb.Attempt) -> float:
+    """A schedule of one's own."""
+    return 1.0 if attempt.failure is None else 2.0
+
+
+# Every layer, with every sort of argument.
+web = rb.Policy(
+    rb.Deadline(timedelta(minutes=1)),
+    rb.Fallback(print, on=rb.Kind.TRANSIENT, acknowledge=lambda failure: failure.retryable),
+    rb.Retry(
+        attempts=4,
+        on=(
+            rb.Kind.TRANSIENT,
+            BusyError,
+            ("openai", "RateLimitError"),
+            503,
+            re.compile("busy"),
+            "CONN_RESET",
+        ),
+        on_result=lambda result: result is None,
+        backoff=rb.Backoff.exponential(0.5, cap=20),
+        rules={
+            429: rb.Rule(attempts=6, backoff=wait),
+            401: rb.Rule(attempts=2, before=log_in),
+            BusyError: rb.Rule(backoff=tenacity.wait_fixed(1)),
+            rb.Category.TIMEOUT: rb.Rule(attempts=2),
+        },
+        max_retry_after=timedelta(seconds=90),
+        budget=rb.RetryBudget(ratio=0.1, floor=3, key="api"),
+    ),
+    rb.Bulkhead(8, queue=4, max_wait=1),
+    rb.RateLimit(5, per=timedelta(seconds=1), max_wait=2, key="api"),
+    rb.Breaker(
+        rate=0.5, window=timedelta(seconds=30), open_for=5, ignore=[404, BusyError], slow_after=3, key="api"
+    ),
+    rb.Timeout.escalating(2, 5, timedelta(seconds=30), thread=True),
+    name="web",
+)
+rb.Fallback(print, log_in, acknowledge=agree)
+rb.Retry(on=BusyError, backoff=wait, budget=None)
+rb.Retry(on=lambda failure: failure.code == "CONN_RESET")
+rb.Retry(
+    attempts=tenacity.stop_after_attempt(3),
+    backoff=tenacity.wait_random_exponential(max=30),
+    on=tenacity.retry_if_exception_type(BusyError),
+)
+rb.Breaker.consecutive(5, open_for=rb.Backoff.exponential(1), probes=2, lease=10)
+assert_type(web.name, str | None)
+assert_type(web == rb.resilient, bool)
+assert_type(rb.resilient, rb.Policy)
+assert_type(web.replace(rb.Timeout(5)), rb.Policy)
+explained = web.explain()
+assert_type(explained, rb.Explanation)
+assert_type(explained.max_calls, float)
+assert_type(explained.warnings, tuple[str, ...])
+
+
+# What is decorated stays what it is.
+@web
+def create(title: str, *, urgent: bool = False) -> int:
+    """A sync function."""
+    return len(title) if urgent else 0
+
+
+@web(idempotent=True, name="search")
+async def search(query: str) -> list[str]:
+    """An async function."""
+    return [query]
+
+
+@web
+def rows(count: int) -> Iterator[int]:
+    """A generator function."""
+    yield count
+
+
+@web(idempotent=True)
+async def stream(count: int) -> AsyncIterator[int]:
+    """An async generator function."""
+    yield count
+
+
+class Weather:
+    """Methods of every kind."""
+
+    @web
+    def today(self, city: str) -> float:
+        """A method."""
+        return float(len(city))
+
+    @web
+    async def tomorrow(self, city: str) -> float:
+        """An async method."""
+        return float(len(city))
+
+    @staticmethod
+    @web
+    def now(city: str) -> float:
+        """A static method."""
+        return float(len(city))
+
+    @classmethod
+    @web
+    def made(cls, city: str) -> Weather:
+        """A class method."""
+        return cls()
+
+
+signature: Callable[[str], int] = create
+coroutines: Callable[[str], Coroutine[Any, Any, list[str]]] = search
+assert_type(create("x", urgent=True), int)
+assert_type(rows(3), Iterator[int])
+assert_type(Weather().today("x"), float)
+assert_type(Weather.now("x"), float)
+assert_type(Weather.made("x"), Weather)
+assert iscoroutinefunction(search)
+assert_type(web(partial(create, urgent=True))("x"), int)
+assert_type(web(lambda: create("x"))(), int)
+
+
+async def awaited() -> None:
+    """A decorated `async def` is one: it can be awaited, made a task, gathered and iterated over."""
+    assert_type(await search("x"), list[str])
+    task: asyncio.Task[list[str]] = asyncio.create_task(search("x"))
+    assert_type(await task, list[str])
+    async with asyncio.TaskGroup() as tasks:
+        assert_type(tasks.create_task(Weather().tomorrow("x")), asyncio.Task[float])
+    assert_type(await asyncio.wait_for(search("x"), timeout=1), list[str])
+    async for item in stream(3):
+        assert_type(item, int)
+
+
+async def once() -> None:
+    """`policy.call` returns what the function returns."""
+    assert_type(web.call(create, "x", urgent=True), int)
+    assert_type(await web.call(search, "x"), list[str])
+    assert_type(await asyncio.create_task(web.call(search, query="x")), list[str])
+    assert_type(web.call(Weather().today, "x"), float)
+
+
+async def blocks() -> int:
+    """The block form, sync and async."""
+    for attempt in web.attempts():
+        with attempt as same:
+            assert_type(same.number, int)
+            return same.number
+    async for attempt in web.attempts(idempotent=True):
+        with attempt:
+            assert_type(attempt.idempotency_key, str)
+            assert_type(attempt.remaining, float | None)
+            assert_type(attempt.failure, rb.Failure | None)
+    found = rb.current_attempt()
+    assert_type(found, rb.Attempt | None)
+    return 0 if found is None else found.number
+
+
+async def data() -> str:
+    """Errors as data: an Outcome of what the function returns, or a coroutine of one."""
+    made = rb.capture(create, "x", urgent=True)
+    assert_type(made, rb.Outcome[int])
+    assert_type(made.value, int)
+    assert_type(made.failure, rb.Failure | None)
+    assert_type(made.attempts, int)
+    assert_type(made.seconds, float)
+    found = await rb.capture(search, "x")
+    assert_type(found, rb.Outcome[list[str]])
+    assert_type(await asyncio.create_task(rb.capture(search, "x")), rb.Outcome[list[str]])
+    assert_type(rb.capture(Weather().today, "x"), rb.Outcome[float])
+    return made.to_llm()
+
+
+def circuits() -> float | None:
+    """The handle of a circuit, by key, function, method or policy."""
+    handle = rb.circuit("github")
+    assert_type(handle, rb.Circuit)
+    assert_type(handle.state, Literal["closed", "open", "half_open", "isolated", "disabled"])
+    assert_type(rb.circuits(), Mapping[str, rb.Circuit])
+    for one in (rb.circuit(create), rb.circuit(search), rb.circuit(Weather.today), rb.circuit(web)):
+        one.reset()
+        one.isolate()
+        one.disable()
+    with handle as same:
+        assert_type(same, rb.Circuit)
+    return handle.retry_after
+
+
+def presets() -> rb.BridgePolicy:
+    """The policies of a preset."""
+    preset = rb.presets.gasoline
+    assert_type(preset.calls, rb.Policy)
+    assert_type(preset.tools["health"], rb.Policy)
+    assert_type(preset.repeatable, tuple[str, ...])
+    return preset.evolve(calls=preset.calls.replace(rb.Timeout(5)), tools={"x": web}, repeatable=("x",))
+
+
+def rejections() -> float | None:
+    """What a layer raises, and by which classes it is caught."""
+    late: type[TimeoutError] = rb.DeadlineExceededError
+    rejected: list[type[rb.RejectedError]] = [rb.CircuitOpenError, rb.BulkheadFullError, rb.ThrottledError]
+    try:
+        create("x")
+    except rb.CircuitOpenError as error:
+        assert_type(error.failure, rb.Failure)
+        return error.retry_after
+    except tuple(rejected):
+        return 0.0
+    except late:
+        return None
+    return None
+
+
+def tests() -> list[rb.events.Event]:
+    """What tests of policies use."""
+    with (
+        rb.testing.virtual_time(seed=7) as time,
+        rb.testing.inject(search, ConnectionResetError, 503, TimeoutError("x"), rb.testing.PASS) as script,
+        rb.testing.inject(web, BusyError),
+        rb.testing.record() as seen,
+    ):
+        asyncio.run(search("x"))
+        time.advance(3)
+        assert_type(time, rb.testing.VirtualTime)
+        assert_type(time.slept, list[float])
+        assert_type(script, rb.testing.Injection)
+        assert_type(script.calls, int)
+        assert_type(seen, list[rb.events.Event])
+    with rb.testing.disabled():
+        create("x")
+    return seen
