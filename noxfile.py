@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,3 +51,16 @@ def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
     spread = ["-n", "auto"] if find_spec("xdist") else []  # runs are told apart by their seed alone
     session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """The strength of the tests of what decides: at least 85 % of the mutants of retry, breaker, budget and backoff are caught."""
+    session.run("mutmut", "run", *session.posargs)
+    session.run("mutmut", "export-cicd-stats")
+    told = json.loads(Path("mutants/mutmut-cicd-stats.json").read_text())
+    caught = told["killed"] + told.get("timeout", 0)
+    share = caught / (told["total"] - told.get("skipped", 0))
+    session.log(f"{caught} of {told['total']} mutants caught: {share:.1%}; `mutmut results` lists the others")
+    if share < 0.85:
+        session.error("less than 85 %")

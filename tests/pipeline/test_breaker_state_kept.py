@@ -148,7 +148,8 @@ def test_an_isolated_circuit_lets_nothing_through():
     circuit.succeed()
     was_open = opened()
     was_open.isolate(0.0)
-    assert rejection(was_open, 0.0).failure.details["reason"] == "isolated"
+    error = rejection(was_open, 0.0)
+    assert (error.retry_after, error.failure.details["reason"]) == (None, "isolated")
 
 
 @pytest.mark.parametrize("verb", ["reset", "isolate", "disable"])

@@ -121,6 +121,9 @@ def test_a_thousand_hosts_do_not_fill_the_memory():
         registry.budget_state(f"host-{number}", RetryBudget())
     assert _kept() == {f"host-{number}" for number in range(5000, 6024)}
     assert len(registry._budgets.all()) == 1024
+    for number in range(2000):
+        registry.circuit_by_name(f"seen-{number}")
+    assert len(_kept()) == len(registry._circuits._assumed) == 1024
 
 
 def test_the_least_recently_used_idle_circuit_goes_first(three):
