@@ -27,11 +27,12 @@ __all__ = ["States"]
 class States:
     """What belongs to one owner, made when a layer first asks for it; `name` is what people see."""
 
-    __slots__ = ("__weakref__", "_budget", "_bulkhead", "_circuit", "_rate", "current", "name")
+    __slots__ = ("__weakref__", "_budget", "_bulkhead", "_circuit", "_keys", "_rate", "current", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
+        self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
         self._circuit: CircuitState | None = None
         self._budget: BudgetState | None = None
         self._bulkhead: BulkheadState | None = None
@@ -40,7 +41,7 @@ class States:
     def circuit(self, layer: Breaker) -> CircuitState:
         """Return the circuit of this layer; its numbers are the layer's from now on."""
         if layer.key is not None:
-            self.current = registry.circuit_state(layer.key, layer)
+            self.current = registry.circuit_state(layer.key, layer, warn=self._is_new(layer.key))
             return self.current
         if self._circuit is None:
             self._circuit = registry.own_circuit_state(self.name, layer)
@@ -49,10 +50,16 @@ class States:
         self.current = self._circuit
         return self._circuit
 
+    def _is_new(self, key: str) -> bool:
+        """Return whether this owner comes to a shared state for the first time: later it may change the numbers as it likes."""
+        is_new = key not in self._keys
+        self._keys |= {key}
+        return is_new
+
     def budget(self, value: RetryBudget) -> BudgetState:
         """Return the tokens of this budget."""
         if value.key is not None:
-            return registry.budget_state(value.key, value)
+            return registry.budget_state(value.key, value, warn=self._is_new(value.key))
         if self._budget is None:
             self._budget = registry.own_budget_state(self.name, value)
         else:
@@ -62,7 +69,7 @@ class States:
     def bulkhead(self, layer: Bulkhead) -> BulkheadState:
         """Return the places of this layer."""
         if layer.key is not None:
-            return registry.bulkhead_state(layer.key, layer)
+            return registry.bulkhead_state(layer.key, layer, warn=self._is_new(layer.key))
         if self._bulkhead is None:
             self._bulkhead = registry.own_bulkhead_state(self.name, layer)
         else:
@@ -72,7 +79,7 @@ class States:
     def rate(self, layer: RateLimit) -> RateState:
         """Return the turns of this layer."""
         if layer.key is not None:
-            return registry.rate_state(layer.key, layer)
+            return registry.rate_state(layer.key, layer, warn=self._is_new(layer.key))
         if self._rate is None:
             self._rate = registry.own_rate_state(self.name, layer)
         else:

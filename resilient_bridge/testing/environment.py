@@ -257,6 +257,15 @@ def record() -> AbstractContextManager[list[events.Event]]:
     return _Recording()
 
 
+def enter_simulation(monotonic: Callable[[], float], rng: Random) -> None:
+    """Let policies live by a simulated loop: its clock, and chance from the seed of the run. For the whole of a context."""
+    around = CURRENT.get()
+    env = _TestEnvironment(around.env)
+    env.monotonic = monotonic
+    env.use_rng(rng)
+    CURRENT.set(begun(None, around, env, monotonic(), None))
+
+
 def _is_step(step: Any) -> bool:
     if isinstance(step, type):
         return issubclass(step, BaseException)

@@ -15,6 +15,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
 from ..client.environment import ENVIRONMENT, Environment
+from .environment import enter_simulation
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
 from .server import BridgeServer
@@ -145,9 +146,10 @@ class Simulation:
         return result
 
     def _environment(self, loop: SimulatedLoop) -> Context:
-        """The context in which the client finds this run's wall clock and random stream instead of its own."""
+        """The context in which client and policies find this run's clocks and random streams instead of their own."""
         context = copy_context()
         context.run(ENVIRONMENT.set, Environment(wall=loop.wall, rng=stream(self.seed, "user")))
+        context.run(enter_simulation, loop.time, stream(self.seed, "policies"))
         return context
 
     def _judge(self) -> None:

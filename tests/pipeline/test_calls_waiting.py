@@ -36,7 +36,21 @@ def test_no_wait_is_no_sleep(form, monkeypatch):
 
     monkeypatch.setattr(time, "sleep", refused)
     monkeypatch.setattr(asyncio, "sleep", refused)
-    assert form.run(rb.Policy(at_once())(form.of(Server(REFUSED, REFUSED).get))) == "ok"
+    policy, server = rb.Policy(at_once()), Server(REFUSED, REFUSED)
+
+    async def loop():
+        async for attempt in policy.attempts():
+            with attempt:
+                server.get()
+
+    assert form.run(policy(form.of(Server(REFUSED, REFUSED).get))) == "ok"
+    if form.is_async:
+        form.run(loop)
+    else:
+        for attempt in policy.attempts():
+            with attempt:
+                server.get()
+    assert server.calls == 3
 
 
 @both

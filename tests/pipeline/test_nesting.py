@@ -128,47 +128,52 @@ async def test_an_inner_call_is_cut_off_by_the_outer_deadline():
                 await task
 
 
-@pytest.mark.parametrize("started_in", ["call", "before"])
+class Background:
+    """A task that a call starts and leaves behind; it looks around when `go` is set."""
+
+    def __init__(self):
+        self.go = asyncio.Event()
+        self.server = Server(always=REFUSED)
+        self.seen = []
+
+    def start(self):
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self):
+        await self.go.wait()
+        self.seen.append(rb.current_attempt())
+        await rb.Policy(rb.Deadline(30), at_once(attempts=1)).call(self._look)
+        with pytest.raises(REFUSED):
+            await rb.Policy(at_once(attempts=3))(settled(self.server))()
+
+    async def _look(self):
+        self.seen.append(rb.current_attempt().remaining)
+
+
+@pytest.mark.parametrize("started_in", ["call", "before", "capture"])
 async def test_a_task_that_outlives_the_call_is_outside_again(started_in):
     """It is in no attempt, has no deadline, and its own policies repeat by themselves."""
-    server, seen = Server(always=REFUSED), []
-    go = asyncio.Event()
-    tasks = []
-    inner = rb.Policy(at_once(attempts=3))(settled(server))
+    background, calls = Background(), 0
+    rules = {REFUSED: rb.Rule(attempts=2, before=background.start)}
 
-    async def background():
-        await go.wait()
-        seen.append(rb.current_attempt())
-
-        @rb.Policy(rb.Deadline(30), at_once(attempts=1))
-        async def look():
-            seen.append(rb.current_attempt().remaining)
-
-        await look()
-        with pytest.raises(REFUSED):
-            await inner()
-
-    def start():
-        tasks.append(asyncio.create_task(background()))
+    @rb.Policy(rb.Deadline(10), at_once(rules=rules))
+    async def outer():
+        nonlocal calls
+        calls += 1
+        if started_in == "call":
+            background.start()
+        elif started_in == "capture":
+            rb.capture(background.start)
+        elif calls == 1:
+            raise REFUSED
 
     with rb.testing.virtual_time() as clock:
-        calls = 0
-
-        @rb.Policy(rb.Deadline(10), at_once(rules={REFUSED: rb.Rule(attempts=2, before=start)}))
-        async def outer():
-            nonlocal calls
-            calls += 1
-            if started_in == "call":
-                start()
-            elif calls == 1:
-                raise REFUSED
-
         await outer()
         clock.advance(100)
-        go.set()
-        await tasks[0]
-    assert seen == [None, 30]
-    assert server.calls == 3
+        background.go.set()
+        await background.task
+    assert background.seen == [None, 30]
+    assert background.server.calls == 3
 
 
 async def test_a_task_inside_of_a_running_call_has_its_deadline():

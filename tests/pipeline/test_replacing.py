@@ -187,3 +187,18 @@ def test_a_flag_is_a_flag(wrong):
         rb.Policy(at_once())(idempotent=wrong)
     with pytest.raises(rb.ConfigError, match="idempotent"):
         rb.Policy(at_once()).attempts(idempotent=wrong)
+
+
+def test_new_numbers_for_a_shared_circuit_do_not_warn_their_owner():
+    """Changing one's own numbers at run time is what replacing is for; a stranger with other numbers is told."""
+
+    @rb.Policy(rb.Breaker(key="replacing a shared one"))
+    def get():
+        return "ok"
+
+    get()
+    get.policy = get.policy.replace(rb.Breaker(rate=0.5))
+    assert get() == "ok"
+    assert get.policy.layers[0].key == "replacing a shared one"
+    with pytest.warns(UserWarning, match="the last one wins"):
+        rb.Policy(rb.Breaker(rate=0.9, key="replacing a shared one"))(get.__wrapped__)

@@ -197,6 +197,19 @@ def test_a_policy_stands_for_all_its_functions(form):
 
 
 @both
+def test_the_seed_is_that_of_the_time_around(form):
+    """Injected inside of virtual time: the same seed, the same waits."""
+
+    def waits(seed):
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.exponential(1)))(form.of(Server().get))
+        with virtual_time(seed=seed) as clock, inject(get, REFUSED, REFUSED, REFUSED):
+            form.run(get)
+        return clock.slept
+
+    assert waits(1) == waits(1) != waits(2)
+
+
+@both
 def test_only_the_target_is_hit(form):
     """Another function behind an equal policy goes through, and so does everything after the block."""
     policy = rb.Policy(rb.Breaker())
@@ -285,3 +298,30 @@ def test_record_lists_events_in_order():
     get()
     assert told == seen
     assert [type(event).__name__ for event in told] == ["RetryScheduled", "RetryRecovered"]
+
+
+def test_policies_live_by_the_clock_of_a_simulation():
+    """Waits, deadlines and open circuits go by the simulated loop, and the same seed makes the same waits."""
+
+    def run(seed):
+        async def main(server):
+            loop, instants = asyncio.get_running_loop(), []
+
+            @rb.Policy(rb.Deadline(100), rb.Retry(attempts=3), rb.Breaker.consecutive(3, open_for=60))
+            async def down():
+                instants.append(loop.time())
+                raise ConnectionRefusedError
+
+            with pytest.raises(ConnectionRefusedError):
+                await down()
+            assert rb.circuit(down).retry_after == pytest.approx(60)
+            await asyncio.sleep(61)
+            with pytest.raises(ConnectionRefusedError):
+                await down()
+            return instants
+
+        return rb.testing.simulate(main, seed=seed)
+
+    first = run(3)
+    assert first == run(3) != run(4)
+    assert 1 <= first[1] - first[0] <= 3
