@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import config_error
-from ..presets import BridgePolicy
+from ..pipeline.policy import Policy
+from ..presets import BridgePolicy, default
 from ..stores import MemoryStore
 
 
@@ -79,7 +80,9 @@ def check_health_check(check: object, dialect: Dialect) -> None:
 
 
 def checked_policy(policy: object) -> BridgePolicy:
-    """A BridgePolicy and nothing else."""
+    """A BridgePolicy; a Policy, which is for calls, stands in the recommended one."""
+    if isinstance(policy, Policy):
+        return default.evolve(calls=policy)
     if not isinstance(policy, BridgePolicy):
         raise config_error("BridgeClient.policy", "a BridgePolicy", policy)
     return policy

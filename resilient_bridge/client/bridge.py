@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
+    from ..pipeline.policy import Policy
     from ..presets import BridgePolicy
     from ..protocol import Gap, Message
     from ..telemetry.events import Event
@@ -86,7 +87,7 @@ class BridgeClient:
         token: Text | None = None,
         headers: Headers | None = None,
         session_id: str | None = None,
-        policy: BridgePolicy = default_policy,
+        policy: BridgePolicy | Policy = default_policy,
         store: MemoryStore | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
@@ -94,6 +95,7 @@ class BridgeClient:
         ssl: ssl_module.SSLContext | None = None,
         health_check: Check | None = None,
     ) -> None:
+        chosen = checked_policy(policy)
         check_url(url)
         check_pin(pin)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
@@ -103,12 +105,12 @@ class BridgeClient:
             headers=headers,
             pin=pin,
             ssl=ssl,
-            reconnect=checked_policy(policy).reconnect,
-            dialect=policy.dialect,
+            reconnect=chosen.reconnect,
+            dialect=chosen.dialect,
         )
         self._build(
             dial,
-            policy,
+            chosen,
             session_id,
             store,
             on_gap,
@@ -125,7 +127,7 @@ class BridgeClient:
         *,
         token: Text | None = None,
         session_id: str | None = None,
-        policy: BridgePolicy = default_policy,
+        policy: BridgePolicy | Policy = default_policy,
         store: MemoryStore | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,

@@ -53,9 +53,8 @@ def after_answer(
         if plan.retry is not None and plan.retry.on_result is not None and plan.retry.on_result(result):
             failure, is_permitted = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
-        leave_all(
-            reversed(plan.guards), attempt, None
-        )  # a mistake in `on_result` is no answer of the other side
+        # A mistake in `on_result` says nothing of the other side.
+        leave_all(reversed(plan.guards), attempt, None)
         raise
     for guard in reversed(plan.guards):
         if failure is not None and isinstance(guard, BreakerGuard):

@@ -33,9 +33,8 @@ class Environment:
 
     def __init__(self) -> None:
         """See the world as it is."""
-        self.monotonic: Callable[[], float] = (
-            time.monotonic
-        )  # seconds that only grow; an attribute, as it is read on every call
+        # Seconds that only grow; an attribute, because it is read on every call.
+        self.monotonic: Callable[[], float] = time.monotonic
 
     def use_rng(self, rng: random.Random) -> None:
         """Take chance from there, for a run that can be repeated."""

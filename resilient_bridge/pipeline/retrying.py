@@ -75,15 +75,13 @@ class Retrying:
         self.is_left_to_outer = False
         self.counts: dict[Rule | None, int] = {}
         self.history: list[Failure] = []
-        self.drawn: dict[
-            Rule | None, tuple[int, float | None]
-        ] = {}  # by schedule: how often asked, and its last answer
+        # By schedule (None: the general one): how often it has been asked, and what it said last.
+        self.drawn: dict[Rule | None, tuple[int, float | None]] = {}
         self.rule: Rule | None = None
         self.before: Callable[[], Awaitable[None] | None] | None = None
         self.ending: BaseException | None = None  # what the call ends in
-        self.own: tuple[Exception, int] | None = (
-            None  # the last error of a call, and how many failures that was
-        )
+        # The last error of a call, not of a layer that let none be made, and how many failures that was.
+        self.own: tuple[Exception, int] | None = None
         self.decision = Decision(0.0)
         self.controller, self.state = _primed(self, first)
         first.run = self  # for a deadline that ends the call from outside
@@ -123,9 +121,8 @@ class Retrying:
         env = attempt.env
         following = begun(attempt.plan, self.first, env, env.monotonic(), attempt.deadline_at)
         following.number = attempt.number + 1
-        following.failure = evolve(
-            self.history[-1], cause=None
-        )  # the callee's frame must not hold the error that holds it
+        # Without its cause: the callee's frame must not hold the error that holds it.
+        following.failure = evolve(self.history[-1], cause=None)
         following.first = self.first
         return following
 

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+import resilient_bridge as rb
 import resilient_bridge.policies as names
 from resilient_bridge import Policy, presets
 from resilient_bridge.errors import ConfigError, Failure
@@ -112,3 +113,11 @@ def test_a_part_of_the_wrong_class_is_refused(part):
     for make in (lambda: BridgePolicy(**{part: wrong}), lambda: presets.default.evolve(**{part: None})):
         with pytest.raises(ConfigError, match=rf"BridgePolicy\.{part}: wanted an? [A-Z]\w+, got"):
             make()
+
+
+def test_a_policy_for_calls_stands_where_one_for_links_is_asked():
+    """The link is the recommended one then; anything else is refused by name."""
+    client = rb.BridgeClient("ws://127.0.0.1:1/", policy=rb.Policy(rb.Retry(attempts=2)))
+    assert client.state is rb.BridgeState.IDLE
+    with pytest.raises(rb.ConfigError, match=r"BridgeClient\.policy"):
+        rb.BridgeClient("ws://127.0.0.1:1/", policy=rb.Retry())

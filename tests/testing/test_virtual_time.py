@@ -39,6 +39,23 @@ def test_time_stands_still_by_itself():
         assert clock.slept == []
 
 
+async def test_steps_add_up():
+    """A limit of 3 s is over after three steps of a second, whatever the machine's clock shows: it begins at a whole second."""
+
+    async def hang():
+        await asyncio.get_running_loop().create_future()
+
+    for _ in range(20):
+        with virtual_time() as clock:
+            assert clock.now == int(clock.now)
+            call = asyncio.create_task(rb.Policy(rb.Timeout(3)).call(hang))
+            for _ in range(3):
+                await settle()
+                clock.advance(1)
+            with pytest.raises(rb.AttemptTimeoutError):
+                await call
+
+
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf")])
 def test_time_goes_forward_only(wrong):
     """ConfigError for anything else."""
