@@ -6,6 +6,7 @@ quotient of the minima is judged, and the median of the quotients round by round
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -17,6 +18,9 @@ import time
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+
+_LINKS = ("websockets", "attrs", "orjson", "picows")
 
 
 class Samples(dict[str, list[float]]):
@@ -45,6 +49,47 @@ async def interleave(cases, rounds: int, seed: int = 1) -> Samples:
             if number:
                 samples.setdefault(name, []).append(value)
     return samples
+
+
+_BATCH = 1_000_000  # nanoseconds: short enough that some batches are disturbed by nobody
+
+
+def per_call(function):
+    """Return a case for `interleave`: nanoseconds a call of an async function, in batches of about a millisecond."""
+    calls = 10
+
+    async def run() -> float:
+        nonlocal calls
+        began = time.perf_counter_ns()
+        for number in range(calls):
+            await function(number)
+        await asyncio.sleep(0)  # the loop drops timers that were called off: that belongs to the price
+        spent = (time.perf_counter_ns() - began) / calls
+        calls = _next_batch(calls, spent)
+        return spent
+
+    return run
+
+
+def per_call_sync(function):
+    """Return a case for `interleave`: nanoseconds a call of a sync function, in batches of about a millisecond."""
+    calls = 10
+
+    async def run() -> float:
+        nonlocal calls
+        began = time.perf_counter_ns()
+        for number in range(calls):
+            function(number)
+        spent = (time.perf_counter_ns() - began) / calls
+        calls = _next_batch(calls, spent)
+        return spent
+
+    return run
+
+
+def _next_batch(calls: int, spent: float) -> int:
+    """Return how many calls fill a batch: always an even number, for functions of which every second call fails."""
+    return max(calls, min(2_000, int(_BATCH / spent) // 2 * 2))
 
 
 class Clock:
@@ -95,9 +140,9 @@ def holds(value: float, goal: float) -> str:
     return "holds" if value <= goal else f"missed by {value / goal - 1:.0%}"
 
 
-def table(title: str, head: list[str], rows: list[list]) -> None:
+def table(title: str, head: list[str], rows: list[list], packages: tuple[str, ...] = _LINKS) -> None:
     """Print one Markdown table under the versions it was measured with."""
-    print(f"\n### {title}\n\n{_versions('resilient-bridge', 'websockets', 'attrs', 'orjson', 'picows')}\n")
+    print(f"\n### {title}\n\n{_versions('resilient-bridge', *packages)}\n")
     texts = [
         head,
         *([f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows),

@@ -33,7 +33,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
     function: Callable[..., Awaitable[Any]], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real = CURRENT, PLAIN, REAL
+    current, plain, real, root = CURRENT, PLAIN, REAL, ROOT
     monotonic = REAL.monotonic
 
     async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -41,14 +41,14 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         if attributes["policy"] is not plan.policy:
             plan = binding.adopt(attributes["policy"])
         outer = current.get()
-        if outer.env is not real or not plan.is_short:
+        if not plan.is_short or (outer is not root and outer.env is not real):
             if outer.env.is_disabled:
                 return await function(*args, **kwargs)
             return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
         attempt = Attempt()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if outer.deadline_at is not None and not outer.is_over:
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
         circuit, budget = plan.circuit, plan.budget
         permit = 0
@@ -62,15 +62,17 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         token = current.set(attempt)
         try:
             try:
-                for enter in plan.enters:
-                    enter(attempt)
+                if plan.enters:
+                    for enter in plan.enters:
+                        enter(attempt)
                 result = await function(*args, **kwargs)
             except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided on the long way
                 error = raised
             else:
                 if type(result) in plain and not plan.asks_result:
-                    for leave in plan.leaves:
-                        leave(attempt, None)
+                    if plan.leaves:
+                        for leave in plan.leaves:
+                            leave(attempt, None)
                     if circuit is not None and not (
                         circuit.is_calm and (not plan.is_timed or monotonic() - now < plan.slow_after)
                     ):
@@ -97,7 +99,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real = CURRENT, PLAIN, REAL
+    current, plain, real, root = CURRENT, PLAIN, REAL, ROOT
     monotonic = REAL.monotonic
 
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -105,14 +107,14 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         if attributes["policy"] is not plan.policy:
             plan = binding.adopt(attributes["policy"])
         outer = current.get()
-        if outer.env is not real or not plan.is_short:
+        if not plan.is_short or (outer is not root and outer.env is not real):
             if outer.env.is_disabled:
                 return function(*args, **kwargs)
             return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
         attempt = Attempt()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if outer.deadline_at is not None and not outer.is_over:
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
         circuit, budget = plan.circuit, plan.budget
         permit = 0
@@ -126,8 +128,9 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         token = current.set(attempt)
         try:
             try:
-                for enter in plan.enters:
-                    enter(attempt)
+                if plan.enters:
+                    for enter in plan.enters:
+                        enter(attempt)
                 result = function(*args, **kwargs)
                 if type(result) not in plain:
                     settled(function, result)
@@ -138,8 +141,9 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                 error = raised
             else:
                 if type(result) in plain and not plan.asks_result:
-                    for leave in plan.leaves:
-                        leave(attempt, None)
+                    if plan.leaves:
+                        for leave in plan.leaves:
+                            leave(attempt, None)
                     if circuit is not None and not (
                         circuit.is_calm and (not plan.is_timed or monotonic() - now < plan.slow_after)
                     ):

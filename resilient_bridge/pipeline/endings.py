@@ -83,12 +83,14 @@ def leave_all(guards: Iterable[Guard], attempt: Attempt, error: BaseException | 
 
 
 def _failure_of_answer(result: object) -> Failure | None:
+    kind = type(result)
+    if kind in PLAIN:
+        return None
     from ..classification import classify
     from ..classification.answers import may_be_answer
 
     if isinstance(result, BaseException):
         return None  # a function may return an exception without meaning to raise it
-    kind = type(result)
     if not may_be_answer(kind):
         # A sync function may not return an awaitable: that has to be asked each time.
         if len(PLAIN) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):

@@ -88,6 +88,7 @@ def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
             isinstance(deadline, Deadline)
             and isinstance(timeout, Timeout)
             and timeout.of(1) > deadline.seconds
+            and not timeout.thread  # in a thread, the deadline ends the call by it
         ):
             found.append(f"{timeout!r} never fires: {deadline!r} ends the call before")
     return tuple(found)

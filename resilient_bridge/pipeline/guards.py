@@ -224,8 +224,9 @@ def bound(attempt: Attempt, seconds: float) -> None:
     now = attempt.env.monotonic()
     inherited, own = attempt.deadline_at, now + seconds
     attempt.deadline_at = own if inherited is None else min(own, inherited)
-    if attempt.deadline_at <= now:
-        raise too_late(seconds, Executed.NO, None)
+    if attempt.deadline_at <= now:  # only one that was inherited can have passed already
+        text = "the deadline of the call around this one has passed"
+        raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
 
 
 def still_left(attempt: Attempt, seconds: float) -> float:

@@ -27,6 +27,7 @@ from .guards import (
     SyncDeadlineGuard,
     TimeoutGuard,
 )
+from .timers import Timers
 from .turns import BulkheadGuard, RateGuard
 
 
@@ -115,8 +116,8 @@ class Plan:
         self.is_timed = slow_after is not None
         self.slow_after = inf if slow_after is None else slow_after
         guards = [*outer, *inner]
-        self.enters = tuple(guard.enter for guard in guards)
-        self.leaves = tuple(guard.leave for guard in reversed(guards))
+        self.enters = tuple(_shortest(guard).enter for guard in guards)
+        self.leaves = tuple(_shortest(guard).leave for guard in reversed(guards))
         self.is_short = (
             self.fallback is None
             and self.thread_timeout is None
@@ -167,6 +168,11 @@ class Plan:
     def gate(self, rule: Rule | None) -> Gate:
         """Return where the calls that repeat by this rule wait for its `before`."""
         return self._gates.setdefault(id(rule), Gate())
+
+
+def _shortest(guard: Guard) -> Guard | Timers:
+    """Return what is taken and given back by a first attempt that succeeds: of a constant Timeout its timers themselves."""
+    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:

@@ -12,9 +12,10 @@ from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Executed
 from ..telemetry import emit, events
 from .attempt import CURRENT
-from .guards import timed_out
+from .guards import timed_out, too_late
 
 
 if TYPE_CHECKING:
@@ -53,12 +54,14 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
         attempt = CURRENT.get()
         timeout = plan.thread_timeout
         seconds = timeout.of(attempt.number) if timeout is not None else 0.0
-        if attempt.remaining is not None:
-            seconds = min(seconds, attempt.remaining)
+        left = attempt.remaining
+        is_last = left is not None and left < seconds
+        if left is not None and is_last:
+            seconds = left
         work = _Work(function, args, kwargs, plan.name)
         if not work.done.wait(seconds):
             emit(events.ThreadLeftBehind(at=datetime.now(UTC), name=plan.name, seconds=seconds))
-            raise timed_out(seconds, None)
+            raise too_late(seconds, Executed.MAYBE, None) if is_last else timed_out(seconds, None)
         if work.error is not None:
             try:
                 raise work.error

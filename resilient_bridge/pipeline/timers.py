@@ -1,6 +1,6 @@
 """One timer for all calls of a layer: with one constant duration, calls that began first run out of time first.
 
-`asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this costs an entry in an ordered
+`asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this costs an entry in a
 dict. Rule: what asyncio.timeout promises about cancellation holds here too. An expiry is a `task.cancel()` that is taken back
 with `uncancel()`, and only a CancelledError that is nobody else's becomes a timeout.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task, get_running_loop
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
@@ -36,7 +35,7 @@ class _Queue:
         # A loop may be simulated, or cache its clock. Most have the clock that the attempt has been begun by.
         self.has_our_clock = env is REAL and type(loop).time is asyncio.BaseEventLoop.time
         # What a call needs to be ended: when, which task, and how often that had been cancelled before.
-        self.entries: OrderedDict[Attempt, tuple[float, asyncio.Task[object], int]] = OrderedDict()
+        self.entries: dict[Attempt, tuple[float, asyncio.Task[object], int]] = {}
         self.expired: dict[Attempt, tuple[asyncio.Task[object], int]] = {}
         self.is_armed = False
         self.timer: ref[Timer] | None = None  # weak: it holds its loop
@@ -53,8 +52,8 @@ class _Queue:
         if loop is None:
             return
         entries, now = self.entries, self.env.time_of(loop)
-        while entries:
-            attempt, (when, task, cancelled_before) = next(iter(entries.items()))
+        # One walk: looking for the first entry again and again would pass all those deleted before it.
+        for attempt, (when, task, cancelled_before) in list(entries.items()):
             if when > now:
                 break
             del entries[attempt]

@@ -58,7 +58,7 @@ class Reconnect(Value):
     `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
     most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
     accepted and die before that are limited: `connect_burst`, then `connects_per_minute`.
-    A server's Retry-After is a lower bound of the wait; one above `max_retry_after` ends the client, with the hint.
+    A server's Retry-After is a lower bound of the wait, and the first of an outage is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the hint.
     Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (R6: the second). A token
     goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
     """

@@ -62,6 +62,7 @@ class Reconnection:
         self._ready_at: Now | None = None
         self._ponged = False
         self._down_since: Now | None = None
+        self._was_told = False  # how long to wait, in this outage
         self._tokens = self._most_tokens = float(policy.connect_burst)
         self._tokens_at: float | None = None
         self._rule_counts: dict[int, int] = {}
@@ -149,6 +150,7 @@ class Reconnection:
             self._tokens = self._most_tokens = float(self._policy.connect_burst)
         if self._down_since is None:
             self._down_since = now
+            self._was_told = False
             self._failures.clear()
         elif not was_ready:
             self.failed += 1
@@ -201,7 +203,11 @@ class Reconnection:
         self._previous = wait
         hint = _hint(failure, now)
         if hint is not None:
-            wait = max(wait, hint)
+            # The first word of an outage is the server's plan for us, and kept as it is; a server that says the same again and
+            # again has none, and our own spread is added. A schedule without chance keeps its waits.
+            is_plan = backoff.is_random and not self._was_told and hint > 0
+            wait = hint if is_plan else max(wait, hint)
+            self._was_told = True
         elif wants_slow_start(failure):
             wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))
         return wait

@@ -52,9 +52,19 @@ def log_event(event: Event) -> None:
     elif isinstance(event, GaveUp):
         _write(_level(event.failure), f"{event.name} gave up: {event.failure}{_stopped(event.failure)}")
     else:
-        told = _CALLS.get(type(event))
-        if told is not None:
-            _write(*told(event))
+        _log_call(event)
+
+
+def _log_call(event: Event) -> None:
+    """Log what happened to a call; nothing is put into words that nobody would read."""
+    row = _CALLS.get(type(event))
+    if row is None:
+        return
+    level, told = row
+    if isinstance(event, RetryScheduled) and event.wait > QUIET_WAIT:
+        level = "warning"
+    if _is_read(level):
+        _write(level, told(event))
 
 
 def _level(failure: Failure) -> str:
@@ -72,35 +82,33 @@ def _stopped(failure: Failure) -> str:
     return f"; stopped after {calls} call{'s' if calls > 1 else ''}: {failure.stopped}{escalated}"
 
 
-def _retry_scheduled(event: Any) -> tuple[str, str]:
-    level = "warning" if event.wait > QUIET_WAIT else "debug"
+def _retry_scheduled(event: Any) -> str:
     kind = event.failure.kind.value
     return (
-        level,
-        f"{event.name}: attempt {event.attempt} in {event.wait:.3g} s after a {kind} failure: {event.failure}",
+        f"{event.name}: attempt {event.attempt} in {event.wait:.3g} s after a {kind} failure: {event.failure}"
     )
 
 
-def _retry_recovered(event: Any) -> tuple[str, str]:
+def _retry_recovered(event: Any) -> str:
     retries = event.attempt - 1
-    return "info", f"{event.name} recovered after {retries} {'retry' if retries == 1 else 'retries'}"
+    return f"{event.name} recovered after {retries} {'retry' if retries == 1 else 'retries'}"
 
 
-def _circuit_opened(event: Any) -> tuple[str, str]:
+def _circuit_opened(event: Any) -> str:
     after = "" if event.retry_after is None else f" for {event.retry_after:.3g} s"
-    return "warning", f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
+    return f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
 
 
-_CALLS: Mapping[type[Event], Callable[[Any], tuple[str, str]]] = {
-    RetryScheduled: _retry_scheduled,
-    RetryRecovered: _retry_recovered,
-    CircuitOpened: _circuit_opened,
-    CircuitHalfOpened: lambda event: ("info", f"circuit {event.key} lets a probe through: {event.reason}"),
-    CircuitClosed: lambda event: ("info", f"circuit {event.key} closed: {event.reason}"),
-    FellBack: lambda event: ("warning", f"{event.name} fell back to its way {event.rung}: {event.failure}"),
-    ThreadLeftBehind: lambda event: (
+_CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
+    RetryScheduled: ("debug", _retry_scheduled),  # a warning, if the wait is long
+    RetryRecovered: ("info", _retry_recovered),
+    CircuitOpened: ("warning", _circuit_opened),
+    CircuitHalfOpened: ("info", lambda event: f"circuit {event.key} lets a probe through: {event.reason}"),
+    CircuitClosed: ("info", lambda event: f"circuit {event.key} closed: {event.reason}"),
+    FellBack: ("warning", lambda event: f"{event.name} fell back to its way {event.rung}: {event.failure}"),
+    ThreadLeftBehind: (
         "warning",
-        f"{event.name}: a thread runs on after {event.seconds:.3g} s",
+        lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",
     ),
 }
 
@@ -116,6 +124,17 @@ def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> 
 
 def _reason(reason: str, failure: Failure | None) -> str:
     return reason if failure is None else f"{reason}: {failure}"
+
+
+def _is_read(level: str) -> bool:
+    try:
+        import logging
+
+        return logging.getLogger("resilient_bridge").isEnabledFor(
+            logging.getLevelNamesMapping()[level.upper()]
+        )
+    except Exception:  # noqa: BLE001 -- a broken logging set-up must not break a call
+        return False
 
 
 def _write(level: str, text: str) -> None:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Token
+from math import ceil
 from random import Random
 from time import monotonic
 from types import TracebackType
@@ -56,7 +57,8 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.slept: list[float] = []
-        self._now = monotonic()  # circuits that existed before keep their times
+        # From about now, so that circuits that existed before keep their times; whole, so that steps add up exactly.
+        self._now = float(ceil(monotonic()))
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
 

@@ -256,3 +256,19 @@ def test_a_run_can_be_replayed():
         [Life(seed=seed).lost(failure).wait for failure in (CUT, REFUSED, closed(1012))] for seed in (5, 5, 6)
     ]
     assert runs[0] == runs[1] != runs[2]
+
+
+def test_the_first_hint_of_an_outage_is_taken_at_its_word():
+    """A server that plans the return of its clients gets them when it said; one that repeats itself gets our spread as well."""
+    waits = [Life(seed=seed).lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for seed in range(50)]
+    assert set(waits) == {5.0}
+    again = [life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for life in _told_once(50)]
+    assert min(again) == 5
+    assert max(again) > 5.5
+
+
+def _told_once(clients):
+    for seed in range(clients):
+        life = Life(seed=seed)
+        life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0))
+        yield life
