@@ -49,7 +49,7 @@ def real(session: nox.Session) -> None:
 @nox.session
 def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
-    spread = ["-n", "auto"] if find_spec("xdist") else []  # runs are told apart by their seed alone
+    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []  # runs are told apart by their seed alone
     session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)
 
 

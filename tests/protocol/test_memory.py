@@ -73,13 +73,13 @@ def test_an_outage_costs_no_memory(overflow):
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("overflow", POLICIES)
-def test_an_hour_of_outage_costs_no_memory(overflow):
-    """One hour at 1,000 messages a second (3.6 million sends; three minutes of it where each is refused): flat at the bound."""
+def test_a_long_outage_costs_no_memory(overflow):
+    """Ten minutes at 1,000 messages a second (600,000 sends; three minutes of it where each is refused): flat at the bound."""
     rig = Rig(outbox=Outbox(max_messages=200, max_bytes=40_000, overflow=overflow)).up()
     rig.lose()
     _offer(rig, 60_000)
     before = _held(rig)
-    _offer(rig, 3_540_000 if overflow == "drop_oldest" else 120_000)
+    _offer(rig, 540_000 if overflow == "drop_oldest" else 120_000)
     assert all(now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True))
 
 
