@@ -49,7 +49,8 @@ def real(session: nox.Session) -> None:
 @nox.session
 def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
-    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []  # runs are told apart by their seed alone
+    # Runs are told apart by their seed alone, so it does not matter who makes them.
+    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
     session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)
 
 
