@@ -6,6 +6,7 @@ error. A network namespace that the test made itself is a network of its own, an
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -66,6 +67,12 @@ def _guarded(name: str) -> Any:
         return plain(sock, *args)
 
     return guarded
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of every later collection: with three SDKs loaded each would take half a second, and simulations collect."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure() -> None:
