@@ -65,3 +65,10 @@ def mutation(session: nox.Session) -> None:
     session.log(f"{caught} of {told['total']} mutants caught: {share:.1%}; `mutmut results` lists the others")
     if share < 0.85:
         session.error("less than 85 %")
+
+
+@nox.session(venv_backend="venv")
+def litellm(session: nox.Session) -> None:
+    """The errors of litellm, which pins openai<3 and cannot share an environment with the openai of today."""
+    session.install("-q", "-e", ".", "litellm", "pytest", "pytest-timeout", "anyio", "trustme", "sybil")
+    session.run("python", "-m", "pytest", "-q", "tests/classification/test_litellm.py")
