@@ -138,9 +138,9 @@ def test_the_budget_is_asked_before_the_wait(form):
 
 
 @both
-def test_what_is_refused_for_another_reason_spends_nothing(form):
+def test_what_is_refused_for_another_reason_spends_nothing(form, key):
     """A call that may have run, one without time and an ordinary error leave the budget as it was."""
-    budget = rb.RetryBudget(ratio=0, floor=1, key=f"nothing {form}")
+    budget = rb.RetryBudget(ratio=0, floor=1, key=key)
     retry = rb.Retry(backoff=rb.Backoff.constant(1), budget=budget)
     with rb.testing.virtual_time() as clock:
         for error, layers in [(ConnectionResetError, ()), (ValueError, ()), (REFUSED, (rb.Deadline(0.5),))]:

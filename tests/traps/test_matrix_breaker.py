@@ -286,15 +286,15 @@ def test_b16_calls_run_outside_the_lock():
     assert not all_inside.broken
 
 
-def test_b17_idle_circuits_are_forgotten_first():
+def test_b17_idle_circuits_are_forgotten_first(key):
     """Beyond 1,024 keys an idle closed circuit goes, and an open one in force stays."""
-    policy = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key="b17-open"))
+    policy = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key=f"{key} open"))
     with pytest.raises(REFUSED):
         policy.call(Server(always=REFUSED).get)
     del policy
     for number in range(1_100):
-        rb.circuit(f"b17-{number}")
-    kept = {name for name in rb.circuits() if name.startswith("b17-")}
-    assert "b17-open" in kept
-    assert "b17-0" not in kept
+        rb.circuit(f"{key} {number}")
+    kept = {name for name in rb.circuits() if name.startswith(key)}
+    assert f"{key} open" in kept
+    assert f"{key} 0" not in kept
     assert len(kept) <= 1_024

@@ -124,9 +124,9 @@ def test_r6_a_budget_bounds_the_load_of_an_outage(form):
     assert 120 <= server.calls <= 130
 
 
-def test_r6_a_budget_with_a_key_is_shared():
+def test_r6_a_budget_with_a_key_is_shared(key):
     """Two policies, one key: the second finds the tokens spent."""
-    budget = rb.RetryBudget(ratio=0, floor=3, key="shared outage")
+    budget = rb.RetryBudget(ratio=0, floor=3, key=key)
     servers = [Server(always=ConnectionRefusedError) for _ in range(2)]
     with rb.testing.virtual_time():
         for server in servers:

@@ -66,11 +66,11 @@ def test_stamina_test_mode_holds_for_its_own_context_only():
     assert outcomes == ["ok", "closed"]
 
 
-async def test_stamina_test_mode_does_not_reach_a_task_beside_it():
+async def test_stamina_test_mode_does_not_reach_a_task_beside_it(key):
     """A task that was started before is not in the test's time, one that is started inside is."""
     begin = asyncio.Event()
 
-    @rb.Policy(rb.RateLimit(1, per=3600, key="beside"))
+    @rb.Policy(rb.RateLimit(1, per=3600, key=key))
     async def get():
         return "ok"
 
@@ -239,15 +239,15 @@ def test_circuitbreaker_functions_of_one_name_have_a_circuit_each():
     assert sum("made.<locals>.get" in name for name in rb.circuits()) == 2
 
 
-def test_interlock_the_registry_of_keys_is_bounded():
+def test_interlock_the_registry_of_keys_is_bounded(key):
     """A key a host, 3,000 hosts: what is idle is forgotten; interlock's dict only grows. An open circuit stays."""
-    down = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key="host-down"))
+    down = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key=f"{key} down"))
     with pytest.raises(ConnectionRefusedError):
         down.call(Server(always=ConnectionRefusedError).get)
     for number in range(3_000):
-        rb.Policy(rb.Breaker(key=f"host-{number}")).call(Server().get)
-    assert len([name for name in rb.circuits() if name.startswith("host-")]) <= 1_024
-    assert rb.circuit("host-down").state == "open"
+        rb.Policy(rb.Breaker(key=f"{key} {number}")).call(Server().get)
+    assert len([name for name in rb.circuits() if name.startswith(key)]) <= 1_024
+    assert rb.circuit(f"{key} down").state == "open"
 
 
 def test_interlock_what_is_counted_survives_threads():
