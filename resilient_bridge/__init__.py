@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import presets as presets
     from . import testing as testing
+    from .adapters import Call as Call
+    from .adapters import HTTPTransport as HTTPTransport
+    from .adapters import LinkHealth as LinkHealth
+    from .adapters import Reconnecting as Reconnecting
+    from .adapters import reconnecting as reconnecting
+    from .adapters import wrap as wrap
     from .classification import classify as classify
     from .client import BridgeClient as BridgeClient
     from .client import Health as Health
@@ -86,6 +92,7 @@ __all__ = [
     "BridgeState",
     "Bulkhead",
     "BulkheadFullError",
+    "Call",
     "Category",
     "Circuit",
     "CircuitOpenError",
@@ -98,11 +105,13 @@ __all__ = [
     "Failure",
     "Fallback",
     "Gap",
+    "HTTPTransport",
     "Health",
     "Heartbeat",
     "Inbox",
     "InboxFullError",
     "Kind",
+    "LinkHealth",
     "Message",
     "NotConnectedError",
     "NotDeliveredError",
@@ -115,6 +124,7 @@ __all__ = [
     "RateLimit",
     "Receipt",
     "Reconnect",
+    "Reconnecting",
     "RejectedError",
     "Replay",
     "Retry",
@@ -133,8 +143,10 @@ __all__ = [
     "events",
     "listen",
     "presets",
+    "reconnecting",
     "resilient",
     "testing",
+    "wrap",
 ]
 
 # Where each name lives: a room for a class or function, the module itself (a leading "=") for a namespace.
@@ -150,6 +162,7 @@ _HOMES = {
     "BridgeState": "telemetry.events",
     "Bulkhead": "policies",
     "BulkheadFullError": "errors",
+    "Call": "adapters",
     "Category": "errors",
     "Circuit": "pipeline",
     "CircuitOpenError": "errors",
@@ -162,11 +175,13 @@ _HOMES = {
     "Failure": "errors",
     "Fallback": "policies",
     "Gap": "protocol",
+    "HTTPTransport": "adapters",
     "Health": "client",
     "Heartbeat": "policies",
     "Inbox": "policies",
     "InboxFullError": "errors",
     "Kind": "errors",
+    "LinkHealth": "adapters",
     "Message": "protocol",
     "NotConnectedError": "errors",
     "NotDeliveredError": "errors",
@@ -179,6 +194,7 @@ _HOMES = {
     "RateLimit": "policies",
     "Receipt": "client",
     "Reconnect": "policies",
+    "Reconnecting": "adapters",
     "RejectedError": "errors",
     "Replay": "policies",
     "Retry": "policies",
@@ -197,8 +213,10 @@ _HOMES = {
     "events": "=telemetry.events",
     "listen": "telemetry",
     "presets": "=presets",
+    "reconnecting": "adapters",
     "resilient": "pipeline",
     "testing": "=testing",
+    "wrap": "adapters",
 }
 
 

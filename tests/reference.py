@@ -17,7 +17,7 @@ from resilient_bridge.classification import classify_close
 from resilient_bridge.classification.exits import EXITS
 from resilient_bridge.classification.statuses import status_finding
 from resilient_bridge.policies import Dialect
-from resilient_bridge.protocol.losses import LossAction, meaning
+from resilient_bridge.policies.losses import LossAction, meaning
 from resilient_bridge.protocol.transitions import mermaid
 
 

@@ -64,7 +64,7 @@ def _content(response: Any) -> bytes | None:
     try:
         content = response.content
     except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
-        return None
+        content = getattr(response, "extensions", {}).get("rb.body")  # HTTPTransport has looked into it
     return content if isinstance(content, bytes) else None
 
 

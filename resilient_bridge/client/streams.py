@@ -5,30 +5,40 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ..telemetry.events import Closed, GaveUp
 
 
 if TYPE_CHECKING:
     from ..telemetry.events import Event
-    from .driver import Driver
 
 __all__ = ["EventStream"]
 
 _KEPT: Final = 1_000
 
 
+class Source(Protocol):
+    """What has events: a client, or a link."""
+
+    streams: list[weakref.ref[EventStream]]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that its tasks run on."""
+        ...
+
+
 class EventStream:
     """Starts with the call of `events()`, ends after `Closed` or `GaveUp`. `missed` counts events that were not read in time."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, source: Source) -> None:
         self.missed = 0
-        self._driver = driver
+        self._source = source
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        driver.streams.append(weakref.ref(self))  # dropped in the middle, it is forgotten
+        source.streams.append(weakref.ref(self))  # dropped in the middle, it is forgotten
 
     def put(self, event: Event) -> None:
         """An event happened."""
@@ -48,6 +58,6 @@ class EventStream:
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration
-            self._waiter = self._driver.loop.create_future()
+            self._waiter = self._source.loop.create_future()
             await self._waiter
         return self._events.popleft()

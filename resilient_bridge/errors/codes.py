@@ -304,6 +304,9 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "SYS_THROTTLED": _passing(
             _TRANSPORT, _WARNING, _NO, "rate limit of this process used up", "wait, or allow more calls"
         ),
+        "SYS_TOO_LARGE": _lasting(
+            _UPSTREAM, _ERROR, _NO, "argument too large", "send less at once, or raise the bound"
+        ),
         "SYS_RESULT_REJECTED": _passing(
             _UPSTREAM,
             _ERROR,

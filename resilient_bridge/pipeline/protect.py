@@ -38,7 +38,7 @@ def bind(
     if states is None:
         update_wrapper(protected, function)
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
-        protected.__binding__ = binding  # for `circuit(function)`, and for tests
+    protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected
 
 

@@ -162,6 +162,8 @@ class Retrying:
             self.is_left_to_outer = _is_left_to_outer(attempt, failure)
             if self.is_left_to_outer or self._recurses():
                 self.decision = Decision(0.0, "attempts")
+            elif attempt.is_last:
+                self.decision = Decision(0.0, "not_retryable")
         self._keep_time(env.monotonic())
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .guards import Guard
     from .plan import Plan
 
-__all__ = ["protect_async_stream", "protect_stream"]
+__all__ = ["begin_held", "broken_off", "protect_async_stream", "protect_stream"]
 
 _NOTE = "not repeated: items had been handed out"
 
@@ -38,7 +38,7 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
 
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         plan = _plan_in_force(binding, begin, attributes["policy"])
-        held = _held(plan)
+        held = begin_held(plan)
         begun: Begun | None = None
         try:
             for guard in _held_guards(plan, held):
@@ -50,7 +50,7 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
             returned = yield from _rest(started)
         except Exception as error:
             if begun is not None:
-                _broken_off(plan, held, error)
+                broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
@@ -88,7 +88,7 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901 -- see above
         plan = _plan_in_force(binding, begin, attributes["policy"])
-        held = _held(plan)
+        held = begin_held(plan)
         begun: Begun | None = None
         try:
             for guard in _held_guards(plan, held):
@@ -113,7 +113,7 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
                 return
         except Exception as error:
             if begun is not None:
-                _broken_off(plan, held, error)
+                broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
@@ -129,7 +129,7 @@ def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
     return binding.plan if binding.plan.policy is policy else binding.adopt(policy)
 
 
-def _held(plan: Plan) -> Attempt:
+def begin_held(plan: Plan) -> Attempt:
     """Return where the layers that last as long as the stream keep what they took."""
     around = CURRENT.get()
     return begin_attempt(plan, around, around.env, around.env.monotonic(), around.deadline_at)
@@ -139,7 +139,7 @@ def _held_guards(plan: Plan, held: Attempt) -> tuple[Guard, ...]:
     return () if held.env.is_disabled else plan.held
 
 
-def _broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
+def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
     """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
     failure = failure_in(held, error)
     held.seen = None

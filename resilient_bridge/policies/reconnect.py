@@ -26,7 +26,7 @@ from .fields import (
     short_seconds,
     tuple_of,
 )
-from .rule import Rules, as_rules, check_rules
+from .rule import Rules, as_rules, check_rules, most_specific
 
 
 if TYPE_CHECKING:
@@ -84,3 +84,18 @@ class Reconnect(Value):
         default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
     )
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
+
+    def process_exception(self, error: Exception, /) -> Exception | None:
+        """Return None for a failed connection that is worth another attempt, else `error`: what websockets asks for.
+
+        For those who keep its own loop: `connect(uri, process_exception=reconnect.process_exception,
+        reconnect_delays=reconnect.backoff.waits)`. Unlike its default, a bad certificate ends the loop, and 408, 425 and 429 do not.
+        Credentials that were refused end it, too: the loop has no others to try. A failure in `rules` is tried again.
+        """
+        from ..classification import classify
+        from .losses import LossAction, meaning
+
+        failure = classify(error)
+        if most_specific(self.rules, failure) is not None:
+            return None
+        return None if meaning(failure, ()) in (LossAction.RECONNECT, LossAction.NEW_SESSION) else error

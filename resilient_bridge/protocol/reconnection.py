@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import Failure
 from ..policies import Backoff, most_specific
-from .losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
+from ..policies.losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
 
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Reconnection:
         rule = most_specific(self._policy.rules, failure)
         action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
         reason = reason_of(failure) if poison is None else f"poison({poison})"
-        if reason == "connection_lost" and not self._connected:
+        if reason == "connection_lost" and not self._connected and failure.code != "CONN_UNREACHABLE":
             # A handshake that breaks off was accepted by somebody: it counts like a connection that died young.
             reason, self._connected = "connect_failed", True
         down_since, died_young = self._book(now)

@@ -73,7 +73,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
         lambda failure: failure.code == "CONN_REFUSED",
         (503, "CONN_REFUSED"),
     ],
-    ids=repr,
+    ids=lambda what: getattr(what, "__name__", repr(what)),
 )
 def test_what_is_ignored_counts_neither_way(ignore):
     """Every sort of What; also where it would open at once."""

@@ -1,0 +1,39 @@
+"""What people already have, made to survive: HTTP clients, SDK clients, connections that die, child processes, local daemons.
+
+Rule: no adapter imports the library it adapts; it works on what it is given. Each name loads when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from .clients import wrap as wrap
+    from .http import HTTPTransport as HTTPTransport
+    from .link import Reconnecting as Reconnecting
+    from .link import reconnecting as reconnecting
+    from .link_health import LinkHealth as LinkHealth
+    from .repeats import Call as Call
+
+__all__ = ["Call", "HTTPTransport", "LinkHealth", "Reconnecting", "reconnecting", "wrap"]
+
+_MODULES = {
+    "Call": "repeats",
+    "HTTPTransport": "http",
+    "LinkHealth": "link_health",
+    "Reconnecting": "link",
+    "reconnecting": "link",
+    "wrap": "clients",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    module = import_module(f".{_MODULES[name]}", __name__)
+    value = getattr(module, name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,81 @@
+"""`wrap`: a client object whose calls go through a policy, and which stays what it was for everybody who looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ..errors import config_error
+from ..pipeline.policy import Policy
+from .given import calls_of
+from .repeats import Idempotent, checked_idempotent
+from .sdks import sdk_of
+
+
+if TYPE_CHECKING:
+    from ..presets import BridgePolicy
+
+__all__ = ["wrap"]
+
+T = TypeVar("T")
+
+
+def wrap(
+    client: T,
+    policy: Policy | BridgePolicy | None = None,
+    *,
+    idempotent: Idempotent = False,
+    methods: Mapping[str, Policy] | Collection[str] | None = None,
+    max_bytes: Mapping[str, int] | None = None,
+) -> T:
+    """Return `client` with `policy` around its calls: same type, same `isinstance`, and its own retries switched off.
+
+    For the clients of openai, anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
+    if it is a mapping. Without a `policy` it is the recommended one. Model calls and reads of the three SDKs may be repeated;
+    any other call only if it provably did not run, or `idempotent` says so. What derives a client (`with_options(…)`) gives a
+    wrapped one. A stream is repeated up to its first item, which is fetched before the call returns. The SDK's own error
+    comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose
+    argument of that name is larger, as JSON in UTF-8 (S5): it was not sent. `.__wrapped__` is the client; `rb.circuit(wrapped)` the
+    handle of its circuit. ConfigError for an object that is none of the three and has no `methods`, a method that is
+    not there, a Timeout around a client that blocks, and google-genai's own `retry_options`.
+    """
+    from .wrapping import Wrapping, wrapped
+
+    sdk = sdk_of(client)
+    if sdk is None and methods is None:
+        raise config_error("wrap.methods", f"the methods of {type(client).__name__} to protect", methods)
+    wrapping = Wrapping(
+        calls_of(policy, "wrap.policy"),
+        name=f"{type(client).__module__.partition('.')[0]}.{type(client).__name__}",
+        sdk=sdk,
+        is_async=hasattr(type(client), "__aenter__"),
+        idempotent=checked_idempotent(idempotent, "wrap.idempotent"),
+        methods=_as_methods(client, methods),
+        max_bytes=checked_bytes(max_bytes, "wrap.max_bytes"),
+    )
+    return cast("T", wrapped(client, wrapping))
+
+
+def checked_bytes(given: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
+    """Return the bounds of arguments by name."""
+    for name, most in (given or {}).items():
+        if isinstance(most, bool) or not isinstance(cast("Any", most), int) or most < 1:
+            raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
+    return dict(given or {})
+
+
+def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
+    if methods is None:
+        return {}
+    if isinstance(methods, str) or not isinstance(methods, Collection):
+        raise config_error("wrap.methods", "names of methods, or a mapping of names to policies", methods)
+    found: dict[str, Policy | None] = {}
+    for name in cast("Collection[str]", methods):
+        policy = cast("Mapping[str, Any]", methods)[name] if isinstance(methods, Mapping) else None
+        found[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
+        target: Any = client
+        for part in name.split("."):
+            target = getattr(target, part, None)
+        if not callable(target):
+            raise config_error("wrap.methods", f"methods of {type(client).__name__}", name)
+    return found

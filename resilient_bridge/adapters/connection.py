@@ -1,0 +1,197 @@
+"""One connection of a link: a context manager entered and left in a task of its own, and the calls that use what it gave.
+
+Rule: the task that enters is the task that leaves (anyio insists), and a call never learns of a loss by being cancelled: it
+waits for the cause, which a client often tells only when it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+
+__all__ = ["Connection", "Ended"]
+
+_SILENT: Final = "the client ended without saying why"
+_PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
+
+
+class Connection:
+    """An attempt at a connection. `opened` is done when the client is there, `lost` when it is gone, both without a result."""
+
+    def __init__(
+        self, factory: Callable[[], AbstractAsyncContextManager[Any]], close_timeout: float = 5.0
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.client: Any = None
+        self.cause: BaseException | None = None  # why it was lost
+        self.calls = 0  # in flight
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._close_timeout = close_timeout
+        self._task = loop.create_task(self._run(factory), name="resilient_bridge connection")
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a call can be made on it."""
+        return self.opened.done() and not self._over.done() and not self.lost.done()
+
+    def end(self, cause: BaseException | None) -> None:
+        """Leave the client: it is lost for `cause`, or we go (None). The first cause counts."""
+        if not self._over.done():
+            self.cause = self.cause or cause
+            self._over.set_result(None)
+
+    def abort(self) -> None:
+        """Stop entering the client."""
+        self._task.cancel()
+
+    async def over(self) -> None:
+        """Wait until the connection is no longer of use."""
+        await asyncio.wait([self._over])
+
+    async def gone(self) -> None:
+        """Wait until the client has been left, or its cause is all that will be known."""
+        await asyncio.wait([self.lost])
+
+    async def closed(self) -> None:
+        """Wait until the client has been left, for a bounded time; then its task is cancelled, and at last left behind."""
+        for step in (self._close_timeout, self._close_timeout):
+            await asyncio.wait([self._task], timeout=step)
+            if self._task.done():
+                break
+            self._task.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    # ---- its task ---------------------------------------------------------------------------------------------
+
+    async def _run(self, factory: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        try:
+            async with factory() as client:
+                self.client = client
+                self.opened.set_result(None)
+                await self._until_over(client)
+        except asyncio.CancelledError:
+            # By a scope of the client's: what it had to say would have come out instead.
+            self._learn(ConnectionAbortedError(_SILENT))
+        except BaseException as error:  # noqa: BLE001 -- whatever it is, it is why the connection ended
+            self._learn(error)
+        finally:
+            if not self._over.done():
+                self._over.set_result(None)
+                self._learn(ConnectionAbortedError(_SILENT))
+            self.lost.set_result(None)
+
+    def _learn(self, error: BaseException) -> None:
+        """Take an error for the cause, unless there is one: the first was closest to what happened."""
+        if self.cause is None:
+            self.cause = error
+
+    async def _until_over(self, client: Any) -> None:
+        """Wait until somebody ends the connection, or the client says that it is closed."""
+        wait_closed = getattr(client, "wait_closed", None)
+        if not inspect.iscoroutinefunction(wait_closed):
+            await asyncio.shield(self._over)
+            return
+        watch = asyncio.ensure_future(wait_closed())
+        try:
+            await asyncio.wait([watch, self._over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if watch.done() and not watch.cancelled():
+                watch.exception()  # it only had to end
+            watch.cancel()
+            with suppress(BaseException):
+                await watch
+        if not self._over.done():
+            self.end(_close_cause(client))
+
+    # ---- calls ------------------------------------------------------------------------------------------------
+
+    async def call(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
+        """Make a call and return how it ended; if the client was lost under it, once the cause is known."""
+        self.calls += 1
+        stepped = _Stepped(begin)
+        task = asyncio.ensure_future(stepped.run())
+        try:
+            await asyncio.wait([task, self._over], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=self._close_timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task], timeout=self._close_timeout)
+            raise
+        finally:
+            self.calls -= 1
+            if task.done() and not task.cancelled():
+                task.exception()  # it may be that nobody asks
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is None:
+                return Ended(result=task.result())
+            if not isinstance(error, Exception):
+                raise error
+            return Ended(error=error, has_suspended=stepped.has_suspended)
+        await self._learned()
+        return Ended(is_lost=True, has_started=stepped.has_started)
+
+    async def _learned(self) -> None:
+        """Wait for the cause of a loss; a call that its client has cancelled, alone, is one."""
+        await asyncio.wait([self._over], timeout=_PATIENCE)
+        self.end(ConnectionAbortedError("the client cancelled a call"))
+        await asyncio.wait([self.lost], timeout=2 * self._close_timeout)
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """How a call ended: with a result, with an error of its own, or because the client was lost.
+
+    `has_started` is False for one that was called off before its first step, `has_suspended` for one that failed before it waited for
+    anything: it cannot have reached another task.
+    """
+
+    result: Any = None
+    error: Exception | None = None
+    is_lost: bool = False
+    has_started: bool = True
+    has_suspended: bool = True
+
+
+class _Stepped:
+    """A call that knows whether it was ever started, and whether it has given way to the loop."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._begin = begin
+        self.has_started = False
+        self.has_suspended = False
+
+    async def run(self) -> Any:
+        self.has_started = True
+        # The loop runs this before anything that the call starts can be answered.
+        mark = asyncio.get_running_loop().call_soon(self._suspended)
+        try:
+            return await self._begin()
+        finally:
+            mark.cancel()
+
+    def _suspended(self) -> None:
+        self.has_suspended = True
+
+
+def _close_cause(client: Any) -> BaseException:
+    """Return what a client says about its end, as websockets and our own peers do."""
+    for holder in (client, getattr(client, "protocol", None)):
+        told = getattr(holder, "close_exc", None)
+        if isinstance(told, BaseException):
+            return told
+    return ConnectionAbortedError(_SILENT)

@@ -1,0 +1,50 @@
+"""What users pass to adapters, made into what adapters use: each refusal names the argument."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..errors import config_error
+from ..pipeline.policy import Policy
+from ..policies.breaker import Breaker
+from ..policies.bulkhead import Bulkhead
+from ..policies.rate_limit import RateLimit
+from ..policies.retry import Retry
+from ..presets import BridgePolicy
+
+
+if TYPE_CHECKING:
+    from ..policies.layer import Layer
+
+__all__ = ["calls_of", "keyed"]
+
+
+def calls_of(policy: object, path: str) -> Policy:
+    """Return the policy for calls: the one given, that of a BridgePolicy, or without one the recommended."""
+    if policy is None:
+        from ..pipeline.recommended import resilient
+
+        return resilient
+    if isinstance(policy, BridgePolicy):
+        return policy.calls
+    if not isinstance(policy, Policy):
+        raise config_error(path, "a Policy or a BridgePolicy", policy)
+    return policy
+
+
+def keyed(policy: Policy, key: str) -> Policy:
+    """Return the policy with `key` for the state of every layer that names none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever made the policy has been warned
+        return Policy(*(_layer(layer, key) for layer in policy.layers), name=policy.name)
+
+
+def _layer(layer: Layer, key: str) -> Layer:
+    if isinstance(layer, Breaker | Bulkhead | RateLimit):
+        return attrs.evolve(layer, key=key) if layer.key is None else layer
+    if isinstance(layer, Retry) and layer.budget is not None and layer.budget.key is None:
+        return attrs.evolve(layer, budget=attrs.evolve(layer.budget, key=key))
+    return layer

@@ -1,0 +1,265 @@
+"""A policy under an HTTP client: one transport for httpx and httpx2, async and sync.
+
+Rule: it answers as its inner transport would, only later and more often: the last response comes out as it is, no status is
+ever raised, and no body is sent twice that can be read only once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import BridgeError, config_error
+from ..pipeline.protect import bind
+from ..pipeline.states import States
+from .borrowed import lend
+from .given import calls_of, keyed
+from .http_bodies import bounded, note_use, once, peek, peek_async
+from .http_requests import (
+    IDEMPOTENT_METHODS,
+    bound_by_deadline,
+    check_hop,
+    check_plaintext,
+    mark_redirect,
+    origin_of,
+    package_of,
+)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+    import httpx2
+
+    from ..pipeline.policy import Policy
+    from ..presets import BridgePolicy
+
+    class _Bases(  # type: ignore[misc] # the two libraries' words differ in their classes of requests
+        httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
+    ):
+        """What the four kinds of client take for a transport."""
+
+else:
+    _Bases = object  # at run time it is none of theirs: each of them refuses the other's
+
+__all__ = ["HTTPTransport"]
+
+_MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
+_OURS: Final = "rb.transport"  # on a request while one of ours has it
+_OWN_KEY: Final = (
+    "rb.idempotency_key"  # the key that we gave it, which is no permission; redirects carry it on
+)
+
+
+class HTTPTransport(_Bases):
+    """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
+
+    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client library's own).
+    Without a `policy` it is `Policy(Retry(), Breaker())`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
+    limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
+
+    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and whatever has an Idempotency-Key header; anything else only if
+    it provably did not run. A request with an effect gets such a header, the same on every repeat (V9), but one that we made
+    is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
+    returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
+
+    `request.extensions` has the last word: `rb.policy` (a Policy, or None for none) and `rb.idempotent` (a bool). A redirect to
+    another origin with credentials in its headers, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
+    over http:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes
+    raises while it is read. What is raised here is a BridgeError and a RequestError of the client's library.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | BridgePolicy | None = None,
+        inner: Any = None,
+        *,
+        max_body: int | None = None,
+        idempotency_header: str | None = "Idempotency-Key",
+        allow_plaintext_credentials: bool = False,
+    ) -> None:
+        """Make a transport for one client. ConfigError names a bad argument; a second HTTPTransport below is one."""
+        self._policy = calls_of(policy, "HTTPTransport.policy")
+        if isinstance(inner, HTTPTransport):
+            raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
+        if max_body is not None and (
+            isinstance(max_body, bool) or not isinstance(cast("Any", max_body), int) or max_body < 1
+        ):
+            raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
+        self._inner: Any = inner
+        self._max_body = max_body
+        self._key_header = idempotency_header
+        self._allows_plaintext = allow_plaintext_credentials
+        self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+
+    # ---- one request ------------------------------------------------------------------------------------------
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, again if the policy says so, and return the last response."""
+        send = self._ready(request, is_async=True)
+        try:
+            response = await send(request)
+        except BridgeError as error:
+            _lend(error, request)
+            raise
+        finally:
+            request.extensions.pop(_OURS, None)
+        return self._returned(request, response)
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request, again if the policy says so, and return the last response."""
+        send = self._ready(request, is_async=False)
+        try:
+            response = send(request)
+        except BridgeError as error:
+            _lend(error, request)
+            raise
+        finally:
+            request.extensions.pop(_OURS, None)
+        return self._returned(request, response)
+
+    def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
+        """Check a request, prepare it, and return what sends it."""
+        extensions, url = request.extensions, request.url
+        try:
+            check_hop(request)
+            if url.scheme == "http" and not self._allows_plaintext:
+                check_plaintext(request)
+            if _OURS in extensions:
+                raise config_error(
+                    "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
+                )
+        except BridgeError as error:
+            _lend(error, request)
+            raise
+        if self._inner is None:
+            self._inner = _default_inner(request, is_async=is_async)
+        policy = extensions.get("rb.policy", self._policy)
+        if policy is None:
+            return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]
+        is_idempotent = request.method in IDEMPOTENT_METHODS or self._has_key(request)
+        is_idempotent = extensions.get("rb.idempotent", is_idempotent)
+        once(request)
+        extensions[_OURS] = True
+        key = url.scheme, url.host, url.port, is_idempotent, is_async, policy
+        send = self._protected.get(key)
+        return send if send is not None else self._bind(key, origin_of(url))
+
+    def _has_key(self, request: Any) -> bool:
+        """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
+        headers, extensions = request.headers, request.extensions
+        name = self._key_header or "Idempotency-Key"
+        told = headers.get(name)
+        if told is not None:
+            return bool(told != extensions.get(_OWN_KEY))
+        if self._key_header is not None:
+            from uuid import uuid4
+
+            headers[name] = extensions[_OWN_KEY] = str(uuid4())
+        return False
+
+    def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
+        """Put the policy around a function that sends, for one origin and one permission."""
+        *_, is_idempotent, is_async, policy = key
+        if len(self._protected) >= _MOST:
+            self._protected.popitem(last=False)
+        send = self._protected[key] = bind(
+            keyed(calls_of(policy, 'request.extensions["rb.policy"]'), origin),
+            self._send_async if is_async else self._send,
+            idempotent=bool(is_idempotent),
+            name=origin,
+            states=States(origin),
+        )
+        return cast("Callable[..., Any]", send)
+
+    async def _send_async(self, request: Any) -> Any:
+        try:
+            response = await self._inner.handle_async_request(request)
+        finally:
+            note_use(request)
+        if response.status_code >= 400:
+            await peek_async(response)
+        return response
+
+    def _send(self, request: Any) -> Any:
+        bound_by_deadline(request)
+        try:
+            response = self._inner.handle_request(request)
+        finally:
+            note_use(request)
+        if response.status_code >= 400:
+            peek(response)
+        return response
+
+    def _returned(self, request: Any, response: Any) -> Any:
+        if 300 <= response.status_code < 400:
+            mark_redirect(request)
+        if self._max_body is not None:
+            bounded(response, self._max_body, request, _lend)
+        return response
+
+    # ---- its life ---------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        if self._inner is not None:
+            self._inner.close()
+
+    async def __aenter__(self) -> Self:
+        """Enter the inner transport, if there is one yet."""
+        if self._inner is not None:
+            await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Leave the inner transport."""
+        if self._inner is not None:
+            await self._inner.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> Self:
+        """Enter the inner transport, if there is one yet."""
+        if self._inner is not None:
+            self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Leave the inner transport."""
+        if self._inner is not None:
+            self._inner.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        """Return the policy, and the class of the inner transport."""
+        inner = "" if self._inner is None else f", inner={type(self._inner).__name__}"
+        return f"HTTPTransport({self._policy!r}{inner})"
+
+
+def _default_inner(request: Any, *, is_async: bool) -> Any:
+    """Return a transport of the library that the request belongs to."""
+    library = import_module(package_of(request))
+    return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()
+
+
+def _lend(error: BridgeError, request: Any) -> None:
+    """Make our error one of the client's library as well, so that `except httpx.HTTPError` holds."""
+    library = import_module(package_of(request))
+    lend(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
+    cast("Any", error).request = request

@@ -1,0 +1,187 @@
+"""Bodies over HTTP: requests that can be read once, errors that are looked into, and a bound on how much is read.
+
+Rule: whoever reads a response afterwards sees every byte of it, as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from ..errors import BridgeError, Failure, error_for
+from ..pipeline.attempt import CURRENT
+
+
+__all__ = ["bounded", "note_use", "once", "peek", "peek_async"]
+
+_LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
+_REPLAYABLE: Final = frozenset({"ByteStream", "MultipartStream"})
+_SAYS_MORE: Final = frozenset({400, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
+
+
+def _tells(response: Any) -> bool:
+    """Whether the body can change what the status says: JSON of a status that has several meanings."""
+    return response.status_code in _SAYS_MORE and "json" in response.headers.get("content-type", "")
+
+
+def peek(response: Any) -> None:
+    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    if not _tells(response):
+        return
+    parts: list[bytes] = []
+    size, rest = 0, iter(response.stream)
+    for part in rest:
+        parts.append(part)
+        size += len(part)
+        if size >= _LOOK:
+            break
+    response.stream = _body(response, parts, rest)
+    _keep(response, parts)
+
+
+async def peek_async(response: Any) -> None:
+    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    if not _tells(response):
+        return
+    parts: list[bytes] = []
+    size, rest = 0, aiter(response.stream)
+    async for part in rest:
+        parts.append(part)
+        size += len(part)
+        if size >= _LOOK:
+            break
+    response.stream = _body(response, parts, rest)
+    _keep(response, parts)
+
+
+def _keep(response: Any, parts: list[bytes]) -> None:
+    if response.headers.get("content-encoding", "identity") == "identity":
+        response.extensions["rb.body"] = b"".join(parts)
+        return
+    try:
+        copy = type(response)(response.status_code, headers=response.headers, content=b"".join(parts))
+        response.extensions["rb.body"] = copy.content
+    except Exception:  # noqa: BLE001 -- half of a compressed body, or a broken one: then the status alone has to do
+        return
+
+
+def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
+    """Have the response raise once more than `most` bytes of its body are read (PROTO_MESSAGE_TOO_BIG)."""
+    response.stream = _body(response, [], None, _Bound(most, request, lend))
+
+
+# ---- bodies that can be sent once -------------------------------------------------------------------------------
+
+
+def once(request: Any) -> None:
+    """Watch a body that can be read only once, so that it is known when it has been."""
+    stream = request.stream
+    if type(stream).__name__ not in _REPLAYABLE or not _rewinds(stream):
+        request.stream = _stream_class(_Once, type(request).__module__)(stream)
+
+
+def note_use(request: Any) -> None:
+    """Tell the attempt that it is the last one, if the body has been read and cannot be read again."""
+    if getattr(request.stream, "is_begun", False):
+        attempt = CURRENT.get()
+        if not attempt.env.is_disabled:
+            attempt.is_last = True
+
+
+def _rewinds(stream: Any) -> bool:
+    """Whether the files of a multipart body can be read from their beginning again."""
+    files = (getattr(field, "file", None) for field in getattr(stream, "fields", ()))
+    return all(file is None or isinstance(file, str | bytes) or _seekable(file) for file in files)
+
+
+def _seekable(file: Any) -> bool:
+    return hasattr(file, "seekable") and bool(file.seekable())
+
+
+# ---- the two kinds of body ---------------------------------------------------------------------------------------
+
+
+def _body(response: Any, parts: list[bytes], rest: Any, bound: _Bound | None = None) -> Any:
+    return _stream_class(_Body, type(response).__module__)(response.stream, parts, rest, bound)
+
+
+@cache
+def _stream_class(body: type[Any], module: str) -> type[Any]:
+    """Return the class with the bases that the library of this module asks for."""
+    library = import_module(module.partition(".")[0])
+    return type(body.__name__, (body, library.AsyncByteStream, library.SyncByteStream), {})
+
+
+class _Bound:
+    """How many bytes may still be read."""
+
+    def __init__(self, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
+        self._most = self._left = most
+        self._request = request
+        self._lend = lend
+
+    def count(self, part: bytes) -> None:
+        """Raise the error of a body that is too long."""
+        self._left -= len(part)
+        if self._left >= 0:
+            return
+        text = f"body of the response: wanted at most {self._most} bytes, got more"
+        error = error_for(Failure.of("PROTO_MESSAGE_TOO_BIG", text))
+        self._lend(error, self._request)
+        raise error
+
+
+class _Body:
+    """A body of which some parts have been read, and of which not more than so many bytes are handed out."""
+
+    def __init__(self, stream: Any, parts: list[bytes], rest: Any, bound: _Bound | None) -> None:
+        self._stream = stream
+        self._parts = parts
+        self._rest = stream if rest is None else rest
+        self._bound = bound
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._parts
+        for part in self._rest:
+            if self._bound is not None:
+                self._bound.count(part)
+            yield part
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield part
+        async for part in self._rest:
+            if self._bound is not None:
+                self._bound.count(part)
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Once:
+    """A body that says whether it has been read from."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.is_begun = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.is_begun = True
+        yield from self._stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.is_begun = True
+        async for part in self._stream:
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,113 @@
+"""HTTP requests: where they go, whether they may be repeated, what they may not carry. For httpx and httpx2, by their common words."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any, Final
+
+from ..errors import Failure, error_for, is_sensitive
+from ..pipeline.attempt import CURRENT
+
+
+__all__ = [
+    "IDEMPOTENT_METHODS",
+    "bound_by_deadline",
+    "check_hop",
+    "check_plaintext",
+    "mark_redirect",
+    "origin_of",
+    "package_of",
+]
+
+IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""What RFC 9110 §9.2.2 calls idempotent: repeating it has the effect of doing it once."""
+
+_HOP: Final = "rb.redirected"
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def package_of(request: Any) -> str:
+    """Return the library a request belongs to: "httpx" or "httpx2"."""
+    return type(request).__module__.partition(".")[0]
+
+
+def origin_of(url: Any) -> str:
+    """Return scheme, host and, if it is not the usual one, port: no path, no user, no secret."""
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
+
+
+# ---- what may not leave -----------------------------------------------------------------------------------------
+
+
+def mark_redirect(request: Any) -> None:
+    """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
+    url = request.url
+    request.extensions[_HOP] = url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+
+
+def check_hop(request: Any) -> None:
+    """Refuse to follow a redirect to another origin with credentials, or from https to http (threat 41).
+
+    The client itself takes away Authorization and Cookie; it knows no X-Api-Key.
+    """
+    came_from = request.extensions.pop(_HOP, None)
+    if came_from is None:
+        return
+    url = request.url
+    scheme, host, port = came_from
+    here = url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+    if here == came_from:
+        return
+    if scheme == "https" and url.scheme != "https":
+        raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
+    is_upgrade = (scheme, url.scheme, host, port, here[2]) == ("http", "https", url.host, 80, 443)
+    if not is_upgrade and _has_credentials(
+        request, beside="cookie"
+    ):  # the client's jar knows where a cookie belongs
+        raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
+
+
+def check_plaintext(request: Any) -> None:
+    """Refuse credentials over http:// to another machine (threat 42)."""
+    if _has_credentials(request) and not _is_loopback(request.url.host):
+        shown = origin_of(request.url)
+        raise error_for(
+            Failure.of(
+                "CONN_INSECURE",
+                f"credentials over plaintext refused: wanted https://, got {shown}",
+                suggestions=("use https://, or HTTPTransport(allow_plaintext_credentials=True)",),
+            )
+        )
+
+
+def _has_credentials(request: Any, beside: str = "") -> bool:
+    return any(is_sensitive(name) and name != beside for name in request.headers)
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_loopback
+
+
+# ---- what it may take --------------------------------------------------------------------------------------------
+
+
+def bound_by_deadline(request: Any) -> None:
+    """Let no phase of a request outlast the deadline: a thread cannot be interrupted, but its socket can."""
+    attempt = CURRENT.get()
+    left = attempt.remaining
+    if left is None:
+        return
+    timeout: dict[str, float | None] = request.extensions.get("timeout") or {}
+    phases = {name: timeout.get(name) for name in ("connect", "read", "write", "pool")}
+    request.extensions["timeout"] = {
+        name: left if told is None else min(told, left) for name, told in phases.items()
+    }

@@ -1,0 +1,29 @@
+"""Backpressure by size (S5): an argument that is too large is refused before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import Failure, RejectedError
+
+
+__all__ = ["check_bytes"]
+
+
+def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
+    """Raise RejectedError (SYS_TOO_LARGE) for an argument that is larger than its bound; text as it is, the rest as JSON."""
+    for name, limit in most.items():
+        if name in arguments and (size := _size(arguments[name])) > limit:
+            text = f"{name} exceeds maximum size: wanted at most {limit} bytes, got {size}"
+            raise RejectedError(
+                Failure.of("SYS_TOO_LARGE", text, details={"argument": name, "size": size, "max": limit})
+            )
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,368 @@
+"""`reconnecting`: a client that is made again whenever it dies, and calls that know whether they may be made again with it.
+
+Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it provably did not run, or may
+be run twice; every other call that was under way is reported as what it is, an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from ..classification import classify
+from ..client.environment import current_environment
+from ..client.seconds import as_seconds
+from ..client.streams import EventStream
+from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ..pipeline.policy import Policy
+from ..presets import BridgePolicy, default
+from ..protocol.clock import Now
+from ..protocol.reconnection import Reconnection
+from ..telemetry import emit, events
+from ..telemetry.events import BridgeState
+from .clients import checked_bytes
+from .connection import Connection
+from .link_health import LinkHealth
+from .linked import Calls, linked
+from .repeats import Idempotent, checked_idempotent
+
+
+if TYPE_CHECKING:
+    import weakref
+    from datetime import timedelta
+    from types import TracebackType
+    from typing import TypeAlias
+
+    from ..errors import Failure as _Failure
+    from ..pipeline.breaker_state import CircuitState
+    from ..telemetry.events import Event
+
+    Seconds: TypeAlias = float | timedelta
+
+__all__ = ["Reconnecting", "reconnecting"]
+
+T = TypeVar("T")
+
+
+def reconnecting(
+    factory: Callable[[], AbstractAsyncContextManager[T]],
+    policy: Policy | BridgePolicy = default,
+    *,
+    idempotent: Idempotent = False,
+    trust_annotations: bool = False,
+    patience: Seconds = 30.0,
+    max_bytes: Mapping[str, int] | None = None,
+) -> Reconnecting[T]:
+    """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
+
+    What comes out of the `async with` looks like the client, across all reconnects; state, events and health stay with the
+    link. The policy's `reconnect` says when it is made again, its `calls` how calls are repeated. A call that was under way when
+    the client died is repeated only if it provably did not run, or `idempotent` says that it may run twice: True, names of methods,
+    a predicate on a `Call`; reads by protocol (an MCP `list_tools`, a websocket's `recv`) always may, and an MCP tool that its
+    server calls read-only or idempotent does with `trust_annotations`. Otherwise it fails with OutcomeUnknownError, from the cause. A
+    call made while the client is away waits, for `patience` seconds at most, then fails with NotConnectedError. ConfigError names a bad argument.
+    """
+    if not callable(factory):
+        raise config_error(
+            "reconnecting.factory", "a callable that returns an async context manager", factory
+        )
+    if isinstance(policy, Policy):
+        policy = default.evolve(calls=policy)
+    elif not isinstance(cast("object", policy), BridgePolicy):
+        raise config_error("reconnecting.policy", "a Policy or a BridgePolicy", policy)
+    return Reconnecting(
+        factory,
+        policy,
+        idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
+        trust_annotations=trust_annotations,
+        patience=as_seconds(patience, "reconnecting.patience") or 0.0,
+        max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
+    )
+
+
+class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
+    """A link; `reconnecting` makes it. Entering waits for the first client, but not beyond one connection attempt.
+
+    `state` is IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (it goes on trying), FAILED or CLOSED. A loss that no new connection can
+    help (a configuration, refused credentials) is raised by whatever is done next.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], AbstractAsyncContextManager[T]],
+        policy: BridgePolicy,
+        *,
+        idempotent: Idempotent,
+        trust_annotations: bool,
+        patience: float,
+        max_bytes: Mapping[str, int],
+    ) -> None:
+        environment = current_environment()
+        self.state = BridgeState.IDLE
+        self.streams: list[weakref.ref[EventStream]] = []
+        self._factory = factory
+        self._policy = policy
+        self._wall = environment.wall
+        self._reconnection = Reconnection(policy.reconnect, environment.rng, superseded=(), can_refresh=True)
+        self._calls = Calls(
+            self, policy.calls, idempotent, patience, max_bytes, trust_annotations=trust_annotations
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._owner: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._changed: asyncio.Future[None] | None = None
+        self._cut_wait: asyncio.Future[None] | None = None
+        self._failure: _Failure | None = None  # the last loss; final in FAILED
+        self._reason = "user"
+        self._reconnects = -1
+        self._is_suspended = False
+        self._retry_at: float | None = None
+
+    # ---- its life ---------------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that entered it."""
+        return self._loop or asyncio.get_running_loop()
+
+    async def __aenter__(self) -> T:
+        """Start, wait for the first client or its failure, and return what stands for it."""
+        if self._owner is not None:
+            raise config_error("Reconnecting", "to be entered once: make another one", "a second time")
+        self._loop = asyncio.get_running_loop()
+        self._changed = self._loop.create_future()
+        self._owner = self._loop.create_task(self._own(), name="resilient_bridge link")
+        try:
+            await self.connection(self._policy.reconnect.connect_timeout)
+        except NotConnectedError:
+            pass  # offline first: it goes on trying
+        except BaseException:
+            await self.aclose()
+            raise
+        return cast("T", linked(self._calls))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close it."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
+        if self.state in (BridgeState.FAILED, BridgeState.CLOSED) or self._owner is None:
+            self._end()
+            return
+        self._owner.cancel()
+        connection = self._connection
+        if connection is not None:
+            connection.end(None)
+            if not connection.opened.done():
+                connection.abort()
+        try:
+            await asyncio.wait([self._owner])
+            if connection is not None:
+                await connection.closed()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.state in (BridgeState.FAILED, BridgeState.CLOSED):
+            return
+        self._become(BridgeState.CLOSED, "user")
+        self._tell(events.Closed(at=self._now().at, reason="user"))
+
+    # ---- what the user asks -----------------------------------------------------------------------------------
+
+    def events(self) -> EventStream:
+        """Return this link's events from now on, to iterate over."""
+        return EventStream(self)
+
+    def health(self) -> LinkHealth:
+        """Return how the link is, in plain numbers (S11)."""
+        connection = self._connection
+        left = (
+            None
+            if self._retry_at is None or self._loop is None
+            else max(0.0, self._retry_at - self._loop.time())
+        )
+        return LinkHealth(
+            ready=self.state is BridgeState.READY,
+            state=self.state,
+            reason=self._reason,
+            attempt=self._reconnection.attempt,
+            reconnects=max(0, self._reconnects),
+            in_flight=0 if connection is None else connection.calls,
+            retry_in=left,
+            failure=self._failure,
+        )
+
+    async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
+        """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
+        seconds = as_seconds(timeout, "wait_ready.timeout")
+        try:
+            await self.connection(seconds)
+        except NotConnectedError as error:
+            if self.state is BridgeState.CLOSED or seconds is None:
+                raise
+            raise error_for(Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s")) from error
+
+    def reconnect_now(self) -> None:
+        """Cut the wait before the next connection attempt."""
+        if self._cut_wait is not None and not self._cut_wait.done():
+            self._cut_wait.set_result(None)
+
+    def circuit_state(self) -> CircuitState | None:
+        """Return the circuit of its calls, None without a Breaker: `rb.circuit(link)` is the handle."""
+        return self._calls.states.current
+
+    def __repr__(self) -> str:
+        """Return a status line."""
+        connection = self._connection
+        return f"<Reconnecting {self.state.value} in_flight={0 if connection is None else connection.calls} reconnects={max(0, self._reconnects)}>"
+
+    # ---- for calls --------------------------------------------------------------------------------------------
+
+    def check_place(self) -> None:
+        """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
+        if os.getpid() != self._pid:
+            raise config_error(
+                "Reconnecting", "the process that made it: a child makes its own", "a forked one"
+            )
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise config_error("Reconnecting", "the event loop that entered it", "another one")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there will be no other client."""
+        return self.state in (BridgeState.FAILED, BridgeState.CLOSED)
+
+    @property
+    def current(self) -> Any:
+        """The client in use, or the last one; None before the first."""
+        return None if self._connection is None else self._connection.client
+
+    async def connection(self, seconds: float | None) -> Connection:
+        """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
+        until = None if seconds is None else self.loop.time() + seconds
+        while True:
+            connection = self._connection
+            if connection is not None and connection.is_usable and self.state is BridgeState.READY:
+                return connection
+            if self.state is BridgeState.FAILED and self._failure is not None:
+                raise self._final(self._failure)
+            left = None if until is None else until - self.loop.time()
+            if self.state is BridgeState.CLOSED or (left is not None and left <= 0) or self._changed is None:
+                raise self._away()
+            await asyncio.wait([self._changed], timeout=left)
+
+    def _away(self) -> BridgeError:
+        failure = self._failure
+        last = "" if failure is None else f"; the last attempt: {failure}"
+        error = error_for(
+            Failure.of("CONN_NOT_CONNECTED", f"not connected ({self.state.value.lower()}){last}")
+        )
+        error.__cause__ = None if failure is None else failure.cause
+        return error
+
+    def _final(self, failure: _Failure) -> BridgeError:
+        error = error_for(failure)
+        error.__cause__ = failure.cause
+        return error
+
+    # ---- its owner --------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        """Connect, wait for the loss, decide, wait; until there is no use in going on."""
+        while True:
+            self._become(BridgeState.CONNECTING, self._reason)
+            failure = await self._one_connection()
+            now = self._now()
+            decision = self._reconnection.lost(failure, now)
+            self._failure, self._reason = decision.failure, decision.reason
+            self._tell(events.Disconnected(at=now.at, reason=decision.reason, failure=failure))
+            if not decision.retry:
+                self._become(BridgeState.FAILED, decision.reason)
+                self._tell(events.GaveUp(at=now.at, name="Reconnecting", failure=decision.failure))
+                return
+            if decision.suspended and not self._is_suspended:
+                self._tell(
+                    events.Suspended(
+                        at=now.at, reason=decision.reason, failure=failure, attempts=self._reconnection.failed
+                    )
+                )
+            self._is_suspended = decision.suspended
+            self._become(
+                BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
+            )
+            self._tell(
+                events.ReconnectScheduled(
+                    at=now.at, attempt=decision.attempt, wait=decision.wait, reason=decision.reason
+                )
+            )
+            await self._wait(decision.wait)
+
+    async def _one_connection(self) -> _Failure:
+        """Make a connection, wait until it is lost, and return why."""
+        timeout = self._policy.reconnect.connect_timeout
+        connection = self._connection = Connection(self._factory)
+        await asyncio.wait(
+            [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
+        if connection.is_usable:
+            now = self._now()
+            self._reconnection.connected()
+            self._reconnection.ready(now)
+            self._reconnection.pong()  # a link without a heartbeat proves itself by lasting
+            self._reconnects += 1
+            self._is_suspended = False
+            self._become(BridgeState.READY, "connected")
+            self._tell(events.Connected(at=now.at))
+            await connection.over()
+            self._become(BridgeState.BACKOFF, "connection_lost")
+        elif not connection.lost.done():
+            connection.end(TimeoutError(f"no connection within {timeout:g} s"))
+            connection.abort()
+        await connection.closed()
+        return _failure_of(connection.cause)
+
+    async def _wait(self, seconds: float) -> None:
+        self._retry_at = self.loop.time() + seconds
+        self._cut_wait = self.loop.create_future()
+        try:
+            await asyncio.wait([self._cut_wait], timeout=seconds)
+        finally:
+            self._cut_wait = self._retry_at = None
+
+    def _become(self, state: BridgeState, reason: str) -> None:
+        previous, self.state, self._reason = self.state, state, reason
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+            self._changed = self.loop.create_future()
+        if previous is not state:
+            self._tell(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+
+    def _now(self) -> Now:
+        return Now(self.loop.time(), self._wall())
+
+    def _tell(self, event: Event) -> None:
+        for reference in tuple(self.streams):
+            stream = reference()
+            if stream is None:
+                self.streams.remove(reference)
+            else:
+                stream.put(event)
+        emit(event)
+
+
+def _failure_of(cause: BaseException | None) -> _Failure:
+    """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
+    if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
+        return Failure.of("CONN_TIMEOUT", str(cause), cause=cause)
+    try:
+        return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
+    except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations
+        return Failure.of("CONN_RESET", cause=stop)
