@@ -19,7 +19,7 @@ from ..errors import (
     attach,
     record_of,
 )
-from .timers import Timers
+from .timers import Timers, timers_of
 from .verdicts import counts_for_breaker
 
 
@@ -144,7 +144,7 @@ class TimeoutGuard:
     __slots__ = ("timers",)
 
     def __init__(self, layer: Timeout) -> None:
-        self.timers = tuple(map(Timers, layer.seconds))
+        self.timers = tuple(timers_of("timeout", seconds) for seconds in layer.seconds)
 
     def enter(self, attempt: Attempt) -> None:
         timers = self.timers
@@ -165,7 +165,7 @@ class DeadlineGuard:
     __slots__ = ("timers",)
 
     def __init__(self, seconds: float) -> None:
-        self.timers = Timers(seconds)
+        self.timers = timers_of("deadline", seconds)
 
     def enter(self, attempt: Attempt) -> None:
         bound(attempt, self.timers.seconds)

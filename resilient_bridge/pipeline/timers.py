@@ -1,4 +1,4 @@
-"""One timer for all calls of a layer: with one constant duration, calls that began first run out of time first.
+"""One timer for all calls of one duration: those that began first run out of time first.
 
 `asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this costs an entry in a
 dict. Rule: what asyncio.timeout promises about cancellation holds here too. An expiry is a `task.cancel()` that is taken back
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task, get_running_loop
+from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .environment import Environment, Timer
 
-__all__ = ["Timers"]
+__all__ = ["Timers", "timers_of"]
 
 
 class _Queue:
@@ -66,10 +68,11 @@ class _Queue:
 class Timers:
     """The calls that run within one duration, whatever loops and environments they run in."""
 
-    __slots__ = ("_queue", "_queues", "seconds")
+    __slots__ = ("_lock", "_queue", "_queues", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self._lock = Lock()  # loops of other threads come and go; only who looks for a queue takes it
         self._queue: _Queue | None = None
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
 
@@ -109,15 +112,23 @@ class Timers:
                 timer.cancel()
 
     def _all(self) -> list[_Queue]:
-        return [queue for queues in self._queues.values() for queue in queues]
+        with self._lock:
+            return [queue for queues in self._queues.values() for queue in queues]
 
     def _queue_of(self, loop: asyncio.AbstractEventLoop, env: Environment) -> _Queue:
-        queues = self._queues.setdefault(loop, [])
-        for queue in queues:
-            if queue.env is env:
-                return queue
-        queue = _Queue(loop, env, self.seconds)
-        # Of tests' environments only the last can still be in use with nothing running in it.
-        queues[:] = [old for old in queues if old.entries or old.expired or old.env is REAL]
-        queues.append(queue)
-        return queue
+        with self._lock:
+            queues = self._queues.setdefault(loop, [])
+            for queue in queues:
+                if queue.env is env:
+                    return queue
+            queue = _Queue(loop, env, self.seconds)
+            # Of tests' environments only the last can still be in use with nothing running in it.
+            queues[:] = [old for old in queues if old.entries or old.expired or old.env is REAL]
+            queues.append(queue)
+            return queue
+
+
+@lru_cache(maxsize=256)
+def timers_of(layer: str, seconds: float) -> Timers:  # noqa: ARG001 -- half of the key: an attempt may be in the queue of each
+    """Return the queues for layers of one sort and duration, which share them: what began first runs out of time first."""
+    return Timers(seconds)

@@ -345,3 +345,34 @@ async def test_a_limit_needs_a_task():
     error = await failed
     assert isinstance(error, RuntimeError)
     assert "needs a running task" in str(error)
+
+
+async def test_two_limits_of_one_length_in_one_policy_do_not_get_mixed_up(clock):
+    """Layers of one duration share a queue, but a Timeout and a Deadline of the same attempt are two: the call ends, later ones go on."""
+    policy = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(5))
+    protected = policy(hang)
+    task = await started(protected())
+    clock.advance(5)
+    with pytest.raises(TimeoutError):
+        await task
+    assert task.cancelling() == 0
+    quick = policy(asyncio.sleep)
+    assert await quick(0, "ok") == "ok"
+    clock.advance(60)
+    await settle()
+    assert await quick(0, "ok") == "ok"
+
+
+async def test_functions_of_one_length_end_each_by_itself(clock):
+    """Two functions, one duration: the first to begin is the first to end, and the other still has its time."""
+    one, other = rb.Policy(rb.Timeout(5))(hang), rb.Policy(rb.Timeout(5))(hang)
+    first = await started(one())
+    clock.advance(3)
+    second = await started(other())
+    clock.advance(2)
+    with pytest.raises(rb.AttemptTimeoutError):
+        await first
+    assert not second.done()
+    clock.advance(3)
+    with pytest.raises(rb.AttemptTimeoutError):
+        await second
