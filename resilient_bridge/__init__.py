@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from . import presets as presets
     from . import testing as testing
     from .adapters import Call as Call
+    from .adapters import EventSource as EventSource
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import LinkHealth as LinkHealth
+    from .adapters import Peer as Peer
     from .adapters import Reconnecting as Reconnecting
     from .adapters import reconnecting as reconnecting
+    from .adapters import stdio as stdio
     from .adapters import wrap as wrap
     from .classification import classify as classify
     from .client import BridgeClient as BridgeClient
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
+    from .protocol import ServerSentEvent as ServerSentEvent
     from .telemetry import events as events
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
@@ -100,6 +104,7 @@ __all__ = [
     "Deadline",
     "DeadlineExceededError",
     "Dialect",
+    "EventSource",
     "Executed",
     "Explanation",
     "Failure",
@@ -119,6 +124,7 @@ __all__ = [
     "OutboxFullError",
     "Outcome",
     "OutcomeUnknownError",
+    "Peer",
     "Policy",
     "ProtocolError",
     "RateLimit",
@@ -130,6 +136,7 @@ __all__ = [
     "Retry",
     "RetryBudget",
     "Rule",
+    "ServerSentEvent",
     "SessionError",
     "Severity",
     "ThrottledError",
@@ -145,6 +152,7 @@ __all__ = [
     "presets",
     "reconnecting",
     "resilient",
+    "stdio",
     "testing",
     "wrap",
 ]
@@ -170,6 +178,7 @@ _HOMES = {
     "Deadline": "policies",
     "DeadlineExceededError": "errors",
     "Dialect": "policies",
+    "EventSource": "adapters",
     "Executed": "errors",
     "Explanation": "pipeline",
     "Failure": "errors",
@@ -189,6 +198,7 @@ _HOMES = {
     "OutboxFullError": "errors",
     "Outcome": "pipeline",
     "OutcomeUnknownError": "errors",
+    "Peer": "adapters",
     "Policy": "pipeline",
     "ProtocolError": "errors",
     "RateLimit": "policies",
@@ -200,6 +210,7 @@ _HOMES = {
     "Retry": "policies",
     "RetryBudget": "policies",
     "Rule": "policies",
+    "ServerSentEvent": "protocol",
     "SessionError": "errors",
     "Severity": "errors",
     "ThrottledError": "errors",
@@ -215,6 +226,7 @@ _HOMES = {
     "presets": "=presets",
     "reconnecting": "adapters",
     "resilient": "pipeline",
+    "stdio": "adapters",
     "testing": "=testing",
     "wrap": "adapters",
 }

@@ -10,21 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
+    from .child_process import stdio as stdio
     from .clients import wrap as wrap
+    from .event_source import EventSource as EventSource
     from .http import HTTPTransport as HTTPTransport
     from .link import Reconnecting as Reconnecting
     from .link import reconnecting as reconnecting
     from .link_health import LinkHealth as LinkHealth
+    from .peer import Peer as Peer
     from .repeats import Call as Call
 
-__all__ = ["Call", "HTTPTransport", "LinkHealth", "Reconnecting", "reconnecting", "wrap"]
+__all__ = [
+    "Call",
+    "EventSource",
+    "HTTPTransport",
+    "LinkHealth",
+    "Peer",
+    "Reconnecting",
+    "reconnecting",
+    "stdio",
+    "wrap",
+]
 
 _MODULES = {
     "Call": "repeats",
+    "EventSource": "event_source",
     "HTTPTransport": "http",
     "LinkHealth": "link_health",
+    "Peer": "peer",
     "Reconnecting": "link",
     "reconnecting": "link",
+    "stdio": "child_process",
     "wrap": "clients",
 }
 

@@ -7,8 +7,20 @@ from .entries import Entry, EntryState
 from .messages import Gap, Message
 from .ports import Store
 from .reconnection import Decision
+from .server_sent import ServerSentEvent
 from .session import Session
 from .watermark import Watermark
 
 
-__all__ = ["Decision", "Entry", "EntryState", "Gap", "Message", "Now", "Session", "Store", "Watermark"]
+__all__ = [
+    "Decision",
+    "Entry",
+    "EntryState",
+    "Gap",
+    "Message",
+    "Now",
+    "ServerSentEvent",
+    "Session",
+    "Store",
+    "Watermark",
+]

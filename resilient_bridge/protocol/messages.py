@@ -65,7 +65,8 @@ class Gap:
 
     `verdict` is GAP (provably or presumably lost) or UNKNOWN (nobody can tell). `since` is the server's timestamp of the
     last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
-    mismatch` for GAP; `no_replay empty no_anchor timeout side_buffer_full` for UNKNOWN.
+    mismatch` for GAP; `no_replay empty no_anchor timeout side_buffer_full` for UNKNOWN, and for an EventSource
+    `no_event_id repeated_event_id event_id_jump`.
     """
 
     verdict: Verdict

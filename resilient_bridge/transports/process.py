@@ -1,0 +1,357 @@
+"""One child process and its three pipes: lines in, lines out, and an end of its whole process tree that is always reached.
+
+Rule: what the child writes is always read, whatever becomes of it, so that it never blocks on us; a line counts as handed out
+as soon as any of it may have left; and nobody is signalled by a number that may belong to somebody else by now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..errors import redact
+from .lines import Lines, Outgoing
+
+
+__all__ = ["ChildProcess", "Outgoing"]
+
+STDERR_BYTES: Final = 8 * 1024
+GRACE_SECONDS: Final = 0.5  # once a child goes: what its exit code, last lines and last words have to arrive
+KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
+_ORPHAN_SECONDS: Final = 0.5  # the same for what that child had started; nobody tells us, so we look
+_LOOK_SECONDS: Final = (0.01, 0.2)  # between two looks: at first, and at most
+_CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_TERM: Final = int(signal.SIGTERM)
+_KILL: Final = int(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no such signal
+
+
+class _Calm:
+    """Waits that no cancellation cuts short: it is kept, and raised once what has to end has ended."""
+
+    def __init__(self) -> None:
+        self._kept: asyncio.CancelledError | None = None
+
+    async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
+        """Return whether the future was done within so many seconds."""
+        loop = asyncio.get_running_loop()
+        until = None if seconds is None else loop.time() + seconds
+        while not future.done():
+            left = None if until is None else until - loop.time()
+            if left is not None and left <= 0:
+                break
+            try:
+                await asyncio.wait([future], timeout=left)
+            except asyncio.CancelledError as error:
+                self._kept = error
+        return future.done()
+
+    def give_back(self) -> None:
+        """Raise the cancellation that was kept, if there was one."""
+        if self._kept is not None:
+            try:
+                raise self._kept
+            finally:
+                self._kept = None
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """A child that `start()` starts and `close()` ends; in between it is open, or lost for the reason in `loss`.
+
+    `program` is the base name of what is started: its arguments may hold secrets and are never shown. A line of its stdout has
+    at most `max_line` bytes; a longer one is skipped and counted in `skipped`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_line: int,
+    ) -> None:
+        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`."""
+        self.program = os.path.basename(command[0])  # noqa: PTH119 -- a name, not a file
+        self.pid = 0
+        self.returncode: int | None = None
+        self.loss: Exception | None = None
+        self._command, self._cwd, self._env = command, cwd, env
+        self._lines = Lines(max_line)
+        self._queue: deque[Outgoing] = deque()
+        self._tail = bytearray()
+        self._tail_is_cut = False
+        self._open_pipes = {_STDIN, _STDOUT, _STDERR}
+        self._is_paused = self._is_closing = False
+        self._loop = asyncio.get_running_loop()
+        self._verdict: asyncio.TimerHandle | None = None
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+
+    async def start(self, on_line: Callable[[bytes], object], on_lost: Callable[[], object]) -> None:
+        """Start it in a session of its own, so that the tree below it can be ended as one; the caller owes a `close()`.
+
+        `on_line` gets each line of its stdout, the first perhaps before this returns; `on_lost` is called once if it goes
+        unasked, after its last line and with `loss` set. Raises what the system says, unchanged (FileNotFoundError,
+        PermissionError). A cancelled start leaves nothing behind.
+        """
+        self._on_line, self._on_lost = on_line, on_lost
+        calm = _Calm()
+        starting = asyncio.ensure_future(
+            self._loop.subprocess_exec(
+                lambda: self,
+                *self._command,
+                cwd=self._cwd,
+                env=self._env,
+                start_new_session=sys.platform != "win32",
+            )
+        )
+        await calm.wait(starting)
+        try:
+            if starting.cancelled() or starting.exception() is not None:
+                calm.give_back()
+            starting.result()
+        finally:
+            del (
+                starting
+            )  # an exception that holds the frame that holds it would live until the next collection
+        try:
+            calm.give_back()
+        except asyncio.CancelledError:
+            await self.close(0)
+            raise
+
+    def __repr__(self) -> str:
+        """A status line: program, pid, state."""
+        state = "closed" if self._is_closing else "open" if self.loss is None else "lost"
+        return f"<ChildProcess {self.program} pid={self.pid} {state}>"
+
+    @property
+    def skipped(self) -> int:
+        """How many lines were longer than `max_line`."""
+        return self._lines.skipped
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to stderr: at most 8 KiB, as text with secrets masked."""
+        text = self._tail.decode("utf-8", "replace")
+        if self._tail_is_cut:  # half a secret may no longer look like one: drop the first word with it
+            text = ([*text.split(None, 1), "", ""])[1]
+        shown = "\n".join(redact(line, limit=STDERR_BYTES) for line in text.strip().splitlines())
+        return shown[-STDERR_BYTES:]
+
+    # -- lines out ------------------------------------------------------------------------------------------------
+    def send(self, data: bytes, wake: Callable[[], object]) -> Outgoing:
+        """Queue one line, its end included, and return it; `wake` is called when the pipe has it, which may be at once.
+
+        The pipe gets one line at a time, so that of those that wait none has left. Without a usable pipe it waits for `on_lost`.
+        """
+        line = Outgoing(data, wake)
+        self._queue.append(line)
+        self._flush()
+        return line
+
+    def withdraw(self, line: Outgoing) -> None:
+        """Forget a line that was not handed out yet; any other is left as it is."""
+        if not line.is_handed and line in self._queue:
+            self._queue.remove(line)
+
+    def _flush(self) -> None:
+        while self._queue and not (
+            self._is_paused or self._is_going or self._is_closing or self._stdin.is_closing()
+        ):
+            line = self._queue[0]
+            self._stdin.write(line.data)
+            if self._stdin.is_closing():  # the pipe was broken, and empty before: none of it has left
+                return
+            self._queue.popleft()
+            line.handed()
+
+    def pause_writing(self) -> None:
+        """The pipe is full."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The pipe has taken all it was given."""
+        self._is_paused = False
+        self._flush()
+
+    # -- what the child does --------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It runs."""
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self.pid = self._transport.get_pid()
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
+        self._stdin.set_write_buffer_limits(high=0)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """It wrote something."""
+        if fd == _STDERR:
+            self._tail += data
+            if len(self._tail) > STDERR_BYTES:
+                del self._tail[:-STDERR_BYTES]
+                self._tail_is_cut = True
+        elif not self._is_over:
+            for line in self._lines.feed(data):
+                self._on_line(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
+        """It closed a pipe."""
+        self._open_pipes.discard(fd)
+        if fd == _STDOUT and not self._is_over:
+            for line in self._lines.end():
+                self._on_line(line)
+        self._look()
+
+    def process_exited(self) -> None:
+        """It ended, and was reaped."""
+        self.returncode = self._transport.get_returncode()
+        if not self._exited.done():
+            self._exited.set_result(None)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- None, always
+        """It ended and all pipes are closed."""
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    # -- the loss -------------------------------------------------------------------------------------------------
+    @property
+    def _is_over(self) -> bool:
+        return self._is_closing or self.loss is not None
+
+    @property
+    def _is_going(self) -> bool:
+        return self._verdict is not None or self.loss is not None
+
+    def _look(self) -> None:
+        """Exit and the ends of the pipes arrive in any order: the first sign starts the wait for the others, which may never come.
+
+        A grandchild can hold the pipes open for ever, and a child can close them and live.
+        """
+        if self._is_over:
+            return
+        if self.returncode is not None and not self._open_pipes & {_STDOUT, _STDERR}:
+            self._lose()
+        elif self._verdict is None and (
+            self.returncode is not None or not {_STDIN, _STDOUT} <= self._open_pipes
+        ):
+            self._verdict = self._loop.call_later(GRACE_SECONDS, self._lose)
+
+    def _lose(self) -> None:
+        if self._is_over:
+            return
+        self._stop_waiting()
+        if self.returncode:
+            self.loss = subprocess.CalledProcessError(self.returncode, [self.program], stderr=self.stderr)
+        elif self.returncode == 0:
+            self.loss = EOFError(f"{self.program} ended by itself with exit code 0")
+        elif _STDOUT not in self._open_pipes:
+            self.loss = EOFError(f"{self.program} closed its output and goes on running")
+        else:
+            self.loss = BrokenPipeError(errno.EPIPE, f"{self.program} closed its input and goes on running")
+        self._queue.clear()
+        self._on_lost()
+
+    def _stop_waiting(self) -> None:
+        if self._verdict is not None:
+            self._verdict.cancel()
+            self._verdict = None
+
+    # -- the end --------------------------------------------------------------------------------------------------
+    async def close(self, seconds: float) -> None:
+        """End the child and its process group: its stdin is closed, after `seconds` SIGTERM, after as many again SIGKILL.
+
+        Returns when all are gone and the child is reaped, 7 s after the kill at the latest; a cancellation is raised only
+        then. A line that the pipe has begun to take is still written. What moved to a session of its own is not reached.
+        """
+        calm = _Calm()
+        self._is_closing = True
+        self._stop_waiting()
+        self._queue.clear()
+        self._stdin.close()
+        if not await self._ended_within(calm, seconds):
+            self._signal(_TERM)
+            if not await self._ended_within(calm, seconds):
+                self._signal(_KILL)
+                await calm.wait(self._exited, KILL_SECONDS)
+                await self._ended_within(calm, _ORPHAN_SECONDS)
+        if self._stdin.get_write_buffer_size():  # else it is closed already, and must not be closed twice
+            self._stdin.abort()
+        self._transport.close()
+        await calm.wait(self._gone, _CLOSE_SECONDS)
+        calm.give_back()
+
+    async def _ended_within(self, calm: _Calm, seconds: float) -> bool:
+        until = self._loop.time() + seconds
+        await calm.wait(self._exited, seconds)
+        pause, longest = _LOOK_SECONDS
+        while self._exited.done() and self._has_survivors():
+            left = until - self._loop.time()
+            if left <= 0:
+                return False
+            await calm.wait(self._loop.create_future(), min(left, pause))
+            pause = min(2 * pause, longest)
+        return self._exited.done()
+
+    def _has_survivors(self) -> bool:
+        """Whether anything that the child started, and that stayed in its group, still runs."""
+        if self._signal(0):
+            if _is_running(self.pid):
+                return True
+            _reap_orphans(self.pid)
+        return False
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
+        if sys.platform == "win32":
+            if number and self.returncode is None:
+                self._transport.kill()
+            return False
+        # A group keeps its number from being used again, so a process of that number says that ours is gone.
+        if self.returncode is not None and _is_there(os.kill, self.pid, 0):
+            return False
+        return _is_there(os.killpg, self.pid, number)
+
+
+def _is_there(send: Callable[[int, int], None], target: int, number: int) -> bool:
+    try:
+        send(target, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return send is os.kill  # a process of somebody else; a group in which we may signal nobody
+    return True
+
+
+def _reap_orphans(group: int) -> None:
+    """Where we are the init of a container, what our child left behind became ours, and nobody else will reap it."""
+    if sys.platform != "win32":
+        try:
+            while os.waitpid(-group, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+
+def _is_running(group: int) -> bool:
+    """Whether any of a group is more than a zombie: an init that reaps late, or never, must not keep us waiting.
+
+    Reads all of /proc, so it is asked last; where there is none, whoever is there counts as running.
+    """
+    stats = list(Path("/proc").glob("[0-9]*/stat"))
+    for stat in stats:
+        try:
+            state, _, its_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):  # gone since
+            continue
+        if int(its_group) == group and state not in {b"Z", b"X"}:
+            return True
+    return not stats
