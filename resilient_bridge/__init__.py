@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from . import presets as presets
     from . import testing as testing
     from .adapters import Call as Call
+    from .adapters import Command as Command
+    from .adapters import Commands as Commands
+    from .adapters import CommandStatus as CommandStatus
+    from .adapters import ConnectionStates as ConnectionStates
+    from .adapters import ConnectionTracker as ConnectionTracker
+    from .adapters import Daemon as Daemon
+    from .adapters import DaemonAnswer as DaemonAnswer
+    from .adapters import DaemonHealth as DaemonHealth
     from .adapters import EventSource as EventSource
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import LinkHealth as LinkHealth
@@ -100,7 +108,15 @@ __all__ = [
     "Category",
     "Circuit",
     "CircuitOpenError",
+    "Command",
+    "CommandStatus",
+    "Commands",
     "ConfigError",
+    "ConnectionStates",
+    "ConnectionTracker",
+    "Daemon",
+    "DaemonAnswer",
+    "DaemonHealth",
     "Deadline",
     "DeadlineExceededError",
     "Dialect",
@@ -174,7 +190,15 @@ _HOMES = {
     "Category": "errors",
     "Circuit": "pipeline",
     "CircuitOpenError": "errors",
+    "Command": "adapters",
+    "CommandStatus": "adapters",
+    "Commands": "adapters",
     "ConfigError": "errors",
+    "ConnectionStates": "adapters",
+    "ConnectionTracker": "adapters",
+    "Daemon": "adapters",
+    "DaemonAnswer": "adapters",
+    "DaemonHealth": "adapters",
     "Deadline": "policies",
     "DeadlineExceededError": "errors",
     "Dialect": "policies",

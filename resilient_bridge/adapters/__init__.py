@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .child_process import stdio as stdio
     from .clients import wrap as wrap
+    from .command_answers import CommandStatus as CommandStatus
+    from .commands import Command as Command
+    from .commands import Commands as Commands
+    from .connection_states import ConnectionStates as ConnectionStates
+    from .connection_states import ConnectionTracker as ConnectionTracker
+    from .daemon import Daemon as Daemon
+    from .daemon import DaemonAnswer as DaemonAnswer
+    from .daemon import DaemonHealth as DaemonHealth
     from .event_source import EventSource as EventSource
     from .http import HTTPTransport as HTTPTransport
     from .link import Reconnecting as Reconnecting
@@ -22,6 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call",
+    "Command",
+    "CommandStatus",
+    "Commands",
+    "ConnectionStates",
+    "ConnectionTracker",
+    "Daemon",
+    "DaemonAnswer",
+    "DaemonHealth",
     "EventSource",
     "HTTPTransport",
     "LinkHealth",
@@ -34,6 +50,14 @@ __all__ = [
 
 _MODULES = {
     "Call": "repeats",
+    "Command": "commands",
+    "CommandStatus": "command_answers",
+    "Commands": "commands",
+    "ConnectionStates": "connection_states",
+    "ConnectionTracker": "connection_states",
+    "Daemon": "daemon",
+    "DaemonAnswer": "daemon",
+    "DaemonHealth": "daemon",
     "EventSource": "event_source",
     "HTTPTransport": "http",
     "LinkHealth": "link_health",

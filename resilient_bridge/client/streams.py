@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..telemetry.events import Closed, GaveUp
 
@@ -21,7 +21,7 @@ _KEPT: Final = 1_000
 class Source(Protocol):
     """What has events: a client, or a link."""
 
-    streams: list[weakref.ref[EventStream]]
+    streams: list[Any]  # weak references to event streams: who drops one in the middle is forgotten
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
