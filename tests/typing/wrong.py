@@ -88,5 +88,4 @@ async def tests(server: rb.testing.BridgeServer, proxy: rb.testing.FaultProxy) -
     proxy.apply("fin")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-print(rb.wrap)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 print(rb.BridgeClinet)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
