@@ -32,7 +32,7 @@ SOURCES = {
 }
 
 _PROVEN = frozenset(
-    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R11 R14 R15 R17 C1 C2 S1 S2 S5 S6 S7 S8 S9 S10 G1 G2 G4 G8 G9 V1 V2 V3 V4 V7 V8 V9 V13".split()
+    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R11 R14 R15 R17 C1 C2 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V1 V2 V3 V4 V7 V8 V9 V13".split()
 )
 
 _PROMISES = {
@@ -69,7 +69,7 @@ _PROMISES = {
     "S2": "errors map to MCP's JSON-RPC codes and back, with type, retryable and sessionValid; anything else is -32603 and not retryable",
     "S3": "the in-process scenarios, seen from the client: not started, unknown agent, full, unknown session, agent failed, no agents",
     "S4": "the worker scenarios: start failed, request failed, timed out (retryable), malformed answer",
-    "S5": "backpressure: over the concurrency limit is retryable; over the byte limit is not sent (the byte limit comes later)",
+    "S5": "backpressure: over the concurrency limit is retryable; over the byte limit is refused and not sent",
     "S6": "the error tables of three AI providers hold on the exceptions that their SDKs really raise",
     "S7": "a failure report has category, message, retryability, session validity and ways to recover, and reads well without a trace",
     "S8": "which calls may be repeated without asking, and which only when marked",
