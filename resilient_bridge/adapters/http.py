@@ -7,20 +7,26 @@ ever raised, and no body is sent twice that can be read only once.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import nullcontext
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import BridgeError, config_error
+from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import bind
 from ..pipeline.states import States
+from ..policies.retry import Retry
 from .borrowed import lend
 from .given import calls_of, keyed
 from .http_bodies import bounded, note_use, once, peek, peek_async
 from .http_requests import (
     IDEMPOTENT_METHODS,
-    bound_by_deadline,
+    SAFE_METHODS,
+    bound_to,
     check_hop,
     check_plaintext,
+    is_header_name,
     mark_redirect,
     origin_of,
     package_of,
@@ -63,8 +69,8 @@ class HTTPTransport(_Bases):
     limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and whatever has an Idempotency-Key header; anything else only if
-    it provably did not run. A request with an effect gets such a header, the same on every repeat (V9), but one that we made
-    is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
+    it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat (V9), but
+    one that we made is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
     returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
     `request.extensions` has the last word: `rb.policy` (a Policy, or None for none) and `rb.idempotent` (a bool). A redirect to
@@ -86,11 +92,22 @@ class HTTPTransport(_Bases):
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
+        if inner is not None and not (
+            hasattr(inner, "handle_request") or hasattr(inner, "handle_async_request")
+        ):
+            raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
         if max_body is not None and (
             isinstance(max_body, bool) or not isinstance(cast("Any", max_body), int) or max_body < 1
         ):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
+        if idempotency_header is not None and not is_header_name(idempotency_header):
+            wanted = "the name of a header, or None"
+            raise config_error("HTTPTransport.idempotency_header", wanted, idempotency_header)
+        if not isinstance(cast("Any", allow_plaintext_credentials), bool):
+            name = "HTTPTransport.allow_plaintext_credentials"
+            raise config_error(name, "True or False", allow_plaintext_credentials)
         self._inner: Any = inner
+        self._making = Lock()  # threads share a sync client, and its first requests may come at once
         self._max_body = max_body
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials
@@ -124,30 +141,44 @@ class HTTPTransport(_Bases):
 
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return what sends it."""
-        extensions, url = request.extensions, request.url
         try:
             check_hop(request)
-            if url.scheme == "http" and not self._allows_plaintext:
+            if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request)
-            if _OURS in extensions:
+            if _OURS in request.extensions:
                 raise config_error(
                     "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
                 )
+            return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
             _lend(error, request)
             raise
+
+    def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
+        """Return what sends a request under the policy that holds for it, made once for each origin and permission."""
+        extensions, url = request.extensions, request.url
         if self._inner is None:
-            self._inner = _default_inner(request, is_async=is_async)
+            with self._making:
+                if self._inner is None:
+                    self._inner = _default_inner(request, is_async=is_async)
         policy = extensions.get("rb.policy", self._policy)
         if policy is None:
             return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]
-        is_idempotent = request.method in IDEMPOTENT_METHODS or self._has_key(request)
-        is_idempotent = extensions.get("rb.idempotent", is_idempotent)
+        if policy is not self._policy:
+            policy = calls_of(policy, 'request.extensions["rb.policy"]')
+        method = request.method
+        # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
+        has_key = method not in SAFE_METHODS and self._has_key(request)
+        is_idempotent = extensions.get("rb.idempotent", has_key or method in IDEMPOTENT_METHODS)
+        if not isinstance(is_idempotent, bool):
+            raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
         once(request)
+        # Our own policy goes by None: to hash a policy takes as long as the rest of this.
+        own = None if policy is self._policy else policy
+        key = url.scheme, url.raw_host, url.port, is_idempotent, is_async, own
+        send = self._protected.get(key) or self._bind(key, origin_of(url))
         extensions[_OURS] = True
-        key = url.scheme, url.host, url.port, is_idempotent, is_async, policy
-        send = self._protected.get(key)
-        return send if send is not None else self._bind(key, origin_of(url))
+        return send
 
     def _has_key(self, request: Any) -> bool:
         """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
@@ -155,7 +186,7 @@ class HTTPTransport(_Bases):
         name = self._key_header or "Idempotency-Key"
         told = headers.get(name)
         if told is not None:
-            return bool(told != extensions.get(_OWN_KEY))
+            return bool(told) and told != extensions.get(_OWN_KEY)
         if self._key_header is not None:
             from uuid import uuid4
 
@@ -165,14 +196,15 @@ class HTTPTransport(_Bases):
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
         """Put the policy around a function that sends, for one origin and one permission."""
         *_, is_idempotent, is_async, policy = key
+        policy = policy or self._policy
         if len(self._protected) >= _MOST:
             self._protected.popitem(last=False)
+        sends: Any = self._send_async if is_async else self._send
+        asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
+        if not asks:
+            sends = _marking_async(sends) if is_async else _marking(sends)
         send = self._protected[key] = bind(
-            keyed(calls_of(policy, 'request.extensions["rb.policy"]'), origin),
-            self._send_async if is_async else self._send,
-            idempotent=bool(is_idempotent),
-            name=origin,
-            states=States(origin),
+            keyed(policy, origin), sends, idempotent=is_idempotent, name=origin, states=States(origin)
         )
         return cast("Callable[..., Any]", send)
 
@@ -186,16 +218,19 @@ class HTTPTransport(_Bases):
         return response
 
     def _send(self, request: Any) -> Any:
-        bound_by_deadline(request)
-        try:
-            response = self._inner.handle_request(request)
-        finally:
-            note_use(request)
-        if response.status_code >= 400:
-            peek(response)
+        left = CURRENT.get().remaining
+        with nullcontext() if left is None else bound_to(request, left):
+            try:
+                response = self._inner.handle_request(request)
+            finally:
+                note_use(request)
+            if response.status_code >= 400:
+                peek(response)
         return response
 
     def _returned(self, request: Any, response: Any) -> Any:
+        if type(response) is _Sound:
+            response = response.response
         if 300 <= response.status_code < 400:
             mark_redirect(request)
         if self._max_body is not None:
@@ -250,6 +285,31 @@ class HTTPTransport(_Bases):
         """Return the policy, and the class of the inner transport."""
         inner = "" if self._inner is None else f", inner={type(self._inner).__name__}"
         return f"HTTPTransport({self._policy!r}{inner})"
+
+
+class _Sound:
+    """A response that is no failure, for the policy: one that nobody has to ask what it means."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+
+
+def _marking(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def marked(request: Any) -> Any:
+        response = send(request)
+        return response if response.status_code >= 400 else _Sound(response)
+
+    return marked
+
+
+def _marking_async(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    async def marked(request: Any) -> Any:
+        response = await send(request)
+        return response if response.status_code >= 400 else _Sound(response)
+
+    return marked
 
 
 def _default_inner(request: Any, *, is_async: bool) -> Any:

@@ -17,7 +17,6 @@ from ..pipeline.attempt import CURRENT
 __all__ = ["bounded", "note_use", "once", "peek", "peek_async"]
 
 _LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
-_REPLAYABLE: Final = frozenset({"ByteStream", "MultipartStream"})
 _SAYS_MORE: Final = frozenset({400, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -31,13 +30,19 @@ def peek(response: Any) -> None:
     if not _tells(response):
         return
     parts: list[bytes] = []
-    size, rest = 0, iter(response.stream)
-    for part in rest:
-        parts.append(part)
-        size += len(part)
-        if size >= _LOOK:
-            break
-    response.stream = _body(response, parts, rest)
+    size, rest, broken = 0, iter(response.stream), None
+    try:
+        for part in rest:
+            parts.append(part)
+            size += len(part)
+            if size >= _LOOK:
+                break
+    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+        broken = error
+    except BaseException:
+        response.close()
+        raise
+    response.stream = _body(response, parts, rest, broken=broken)
     _keep(response, parts)
 
 
@@ -46,13 +51,19 @@ async def peek_async(response: Any) -> None:
     if not _tells(response):
         return
     parts: list[bytes] = []
-    size, rest = 0, aiter(response.stream)
-    async for part in rest:
-        parts.append(part)
-        size += len(part)
-        if size >= _LOOK:
-            break
-    response.stream = _body(response, parts, rest)
+    size, rest, broken = 0, aiter(response.stream), None
+    try:
+        async for part in rest:
+            parts.append(part)
+            size += len(part)
+            if size >= _LOOK:
+                break
+    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+        broken = error
+    except BaseException:
+        await response.aclose()
+        raise
+    response.stream = _body(response, parts, rest, broken=broken)
     _keep(response, parts)
 
 
@@ -69,7 +80,7 @@ def _keep(response: Any, parts: list[bytes]) -> None:
 
 def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
     """Have the response raise once more than `most` bytes of its body are read (PROTO_MESSAGE_TOO_BIG)."""
-    response.stream = _body(response, [], None, _Bound(most, request, lend))
+    response.stream = _body(response, [], None, bound=_Bound(most, request, lend))
 
 
 # ---- bodies that can be sent once -------------------------------------------------------------------------------
@@ -78,7 +89,8 @@ def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError,
 def once(request: Any) -> None:
     """Watch a body that can be read only once, so that it is known when it has been."""
     stream = request.stream
-    if type(stream).__name__ not in _REPLAYABLE or not _rewinds(stream):
+    kind = type(stream).__name__
+    if kind != "ByteStream" and (kind != "MultipartStream" or not _rewinds(stream)):
         request.stream = _stream_class(_Once, type(request).__module__)(stream)
 
 
@@ -103,8 +115,15 @@ def _seekable(file: Any) -> bool:
 # ---- the two kinds of body ---------------------------------------------------------------------------------------
 
 
-def _body(response: Any, parts: list[bytes], rest: Any, bound: _Bound | None = None) -> Any:
-    return _stream_class(_Body, type(response).__module__)(response.stream, parts, rest, bound)
+def _body(
+    response: Any,
+    parts: list[bytes],
+    rest: Any,
+    *,
+    bound: _Bound | None = None,
+    broken: Exception | None = None,
+) -> Any:
+    return _stream_class(_Body, type(response).__module__)(response.stream, parts, rest, bound, broken)
 
 
 @cache
@@ -134,16 +153,24 @@ class _Bound:
 
 
 class _Body:
-    """A body of which some parts have been read, and of which not more than so many bytes are handed out."""
+    """A body of which some parts have been read, and of which not more than so many bytes are handed out.
 
-    def __init__(self, stream: Any, parts: list[bytes], rest: Any, bound: _Bound | None) -> None:
+    `broken` is the error in which the reading ended: it comes after the parts, as it would have.
+    """
+
+    def __init__(
+        self, stream: Any, parts: list[bytes], rest: Any, bound: _Bound | None, broken: Exception | None
+    ) -> None:
         self._stream = stream
         self._parts = parts
         self._rest = stream if rest is None else rest
         self._bound = bound
+        self._broken = broken
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._parts
+        if self._broken is not None:
+            raise self._broken
         for part in self._rest:
             if self._bound is not None:
                 self._bound.count(part)
@@ -152,6 +179,8 @@ class _Body:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._parts:
             yield part
+        if self._broken is not None:
+            raise self._broken
         async for part in self._rest:
             if self._bound is not None:
                 self._bound.count(part)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ..errors import Failure, error_for, is_sensitive
-from ..pipeline.attempt import CURRENT
 
 
 __all__ = [
     "IDEMPOTENT_METHODS",
-    "bound_by_deadline",
+    "SAFE_METHODS",
+    "bound_to",
     "check_hop",
     "check_plaintext",
+    "is_header_name",
     "mark_redirect",
     "origin_of",
     "package_of",
@@ -22,6 +26,13 @@ __all__ = [
 IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """What RFC 9110 §9.2.2 calls idempotent: repeating it has the effect of doing it once."""
 
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""What RFC 9110 §9.2.1 calls safe: it asks for no effect, so it needs no idempotency key."""
+
+_SHORTEST: Final = (
+    0.001  # seconds; a socket that is given 0 does not wait at all, and says so in another error
+)
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2
 _HOP: Final = "rb.redirected"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -35,6 +46,11 @@ def origin_of(url: Any) -> str:
     """Return scheme, host and, if it is not the usual one, port: no path, no user, no secret."""
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
+
+
+def is_header_name(name: object) -> bool:
+    """Return whether a header can have this name."""
+    return isinstance(name, str) and _HEADER_NAME.fullmatch(name) is not None
 
 
 # ---- what may not leave -----------------------------------------------------------------------------------------
@@ -51,7 +67,7 @@ def check_hop(request: Any) -> None:
 
     The client itself takes away Authorization and Cookie; it knows no X-Api-Key.
     """
-    came_from = request.extensions.pop(_HOP, None)
+    came_from = request.extensions.get(_HOP)  # it stays: sent again by hand, the request is no better
     if came_from is None:
         return
     url = request.url
@@ -100,14 +116,23 @@ def _is_loopback(host: str) -> bool:
 # ---- what it may take --------------------------------------------------------------------------------------------
 
 
-def bound_by_deadline(request: Any) -> None:
-    """Let no phase of a request outlast the deadline: a thread cannot be interrupted, but its socket can."""
-    attempt = CURRENT.get()
-    left = attempt.remaining
-    if left is None:
-        return
-    timeout: dict[str, float | None] = request.extensions.get("timeout") or {}
-    phases = {name: timeout.get(name) for name in ("connect", "read", "write", "pool")}
-    request.extensions["timeout"] = {
-        name: left if told is None else min(told, left) for name, told in phases.items()
+@contextmanager
+def bound_to(request: Any, left: float) -> Generator[None, None, None]:
+    """Let no phase of a request take more than the seconds left: a thread cannot be interrupted, but its socket can.
+
+    Afterwards the request has its own timeouts again: it may be sent once more, or be carried over by a redirect.
+    """
+    extensions = request.extensions
+    told: dict[str, float | None] | None = extensions.get("timeout")
+    left, own = max(left, _SHORTEST), told or {}
+    phases = {name: own.get(name) for name in ("connect", "read", "write", "pool")}
+    extensions["timeout"] = {
+        name: left if seconds is None else min(seconds, left) for name, seconds in phases.items()
     }
+    try:
+        yield
+    finally:
+        if told is None:
+            del extensions["timeout"]
+        else:
+            extensions["timeout"] = told

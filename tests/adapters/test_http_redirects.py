@@ -1,0 +1,217 @@
+"""Where credentials go: not to another origin, not from https to http, and not in the clear to another machine."""
+
+from __future__ import annotations
+
+import pytest
+
+import resilient_bridge as rb
+from tests.adapters.http_clients import QUICK, each_kind
+from tests.peers.http_fault import HttpFault
+from tests.peers.http_wire import Answer
+
+
+KEY = {"X-Api-Key": "k-1"}
+
+
+def sending(kind, start, location, status=302, **options):
+    """A client over a mock that redirects from one URL to another, and the URLs that were asked."""
+    asked = []
+
+    def answer(request):
+        asked.append(request)
+        return (status, {"location": location}) if str(request.url) == start else (200,)
+
+    transport = rb.HTTPTransport(QUICK, kind.mock(answer), **options)
+    return kind.client(transport, follow_redirects=True), asked
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://b.example/",
+        "https://a.example:8443/",
+        "https://sub.a.example/",
+        "//b.example/x",
+        "https://a.example.b.example/",
+    ],
+)
+async def test_credentials_do_not_follow_to_another_origin(kind, location):
+    """What the client does not know for a credential would be sent on: refused, typed, and nothing reaches the other origin."""
+    client, asked = sending(kind, "https://a.example/", location)
+    async with client as caller:
+        for header in ("X-Api-Key", "X-Auth-Token", "Api-Key", "X-Amz-Security-Token"):
+            asked.clear()
+            with pytest.raises(kind.library.RequestError) as caught:
+                await caller.get("https://a.example/", headers={header: "k-1"})
+            assert isinstance(caught.value, rb.BridgeError)
+            failure = caught.value.failure
+            assert (failure.code, failure.executed) == ("CONN_REDIRECT_REFUSED", rb.Executed.NO)
+            assert [request.url.host for request in asked] == ["a.example"]
+
+
+@each_kind
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_without_credentials_any_origin_is_followed(kind, status):
+    """And so it is with those that the client itself takes away: Authorization, and cookies of another host."""
+    for headers in ({}, {"Authorization": "Bearer k"}, {"Cookie": "a=b"}):
+        client, asked = sending(kind, "https://a.example/", "https://b.example/", status)
+        async with client as caller:
+            assert (await caller.post("https://a.example/", headers=headers)).status_code == 200
+        assert [request.url.host for request in asked] == ["a.example", "b.example"]
+        assert not {"authorization", "cookie"} & set(asked[1].headers)
+
+
+@each_kind
+async def test_a_cookie_of_the_other_origin_goes_there(kind):
+    """The client's jar knows whose a cookie is: one of the target's own is no reason to refuse."""
+    client, asked = sending(kind, "https://a.example/", "https://b.example/")
+    async with client as caller:
+        caller.raw.cookies.set("session", "of-b", domain="b.example")
+        assert (await caller.get("https://a.example/")).status_code == 200
+    assert [request.headers.get("cookie") for request in asked] == [None, "session=of-b"]
+
+
+@each_kind
+async def test_the_same_origin_keeps_its_credentials(kind):
+    """A redirect on one origin is followed with the key, also where the port is said in full."""
+    for location in ("/x", "https://a.example:443/x", "https://A.example/x"):
+        client, asked = sending(kind, "https://a.example/", location)
+        async with client as caller:
+            assert (await caller.get("https://a.example/", headers=KEY)).status_code == 200
+        assert [request.headers["x-api-key"] for request in asked] == ["k-1", "k-1"]
+
+
+@each_kind
+async def test_nothing_goes_from_https_to_http(kind):
+    """A downgrade is refused, with credentials or without, on the same host and on this machine."""
+    for location in ("http://a.example/", "http://127.0.0.1/"):
+        for headers in (KEY, {}):
+            client, asked = sending(kind, "https://a.example/", location, allow_plaintext_credentials=True)
+            async with client as caller:
+                with pytest.raises(kind.library.RequestError, match="redirect from https to http refused"):
+                    await caller.get("https://a.example/", headers=headers)
+            assert len(asked) == 1
+
+
+@each_kind
+async def test_an_upgrade_keeps_its_credentials(kind):
+    """From http to https on the same host is how it should be; with another host it is another origin."""
+    for location, allowed in (("https://a.example/", True), ("https://b.example/", False)):
+        client, asked = sending(kind, "http://a.example/", location, allow_plaintext_credentials=True)
+        async with client as caller:
+            if allowed:
+                assert (await caller.get("http://a.example/", headers=KEY)).status_code == 200
+                assert asked[1].headers["x-api-key"] == "k-1"
+            else:
+                with pytest.raises(rb.BridgeError) as caught:
+                    await caller.get("http://a.example/", headers=KEY)
+                assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+                assert len(asked) == 1
+
+
+@each_kind
+async def test_it_holds_for_each_hop_and_without_a_policy(kind):
+    """The second hop is as refused as the first, and `rb.policy: None` does not switch it off."""
+    hops = {"/": "/second", "/second": "https://b.example/"}
+    asked = []
+
+    def answer(request):
+        asked.append(request.url.path)
+        return 302, {"location": hops[request.url.path]}
+
+    async with kind.client(rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True) as caller:
+        for extensions in ({}, {"rb.policy": None}):
+            asked.clear()
+            with pytest.raises(rb.BridgeError) as caught:
+                await caller.get("https://a.example/", headers=KEY, extensions=extensions)
+            assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+            assert asked == ["/", "/second"]
+
+
+@each_kind
+async def test_a_redirect_that_is_followed_by_hand_is_checked(kind):
+    """`next_request` of a response knows where it comes from, however often it is sent."""
+    client, asked = sending(kind, "https://a.example/", "https://b.example/")
+    async with client as caller:
+        answer = await caller.get("https://a.example/", headers=KEY, follow_redirects=False)
+        assert answer.status_code == 302
+        for _ in range(2):
+            with pytest.raises(rb.BridgeError) as caught:
+                await caller.do(caller.raw.send, answer.next_request)
+            assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+    assert len(asked) == 1
+
+
+# ---- in the clear ------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/",
+        "http://10.0.0.1/",
+        "http://localhost.a.example/",
+        "http://[2001:db8::1]:8080/",
+        "http://0.0.0.0/",
+    ],
+)
+async def test_credentials_do_not_go_in_the_clear(kind, url):
+    """Over http:// to another machine nothing is sent: not a key, not a token, not a cookie, not a password of the URL."""
+    asked = []
+    transport = rb.HTTPTransport(QUICK, kind.mock(lambda request: asked.append(request) or (200,)))
+    ways = [
+        {"headers": KEY},
+        {"headers": {"Authorization": "Bearer k"}},
+        {"headers": {"Cookie": "a=b"}},
+        {"auth": ("u", "p")},
+    ]
+    async with kind.client(transport) as caller:
+        for way in ways:
+            with pytest.raises(
+                rb.ConfigError, match="credentials over plaintext refused: wanted https://"
+            ) as caught:
+                await caller.get(url, **way)
+            assert isinstance(caught.value, kind.library.RequestError)
+            assert caught.value.failure.code == "CONN_INSECURE"
+        assert not asked
+        assert (await caller.get(url)).status_code == 200
+
+
+@each_kind
+async def test_who_allows_it_may(kind):
+    """`allow_plaintext_credentials=True` is for networks of one's own."""
+    client, asked = sending(kind, "", "", allow_plaintext_credentials=True)
+    async with client as caller:
+        assert (await caller.get("http://a.example/", headers=KEY)).status_code == 200
+    assert asked[0].headers["x-api-key"] == "k-1"
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.9.9.9", "localhost", "api.localhost", "[::1]", "[::ffff:127.0.0.1]"]
+)
+async def test_this_machine_is_no_other(kind, host):
+    """Loopback, by number or by name, takes credentials over http://."""
+    client, asked = sending(kind, "", "")
+    async with client as caller:
+        assert (await caller.get(f"http://{host}:8080/", headers=KEY)).status_code == 200
+    assert len(asked) == 1
+
+
+@pytest.mark.real
+@each_kind
+async def test_two_servers_on_this_machine_are_two_origins(kind):
+    """Over real sockets: the key reaches the first port, and no request reaches the second."""
+    async with (
+        HttpFault() as second,
+        HttpFault(lambda request: Answer(302, headers={"location": second.url()})) as first,
+        kind.client(follow_redirects=True) as caller,
+    ):
+        with pytest.raises(rb.BridgeError) as caught:
+            await caller.get(first.url(), headers=KEY)
+        assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+        assert first.log[0].request.headers["x-api-key"] == "k-1"
+        assert (second.connections, first.requests) == (0, 1)
+        assert (await caller.get(first.url())).status_code == 200
