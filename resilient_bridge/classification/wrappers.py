@@ -138,6 +138,8 @@ RULES: Rules = {
     ("urllib", "HTTPError"): lambda error: status_finding(error.code, error.headers),
     ("urllib", "URLError"): _UNREACHED,
     ("http", "IncompleteRead"): _LOST,
+    ("h11", "RemoteProtocolError"): _LOST,
+    ("h11", "LocalProtocolError"): _setting("request not valid"),
     ("http", "HTTPException"): attrs.evolve(_BAD_ANSWER, category=Category.PROTOCOL),
 }
 """What each says by itself, or when nothing below it is known."""

@@ -54,6 +54,7 @@ class Attempt:
     failure: Failure | None = None
     first: Attempt | None = None  # the first attempt of the same call; None: this one
     is_rejected: bool = False  # a layer did not admit it: nothing was called
+    is_called: bool = False  # its function has been called; only the long way keeps it
     is_last: bool = False  # the callee cannot be called again: what it was given is used up
     before_of: Rule | None = None  # an edge: this is a rule's `before` at work
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import BridgeError, Category, Executed, Kind
 from ..policies.backoff import Backoff
+from ..policies.foreign import is_tenacity
 from ..policies.rule import most_specific
 from ..policies.what import matches, names_class
 
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Decision",
     "Match",
+    "asks_result",
     "counter",
     "decide",
     "match",
     "may_run_again",
     "most_calls",
+    "place",
     "sits_out_circuits",
 ]
 
@@ -82,6 +85,11 @@ def _names_circuit(what: object) -> bool:
     return what == _CIRCUIT_OPEN or (isinstance(what, type) and issubclass(what, BridgeError))
 
 
+def asks_result(retry: Retry) -> bool:
+    """Return whether a plain value may be one to repeat: by `on_result`, or by a condition of tenacity's."""
+    return retry.on_result is not None or any(is_tenacity(what, "retry_base") for what in retry.on)
+
+
 def may_run_again(failure: Failure, *, idempotent: bool, is_named: bool) -> bool:
     """The gate: what may have run is repeated only with permission, by the operation or by the class of its error."""
     return idempotent or is_named or failure.executed is Executed.NO
@@ -93,7 +101,7 @@ def decide(
     found: Match,
     *,
     idempotent: bool,
-    counts: Mapping[Rule | None, int],
+    counts: Mapping[int | None, int],
     recurred: int,
     drawn: float,
     remaining: float | None,
@@ -101,7 +109,7 @@ def decide(
 ) -> Decision:
     """Return the decision about the call that has just ended in `failure`.
 
-    `counts`: calls that ended so far, this one included, by the rule that counts them (None: `Retry.attempts`). `recurred`: how many
+    `counts`: calls that ended so far, this one included, by the `place` of the rule that counts them. `recurred`: how many
     calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
     """
     if not found.is_repeatable:
@@ -123,11 +131,11 @@ def decide(
 
 
 def _is_used_up(
-    retry: Retry, failure: Failure, found: Match, counts: Mapping[Rule | None, int], recurred: int
+    retry: Retry, failure: Failure, found: Match, counts: Mapping[int | None, int], recurred: int
 ) -> bool:
     counted_by = counter(found.rule)
     limit = retry.attempts if counted_by is None else counted_by.attempts
-    if isinstance(limit, int) and counts.get(counted_by, 0) >= limit:
+    if isinstance(limit, int) and counts.get(place(counted_by), 0) >= limit:
         return True
     most = most_calls(retry)
     if most is not None and sum(counts.values()) >= most:
@@ -139,6 +147,11 @@ def _is_used_up(
 def counter(rule: Rule | None) -> Rule | None:
     """Return the rule that counts a failure: one that gives no number leaves the counting to `Retry.attempts`."""
     return rule if rule is not None and rule.attempts is not None else None
+
+
+def place(rule: Rule | None) -> int | None:
+    """Return where a rule keeps its accounts: rules that are equal are two all the same. None: those of the Retry."""
+    return None if rule is None else id(rule)
 
 
 def most_calls(retry: Retry) -> int | None:

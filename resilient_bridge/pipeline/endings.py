@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Failure
 from .attempt import report
+from .decision import match
 from .guards import BreakerGuard, failure_in
-from .retrying import Retrying
+from .retrying import Retrying, wants_another
 
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def after_failure(
     if failure is None or plan.retry is None:
         return None, ending
     if retrying is None:
+        if attempt.is_rejected and not match(plan.retry, failure).is_repeatable:
+            return None, ending  # nothing was called, and nothing will be: there is no run to tell of
         retrying = Retrying(plan, plan.retry, first)
     if retrying.failed(attempt, cast("Exception", ending), failure) is None:
         return None, retrying.ending
@@ -50,7 +53,7 @@ def after_answer(
     """An attempt has returned something that may stand for a failure. Return the run that repeats it, None if it stays."""
     try:
         failure, is_permitted = _failure_of_answer(result), False
-        if plan.retry is not None and plan.retry.on_result is not None and plan.retry.on_result(result):
+        if plan.asks_result and plan.retry is not None and wants_another(plan.retry, result):
             failure, is_permitted = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
         # A mistake in `on_result` says nothing of the other side.

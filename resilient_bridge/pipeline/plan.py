@@ -17,7 +17,7 @@ from ..policies.fields import refuse
 from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
-from .decision import sits_out_circuits
+from .decision import asks_result, sits_out_circuits
 from .gates import Gate
 from .guards import (
     BlockDeadlineGuard,
@@ -99,7 +99,7 @@ class Plan:
         before, around, inner = self._cut(policy.layers, states, form)
         self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
-        self.asks_result = self.retry is not None and self.retry.on_result is not None
+        self.asks_result = self.retry is not None and asks_result(self.retry)
         self._shorten([*before, *around], inner)
 
     def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:

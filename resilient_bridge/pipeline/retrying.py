@@ -18,7 +18,7 @@ from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..telemetry import emit, events
 from .attempt import Attempt, begun, report
-from .decision import Decision, counter, decide, match, may_run_again
+from .decision import Decision, counter, decide, match, may_run_again, place
 from .guards import failure_in
 
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..policies.rule import Rule
     from .plan import Plan
 
-__all__ = ["Retrying"]
+__all__ = ["Retrying", "wants_another"]
 
 _STOP: Final = object()
 _WHY: Final[dict[str, str]] = {
@@ -54,6 +54,7 @@ class Retrying:
         "calls",
         "controller",
         "counts",
+        "current",
         "decision",
         "drawn",
         "ending",
@@ -73,10 +74,11 @@ class Retrying:
         self.first = first
         self.calls = 0
         self.is_left_to_outer = False
-        self.counts: dict[Rule | None, int] = {}
+        self.counts: dict[int | None, int] = {}  # by `place`
         self.history: list[Failure] = []
         # By schedule (None: the general one): how often it has been asked, and what it said last.
-        self.drawn: dict[Rule | None, tuple[int, float | None]] = {}
+        self.drawn: dict[int | None, tuple[int, float | None]] = {}
+        self.current: Attempt | None = None  # the one that has not ended, from the second on
         self.rule: Rule | None = None
         self.before: Callable[[], Awaitable[None] | None] | None = None
         self.ending: BaseException | None = None  # what the call ends in
@@ -113,7 +115,8 @@ class Retrying:
         stop = self._step(attempt, failure, is_permitted=is_permitted)
         if stop is None:
             return self.decision.wait
-        self._tell(stop)
+        if not self.is_left_to_outer:
+            self._tell(stop)
         return None
 
     def next_attempt(self, attempt: Attempt) -> Attempt:
@@ -124,6 +127,7 @@ class Retrying:
         # Without its cause: the callee's frame must not hold the error that holds it.
         following.failure = evolve(self.history[-1], cause=None)
         following.first = self.first
+        self.current = following
         return following
 
     def recovered(self, attempt: Attempt) -> None:
@@ -137,12 +141,13 @@ class Retrying:
     def _step(self, attempt: Attempt, failure: Failure, *, is_permitted: bool = False) -> Stopped | None:
         """Decide about the attempt that has just ended; None means that it is repeated."""
         env, retry = attempt.env, self.retry
+        self.current = None
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
         failure = _with_hint(failure)
         found = match(retry, failure, is_permitted=is_permitted or self._tenacity_says_so())
-        self.rule, counted_by = found.rule, counter(found.rule)
+        self.rule, counted_by = found.rule, place(counter(found.rule))
         self.counts[counted_by] = self.counts.get(counted_by, 0) + 1
         recurred = sum(earlier.code == failure.code for earlier in self.history)
         self.history.append(failure)
@@ -168,7 +173,7 @@ class Retrying:
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
         self.state.prepare_for_next_attempt()
-        key = self.rule if self.rule is not None and self.rule.backoff is not None else None
+        key = place(self.rule if self.rule is not None and self.rule.backoff is not None else None)
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
         emit(
@@ -189,7 +194,7 @@ class Retrying:
         """
         rule = self.rule if self.rule is not None and self.rule.backoff is not None else None
         backoff: Any = self.retry.backoff if rule is None else rule.backoff
-        count, previous = self.drawn.get(rule, (0, None))
+        count, previous = self.drawn.get(place(rule), (0, None))
         if isinstance(backoff, Backoff):
             wait = backoff.next(count + 1, previous, attempt.env.rng)
         elif is_tenacity(backoff, "wait_base"):
@@ -197,7 +202,7 @@ class Retrying:
         else:
             attempt.failure = evolve(failure, cause=None)
             wait = _as_wait(backoff(attempt))
-        self.drawn[rule] = count + 1, wait
+        self.drawn[place(rule)] = count + 1, wait
         return wait
 
     def _tenacity_says_so(self) -> bool:
@@ -239,12 +244,13 @@ class Retrying:
         self.first.run = None
         self.state.outcome = None
         self.history = []
-        self.own = self.ending = self.before = None
+        self.own = self.ending = self.before = self.current = None
         del self.controller, self.state
 
     def cut_off(self, error: BaseException, now: float) -> None:
-        """The deadline has ended the call while an attempt ran: `error` says so."""
-        self.calls += 1
+        """The deadline has ended the call, in an attempt or in what comes before one: `error` says so."""
+        if self.current is not None and self.current.is_called:
+            self.calls += 1
         report(self.first, self.calls)
         failure = failure_in(self.first, error)
         if failure is None:
@@ -296,6 +302,20 @@ def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenac
     controller.begin()
     # No function and no arguments: they may hold secrets, and tenacity would show them.
     return controller, tenacity.RetryCallState(controller, None, (), {})
+
+
+def wants_another(retry: Retry, result: object) -> bool:
+    """Return whether the policy repeats a call that returned this: by `on_result`, or by a condition of tenacity's in `on=`."""
+    if retry.on_result is not None and retry.on_result(result):
+        return True
+    conditions: list[Any] = [what for what in retry.on if is_tenacity(what, "retry_base")]
+    if not conditions:
+        return False
+    import tenacity
+
+    state: Any = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    state.set_result(result)
+    return any(condition(state) for condition in conditions)
 
 
 def _is_left_to_outer(attempt: Attempt, failure: Failure) -> bool:

@@ -76,6 +76,7 @@ def _attempts(plan: Plan, first: Attempt, attempt: Attempt, call: Call, retrying
             for guard in plan.guards:
                 if (turn := guard.enter(attempt)) is not None:
                     yield turn
+            attempt.is_called = True
             result = yield call
         except BaseException as error:
             retrying, ending = after_failure(plan, first, attempt, error, retrying)

@@ -102,7 +102,8 @@ class Injection:
         """Return whether this function is the target."""
         if isinstance(self._target, Policy):
             return binding.plan.policy == self._target
-        return self._target is binding
+        # A wrapped client has many bindings, all with its state.
+        return self._target is binding or getattr(self._target, "states", None) is binding.states
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return what is called in the place of `function`."""
