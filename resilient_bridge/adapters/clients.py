@@ -33,7 +33,8 @@ def wrap(
     For the clients of openai, anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
     if it is a mapping. Without a `policy` it is the recommended one. Model calls and reads of the three SDKs may be repeated;
     any other call only if it provably did not run, or `idempotent` says so. What derives a client (`with_options(…)`) gives a
-    wrapped one. A stream is repeated up to its first item, which is fetched before the call returns. The SDK's own error
+    wrapped one. A stream is repeated up to its first item, which is fetched before the call returns or the context is entered.
+    Each page of a list, and each step of a method that makes several calls, is a call of its own. The SDK's own error
     comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose
     argument of that name is larger, as JSON in UTF-8 (S5): it was not sent. `.__wrapped__` is the client; `rb.circuit(wrapped)` the
     handle of its circuit. ConfigError for an object that is none of the three and has no `methods`, a method that is
@@ -41,14 +42,14 @@ def wrap(
     """
     from .wrapping import Wrapping, wrapped
 
-    sdk = sdk_of(client)
+    sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
     if sdk is None and methods is None:
-        raise config_error("wrap.methods", f"the methods of {type(client).__name__} to protect", methods)
+        raise config_error("wrap.methods", f"the methods of {kind.__name__} to protect", methods)
     wrapping = Wrapping(
         calls_of(policy, "wrap.policy"),
-        name=f"{type(client).__module__.partition('.')[0]}.{type(client).__name__}",
+        name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
         sdk=sdk,
-        is_async=hasattr(type(client), "__aenter__"),
+        is_async=hasattr(kind, "__aenter__"),
         idempotent=checked_idempotent(idempotent, "wrap.idempotent"),
         methods=_as_methods(client, methods),
         max_bytes=checked_bytes(max_bytes, "wrap.max_bytes"),
@@ -77,5 +78,5 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
         for part in name.split("."):
             target = getattr(target, part, None)
         if not callable(target):
-            raise config_error("wrap.methods", f"methods of {type(client).__name__}", name)
+            raise config_error("wrap.methods", f"methods of {client.__class__.__name__}", name)
     return found

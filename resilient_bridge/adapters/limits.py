@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from ..errors import Failure, RejectedError
 
 
-__all__ = ["check_bytes"]
+__all__ = ["check_bytes", "named"]
+
+
+def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a call by name, those given by position included."""
+    return {**dict(zip(signature(method).parameters, args, strict=False)), **kwargs} if args else kwargs
 
 
 def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:

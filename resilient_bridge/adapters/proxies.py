@@ -6,11 +6,13 @@ the policy, and nothing that can be seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import wrapt
 
 from ..errors import BridgeError
+from .sdks import SDK, sdk_of
 
 
 if TYPE_CHECKING:
@@ -18,16 +20,30 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-__all__ = ["Answer", "AsyncEntry", "AsyncItems", "Entry", "Items", "Wrapped"]
+__all__ = ["Answer", "AsyncEntry", "AsyncItems", "Entry", "Items", "Page", "Wrapped", "has"]
 
-_NOTHING = object()
+_NOTHING: Final = object()
+_TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
+
+
+def has(value: object, name: str) -> bool:
+    """Whether a value is of a kind: asked of its class, as the language itself asks."""
+    return hasattr(type(value), name)
 
 
 class Shared(Protocol):
     """What all proxies of one client share."""
 
-    def seen(self, path: str, value: Any) -> Any:
-        """Return what stands for an attribute."""
+    sdk: SDK | None
+
+    def seen(self, path: str, value: Any, owner: Any) -> Any:
+        """Return what stands for an attribute of `owner`."""
+
+    def protected(self, path: str, method: Any) -> Any:
+        """Return what stands for a method whose calls go through the policy."""
+
+    def broken_off(self, protected: Any, error: Exception) -> None:
+        """Hear of a stream that failed after its first item."""
 
     def lend(self, error: BridgeError) -> None:
         """Make an error of ours one of the SDK's, too."""
@@ -42,11 +58,13 @@ class Wrapped(wrapt.ObjectProxy[Any]):
         self._self_path = path
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self.__wrapped__, name)
+        value: Any = getattr(self.__wrapped__, name)
+        path = self._self_path
+        if name == "_client" and path and sdk_of(value) is self._self_wrapping.sdk:
+            return Wrapped(value, self._self_wrapping, "")  # the way of a step to other parts of the client
         if name.startswith("_"):
             return value
-        path = self._self_path
-        return self._self_wrapping.seen(f"{path}.{name}" if path else name, value)
+        return self._self_wrapping.seen(f"{path}.{name}" if path else name, value, self)
 
     @property
     def __binding__(self) -> Shared:
@@ -65,6 +83,37 @@ class Wrapped(wrapt.ObjectProxy[Any]):
 
     async def __aexit__(self, *error: object) -> Any:
         return await self.__wrapped__.__aexit__(*error)
+
+
+def _class_of(proxy: Any) -> Any:
+    return cast("Any", type(proxy.__wrapped__))
+
+
+class Page(Wrapped):
+    """A page of a list: what fetches the next one is a call, and iterating goes through it."""
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if name == "iter_pages":
+            return value.__func__.__get__(self)
+        is_call = name == "get_next_page" or (
+            name == "next_page" and self.__wrapped__.config.get("page_token")
+        )
+        return self._self_wrapping.protected(f"{self._self_path}.{name}", value) if is_call else value
+
+    # The methods of its class, with the proxy for a `self`.
+
+    def __iter__(self) -> Any:
+        return _class_of(self).__iter__(self)
+
+    def __next__(self) -> Any:
+        return _class_of(self).__next__(self)
+
+    def __aiter__(self) -> Any:
+        return _class_of(self).__aiter__(self)
+
+    def __anext__(self) -> Any:
+        return _class_of(self).__anext__(self)
 
 
 class AsyncItems(wrapt.ObjectProxy[Any]):
@@ -93,6 +142,27 @@ class AsyncItems(wrapt.ObjectProxy[Any]):
                 await close()
             raise
 
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if has(value, "__anext__"):  # `text_stream`: the same items in another form
+            return AsyncItems(value, _NOTHING).watched(self._self_told)
+        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
+
+    def _self_told(self, error: Exception) -> None:
+        if self._self_on_break is not None:
+            self._self_on_break(error)
+
+    def _self_to_the_end(self, method: Any) -> Any:
+        @wraps(method)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await method(*args, **kwargs)
+            except Exception as error:
+                self._self_told(error)
+                raise
+
+        return call
+
     def __aiter__(self) -> Self:
         return self
 
@@ -105,8 +175,7 @@ class AsyncItems(wrapt.ObjectProxy[Any]):
         except StopAsyncIteration:
             raise
         except Exception as error:
-            if self._self_on_break is not None:
-                self._self_on_break(error)
+            self._self_told(error)
             raise
 
     async def __aenter__(self) -> Self:
@@ -142,6 +211,27 @@ class Items(wrapt.ObjectProxy[Any]):
                 close()
             raise
 
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if has(value, "__next__"):  # `text_stream`: the same items in another form
+            return Items(value, _NOTHING).watched(self._self_told)
+        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
+
+    def _self_told(self, error: Exception) -> None:
+        if self._self_on_break is not None:
+            self._self_on_break(error)
+
+    def _self_to_the_end(self, method: Any) -> Any:
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:
+                self._self_told(error)
+                raise
+
+        return call
+
     def __iter__(self) -> Self:
         return self
 
@@ -154,8 +244,7 @@ class Items(wrapt.ObjectProxy[Any]):
         except StopIteration:
             raise
         except Exception as error:
-            if self._self_on_break is not None:
-                self._self_on_break(error)
+            self._self_told(error)
             raise
 
     def __enter__(self) -> Self:
@@ -165,30 +254,56 @@ class Items(wrapt.ObjectProxy[Any]):
         return self.__wrapped__.__exit__(*error)
 
 
-class AsyncEntry(wrapt.ObjectProxy[Any]):
-    """A context manager of an async client: entering it is the call."""
+class AsyncEntry:
+    """A context manager of an async client: entering it is the call, or awaiting it. `manager` is None for one made then."""
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
-        super().__init__(manager)
-        self._self_wrapping, self._self_protected, self._self_again = wrapping, protected, again
-        self._self_fresh = True
+        self._manager = manager
+        self._wrapping, self._protected, self._again = wrapping, protected, again
+        self._is_fresh = manager is not None
 
-    async def __aenter__(self) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        if self._manager is None:
+            self._make()
+        return getattr(self._manager, name)
+
+    def _make(self) -> None:
+        method, args, kwargs = self._again
+        self._manager = method(*args, **kwargs)
+        self._is_fresh = True
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._begin(self._ask).__await__()
+
+    async def _begin(self, step: Callable[[], Any]) -> Any:
         try:
-            return await self._self_protected(self._self_enter, (), {})
+            return await self._protected(step, (), {})
         except BridgeError as error:
-            self._self_wrapping.lend(error)
+            self._wrapping.lend(error)
             raise
 
-    async def _self_enter(self) -> Any:
-        if not self._self_fresh:  # most can be entered once only
-            method, args, kwargs = self._self_again
-            self.__wrapped__ = method(*args, **kwargs)
-        self._self_fresh = False
-        return await self.__wrapped__.__aenter__()
+    async def _ask(self) -> Any:
+        return await self._fresh()
+
+    def _fresh(self) -> Any:
+        """Return a manager that was not used: most can be used once only."""
+        if not self._is_fresh:
+            self._make()
+        self._is_fresh = False
+        return self._manager
+
+    async def __aenter__(self) -> Any:
+        entered = await self._begin(self._enter)
+        if isinstance(entered, AsyncItems):
+            entered.watched(partial(self._wrapping.broken_off, self._protected))
+        return entered
+
+    async def _enter(self) -> Any:
+        entered = await self._fresh().__aenter__()
+        return await AsyncItems.begun(entered) if has(entered, "__anext__") else entered
 
     async def __aexit__(self, *error: object) -> Any:
-        return await self.__wrapped__.__aexit__(*error)
+        return await self._manager.__aexit__(*error)
 
 
 class Entry(wrapt.ObjectProxy[Any]):
@@ -201,27 +316,39 @@ class Entry(wrapt.ObjectProxy[Any]):
 
     def __enter__(self) -> Any:
         try:
-            return self._self_protected(self._self_enter, (), {})
+            entered = self._self_protected(self._self_enter, (), {})
         except BridgeError as error:
             self._self_wrapping.lend(error)
             raise
+        if isinstance(entered, Items):
+            entered.watched(partial(self._self_wrapping.broken_off, self._self_protected))
+        return entered
 
     def _self_enter(self) -> Any:
         if not self._self_fresh:  # most can be entered once only
             method, args, kwargs = self._self_again
             self.__wrapped__ = method(*args, **kwargs)
         self._self_fresh = False
-        return self.__wrapped__.__enter__()
+        entered = self.__wrapped__.__enter__()
+        return Items.begun(entered) if has(entered, "__next__") else entered
 
     def __exit__(self, *error: object) -> Any:
         return self.__wrapped__.__exit__(*error)
 
 
 class Answer(wrapt.ObjectProxy[Any]):
-    """Something to await, or to iterate over after that: a list of pages, for one."""
+    """Something to await, or to iterate over after that: a list of pages, for one. `seen` makes the proxy of the result."""
 
-    def __init__(self, answer: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
+    def __init__(
+        self,
+        answer: Any,
+        wrapping: Shared,
+        protected: Any,
+        again: tuple[Any, Any, Any],
+        seen: Callable[[Any, Any, Any], Any],
+    ) -> None:
         super().__init__(answer)
+        self._self_seen = seen
         self._self_wrapping, self._self_protected, self._self_again = wrapping, protected, again
         self._self_fresh = True
 
@@ -230,10 +357,11 @@ class Answer(wrapt.ObjectProxy[Any]):
 
     async def _self_answer(self) -> Any:
         try:
-            return await self._self_protected(self._self_ask, (), {})
+            result = await self._self_protected(self._self_ask, (), {})
         except BridgeError as error:
             self._self_wrapping.lend(error)
             raise
+        return self._self_seen(result, self._self_wrapping, self._self_protected)
 
     async def _self_ask(self) -> Any:
         if not self._self_fresh:

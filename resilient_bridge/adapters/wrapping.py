@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import inspect
 from functools import partial, wraps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BridgeError
-from ..pipeline.protect import bind
+from ..errors import BridgeError, config_error
+from ..pipeline.protect import bind, form_of
 from ..pipeline.states import States
 from ..pipeline.streams import begin_held, broken_off
 from .borrowed import lend
-from .limits import check_bytes
-from .proxies import Answer, AsyncEntry, AsyncItems, Entry, Items, Wrapped
+from .limits import check_bytes, named
+from .proxies import Answer, AsyncEntry, AsyncItems, Entry, Items, Page, Wrapped, has
 from .repeats import Call
+from .sdks import is_page
 
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Wrapping", "wrapped"]
 
-_NO_CALLS: Final = frozenset({"close", "aclose"})
+_NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
+_STREAMS: Final = frozenset({"stream", "async_stream"})
 _REQUESTS: Final = frozenset(
     {"get", "post", "put", "patch", "delete", "request"}
 )  # of a client itself, for paths without a method
@@ -58,10 +61,8 @@ class Wrapping:
         self.max_bytes = max_bytes
         self.states = States(name)
         self._bound: dict[tuple[str, bool, bool], Any] = {}
-        if is_async or sdk is None or not sdk.async_part:
-            self.bound(
-                "", is_async=is_async, is_idempotent=False
-            )  # a policy that cannot be used is refused now, not at a call
+        if sdk is not None and (is_async or not sdk.async_part):
+            self.bound("", is_async=is_async, is_idempotent=False)  # refused now, not at a call
 
     def circuit_state(self) -> CircuitState | None:
         """Return the circuit in use, None without a Breaker."""
@@ -71,11 +72,8 @@ class Wrapping:
         """Return whether a call may be repeated although it may have run."""
         if callable(self.idempotent):
             return bool(self.idempotent(call))
-        if isinstance(self.idempotent, bool):
-            return self.idempotent or (self.sdk is not None and self.sdk.is_model_call(call.method))
-        return call.method in self.idempotent or (
-            self.sdk is not None and self.sdk.is_model_call(call.method)
-        )
+        is_said = self.idempotent if isinstance(self.idempotent, bool) else call.method in self.idempotent
+        return is_said or (self.sdk is not None and self.sdk.may_repeat(call))
 
     def bound(self, path: str, *, is_async: bool, is_idempotent: bool) -> Any:
         """Return the function that makes calls of this path, behind their policy."""
@@ -102,12 +100,27 @@ class Wrapping:
 
     # ---- what an attribute is ---------------------------------------------------------------------------------
 
-    def seen(self, path: str, value: Any) -> Any:
-        """Return what stands for an attribute: a protected call, a part with calls below, or the attribute itself."""
+    def check(self, client: Any) -> None:
+        """Refuse a policy that cannot protect one of the methods named."""
+        for path in self.methods:
+            method = attrgetter(path)(client)
+            if form_of(method) in _STREAMS:
+                self.generating(path, method, is_idempotent=False)
+            else:
+                self.bound(path, is_async=self._is_async_at(path, method), is_idempotent=False)
+
+    def seen(self, path: str, value: Any, owner: Any) -> Any:
+        """Return what stands for an attribute of `owner`: a protected call, a part with calls below, or the attribute itself."""
         if self.sdk is not None and path in self.sdk.derived:
             return _deriving(value, self)
+        if self.sdk is not None and path in self.sdk.makes:
+            return _making(value, self, path.rpartition(".")[0])
+        if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
+            return value.__func__.__get__(
+                owner
+            )  # its `self` is the proxy, and so each step a call of its own
         if self._is_call(path, value):
-            return self._protected(path, value)
+            return self.protected(path, value)
         if self.is_part(path, value):
             return Wrapped(value, self, path)
         return value
@@ -117,30 +130,47 @@ class Wrapping:
             return False
         if path in self.methods:
             return True
-        return self.sdk is not None and not self.sdk.has_calls(value) and ("." in path or path in _REQUESTS)
+        if self.sdk is None or self.sdk.has_calls(value):
+            return False
+        return "." in path or path in _REQUESTS
 
     def is_part(self, path: str, value: object) -> bool:
         if self.sdk is not None and self.sdk.has_calls(value):
             return True
         return any(name.startswith(f"{path}.") for name in self.methods)
 
-    def _protected(self, path: str, method: Any) -> Any:
-        if not self._is_async_at(path):
-            return _blocking(self, path, method)
-        is_plain = (
-            not inspect.iscoroutinefunction(inspect.unwrap(method)) or "with_streaming_response." in path
+    def protected(self, path: str, method: Any) -> Any:
+        """Return what stands for a method whose calls go through the policy."""
+        if self.sdk is None and form_of(method) in _STREAMS:
+            return _streaming(self, path, method)
+        is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
+        if not self._is_async_at(path, method):
+            return _entering(self, path, method) if is_prepared else _blocking(self, path, method)
+        if is_prepared or not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            return _beginning(self, path, method, is_prepared=is_prepared)
+        return _awaiting(self, path, method)
+
+    def _is_async_at(self, path: str, method: Any) -> bool:
+        if self.is_async:
+            return True
+        if self.sdk is not None:
+            return bool(self.sdk.async_part) and path.startswith(f"{self.sdk.async_part}.")
+        inner = inspect.unwrap(method)
+        return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+
+    def generating(self, path: str, method: Any, *, is_idempotent: bool) -> Any:
+        """Return a generator function behind its policy."""
+        return bind(
+            self.methods.get(path) or self.policy,
+            method,
+            idempotent=is_idempotent,
+            name=f"{self.name}.{path}",
+            states=self.states,
         )
-        return _beginning(self, path, method) if is_plain else _awaiting(self, path, method)
-
-    def _is_async_at(self, path: str) -> bool:
-        if self.sdk is not None and self.sdk.async_part:
-            return path.startswith(f"{self.sdk.async_part}.")
-        return self.is_async
 
 
-def _has(value: object, name: str) -> bool:
-    """Whether a value is of a kind: asked of its class, as the language itself asks."""
-    return hasattr(type(value), name)
+def _is_stream(value: object, name: str) -> bool:
+    return has(value, name) and not is_page(value)
 
 
 # ---- calls ----------------------------------------------------------------------------------------------------------
@@ -155,13 +185,19 @@ def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return method(*args, **kwargs)
 
 
-def _ready(wrapping: Wrapping, path: str, args: Any, kwargs: Any, *, is_async: bool) -> Any:
-    """Check the arguments of a call, and return the function that makes it."""
+def _check(wrapping: Wrapping, method: Any, args: Any, kwargs: Any) -> None:
+    if not wrapping.max_bytes:
+        return
     try:
-        check_bytes(wrapping.max_bytes, kwargs)
+        check_bytes(wrapping.max_bytes, named(method, args, kwargs))
     except BridgeError as error:
         wrapping.lend(error)
         raise
+
+
+def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
+    """Check the arguments of a call, and return the function that makes it."""
+    _check(wrapping, method, args, kwargs)
     return wrapping.bound(path, is_async=is_async, is_idempotent=wrapping.allows(Call(path, args, kwargs)))
 
 
@@ -170,11 +206,11 @@ def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     async def begin(*args: Any, **kwargs: Any) -> Any:
         result = await method(*args, **kwargs)
-        return await AsyncItems.begun(result) if _has(result, "__anext__") else result
+        return await AsyncItems.begun(result) if _is_stream(result, "__anext__") else result
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, args, kwargs, is_async=True)
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
         try:
             result = await protected(begin, args, kwargs)
         except BridgeError as error:
@@ -190,35 +226,64 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     def begin(*args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
-        return Items.begun(result) if _has(result, "__next__") else result
+        return Items.begun(result) if _is_stream(result, "__next__") else result
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, args, kwargs, is_async=False)
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
         try:
             result = protected(begin, args, kwargs)
         except BridgeError as error:
             wrapping.lend(error)
             raise
-        if _has(result, "__enter__") and not _has(result, "__next__"):
+        if has(result, "__enter__") and not has(result, "__next__"):  # of an SDK that is not known to prepare
             return Entry(result, wrapping, protected, (method, args, kwargs))
         return _watched(result, wrapping, protected, path)
 
     return call
 
 
-def _beginning(wrapping: Wrapping, path: str, method: Any) -> Any:
+def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A method of a client that blocks, which only prepares: entering what it returns is the call."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
+        return Entry(method(*args, **kwargs), wrapping, protected, (method, args, kwargs))
+
+    return call
+
+
+def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool) -> Any:
     """A method of an async client that only prepares: what it returns is awaited or entered, and that is the call."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, args, kwargs, is_async=True)
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
+        again = method, args, kwargs
+        if is_prepared:  # made on entering: some hold a coroutine, which a rejected call would leave behind
+            return AsyncEntry(None, wrapping, protected, again)
         result = method(*args, **kwargs)
-        if _has(result, "__aenter__"):
-            return AsyncEntry(result, wrapping, protected, (method, args, kwargs))
-        if _has(result, "__await__"):
-            return Answer(result, wrapping, protected, (method, args, kwargs))
-        return result
+        if has(result, "__aenter__"):
+            return AsyncEntry(result, wrapping, protected, again)
+        if has(result, "__await__"):
+            return Answer(result, wrapping, protected, again, partial(_watched, path=path))
+        if wrapping.sdk is None:
+            wanted = "what its client is, async: wrap an object of its own for methods that block"
+            raise config_error(f"wrap.methods[{path!r}]", wanted, result)
+        return _watched(result, wrapping, protected, path)
+
+    return call
+
+
+def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A generator function of any object."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _check(wrapping, method, args, kwargs)
+        is_idempotent = wrapping.allows(Call(path, args, kwargs))
+        return wrapping.generating(path, method, is_idempotent=is_idempotent)(*args, **kwargs)
 
     return call
 
@@ -226,7 +291,10 @@ def _beginning(wrapping: Wrapping, path: str, method: Any) -> Any:
 def _watched(result: Any, wrapping: Wrapping, protected: Any, path: str) -> Any:
     if isinstance(result, AsyncItems | Items):
         return result.watched(partial(wrapping.broken_off, protected))
-    return Wrapped(result, wrapping, path.rpartition(".")[0]) if wrapping.is_part(path, result) else result
+    owner = path.rpartition(".")[0]
+    if is_page(result):
+        return Page(result, wrapping, owner)
+    return Wrapped(result, wrapping, owner) if wrapping.is_part(path, result) else result
 
 
 def _deriving(method: Any, wrapping: Wrapping) -> Any:
@@ -239,8 +307,19 @@ def _deriving(method: Any, wrapping: Wrapping) -> Any:
     return derive
 
 
+def _making(method: Any, wrapping: Wrapping, path: str) -> Any:
+    """A method that returns a part of the client, and asks nobody for it."""
+
+    @wraps(method)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return Wrapped(method(*args, **kwargs), wrapping, path)
+
+    return make
+
+
 def wrapped(client: Any, wrapping: Wrapping) -> Any:
     """Return the proxy of a client, its own retries switched off."""
     if wrapping.sdk is not None:
         client = wrapping.sdk.without_retries(client)
+    wrapping.check(client)
     return Wrapped(client, wrapping, "")

@@ -1,0 +1,56 @@
+"""openai's clients behind `wrap`, as the tests of it use them: against the local provider, or answered without a socket."""
+
+from __future__ import annotations
+
+import httpx2
+import openai
+
+import resilient_bridge as rb
+
+
+WORDS = [{"role": "user", "content": "hi"}]
+ASK = {"model": "m", "messages": WORDS}
+FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(3, open_for=30))
+
+
+def answering(*answers, refused):
+    """A transport that answers in turn: a status, a body, a response, an exception to raise, or a function that gives one of these.
+
+    `refused` is the body of a refusal. Gives the list of the requests, too.
+    """
+    script, requests = list(answers), []
+
+    def answer(request):
+        requests.append(request)
+        said = script.pop(0) if script else 200
+        if callable(said) and not isinstance(said, type):
+            said = said(request)
+        if isinstance(said, httpx2.Response):
+            return said
+        if isinstance(said, int):
+            return httpx2.Response(said, json={} if said < 400 else refused)
+        if isinstance(said, dict):
+            return httpx2.Response(200, json=said)
+        raise said("broken", request=request)
+
+    return httpx2.MockTransport(answer), requests
+
+
+def wrapped(server, policy=FAST, **options):
+    """A wrapped client of the server; its own retries would make three requests of each."""
+    client = openai.AsyncOpenAI(base_url=server.openai, api_key="sk-secret", timeout=20)
+    return rb.wrap(client, policy, **options)
+
+
+def scripted(*answers, client=openai.AsyncOpenAI, policy=FAST, **options):
+    """A wrapped client that is answered in turn, and the requests that it made."""
+    transport, requests = answering(*answers, refused={"error": {"message": "no"}})
+    is_async = issubclass(client, openai.AsyncOpenAI)
+    http = httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    return rb.wrap(client(api_key="sk-secret", http_client=http), policy, **options), requests
+
+
+def in_use(client):
+    """How many connections of an async client of openai or anthropic are in use."""
+    pool = client.__wrapped__._client._transport._pool
+    return len([each for each in pool.connections if not each.is_idle()])
