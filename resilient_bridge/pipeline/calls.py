@@ -46,14 +46,16 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                 return await function(*args, **kwargs)
             return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
-        attempt = Attempt()
-        attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if outer is not root and outer.deadline_at is not None and not outer.is_over:
-            attempt.deadline_at = outer.deadline_at
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = attempt.permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+        attempt = Attempt()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        if circuit is not None:
+            attempt.permit = permit
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
+            attempt.deadline_at = outer.deadline_at
         if budget is not None:
             if now >= budget.turns_at:
                 budget.turn(now)
@@ -112,14 +114,16 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                 return function(*args, **kwargs)
             return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
-        attempt = Attempt()
-        attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if outer is not root and outer.deadline_at is not None and not outer.is_over:
-            attempt.deadline_at = outer.deadline_at
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = attempt.permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+        attempt = Attempt()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        if circuit is not None:
+            attempt.permit = permit
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
+            attempt.deadline_at = outer.deadline_at
         if budget is not None:
             if now >= budget.turns_at:
                 budget.turn(now)
