@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+
+from ..errors import config_error
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Connection", "Ended"]
+__all__ = ["Connection", "Ended", "close_cause"]
 
 _SILENT: Final = "the client ended without saying why"
 _PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
@@ -34,6 +36,7 @@ class Connection:
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
+        self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
@@ -45,10 +48,13 @@ class Connection:
         """Whether a call can be made on it."""
         return self.opened.done() and not self._over.done() and not self.lost.done()
 
-    def end(self, cause: BaseException | None) -> None:
-        """Leave the client: it is lost for `cause`, or we go (None). The first cause counts."""
+    def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
+        """Leave the client: it is lost for `cause`, or we go (None). The first cause counts, unless it is silent: one that only
+        says that there is an end gives way to whatever comes out of the client when it is left.
+        """
         if not self._over.done():
-            self.cause = self.cause or cause
+            if self.cause is None:
+                self.cause, self._is_silent = cause, is_silent
             self._over.set_result(None)
 
     def abort(self) -> None:
@@ -59,9 +65,9 @@ class Connection:
         """Wait until the connection is no longer of use."""
         await asyncio.wait([self._over])
 
-    async def gone(self) -> None:
-        """Wait until the client has been left, or its cause is all that will be known."""
-        await asyncio.wait([self.lost])
+    async def gone(self, seconds: float | None = None) -> None:
+        """Wait until the client has been left, or its cause is all that will be known; not longer than so many seconds."""
+        await asyncio.wait([self.lost], timeout=seconds)
 
     async def closed(self) -> None:
         """Wait until the client has been left, for a bounded time; then its task is cancelled, and at last left behind."""
@@ -77,7 +83,7 @@ class Connection:
 
     async def _run(self, factory: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         try:
-            async with factory() as client:
+            async with _checked(factory()) as client:
                 self.client = client
                 self.opened.set_result(None)
                 await self._until_over(client)
@@ -90,12 +96,15 @@ class Connection:
             if not self._over.done():
                 self._over.set_result(None)
                 self._learn(ConnectionAbortedError(_SILENT))
-            self.lost.set_result(None)
+            if not self.lost.done():  # or it took so long that it was left behind
+                self.lost.set_result(None)
 
     def _learn(self, error: BaseException) -> None:
         """Take an error for the cause, unless there is one: the first was closest to what happened."""
-        if self.cause is None:
-            self.cause = error
+        error = _leaf(error)
+        says_more = self._is_silent and not isinstance(error, asyncio.CancelledError | ConnectionAbortedError)
+        if self.cause is None or says_more:
+            self.cause, self._is_silent = error, False
 
     async def _until_over(self, client: Any) -> None:
         """Wait until somebody ends the connection, or the client says that it is closed."""
@@ -113,7 +122,7 @@ class Connection:
             with suppress(BaseException):
                 await watch
         if not self._over.done():
-            self.end(_close_cause(client))
+            self.end(close_cause(client))
 
     # ---- calls ------------------------------------------------------------------------------------------------
 
@@ -188,7 +197,26 @@ class _Stepped:
         self.has_suspended = True
 
 
-def _close_cause(client: Any) -> BaseException:
+def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
+    """Return what a factory made, if it can be entered; another attempt would make the same mistake."""
+    if not hasattr(made, "__aenter__"):
+        if inspect.iscoroutine(made):
+            made.close()  # or Python complains that nobody awaited it
+        raise config_error(
+            "reconnecting.factory", "a callable that returns an async context manager", type(made).__name__
+        )
+    return made  # type: ignore[no-any-return]
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """Return the first error in a group that is no cancellation: a task group wraps what went wrong, and so does the next one."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        error = next((one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0])
+    return error
+
+
+def close_cause(client: Any) -> BaseException:
     """Return what a client says about its end, as websockets and our own peers do."""
     for holder in (client, getattr(client, "protocol", None)):
         told = getattr(holder, "close_exc", None)

@@ -114,6 +114,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._pid = os.getpid()
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
+        self._client: Any = None
         self._changed: asyncio.Future[None] | None = None
         self._cut_wait: asyncio.Future[None] | None = None
         self._failure: _Failure | None = None  # the last loss; final in FAILED
@@ -131,19 +132,28 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def __aenter__(self) -> T:
         """Start, wait for the first client or its failure, and return what stands for it."""
-        if self._owner is not None:
-            raise config_error("Reconnecting", "to be entered once: make another one", "a second time")
+        self.check_place()
+        if self._owner is not None or self.state is not BridgeState.IDLE:
+            raise config_error(
+                "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
+            )
         self._loop = asyncio.get_running_loop()
         self._changed = self._loop.create_future()
         self._owner = self._loop.create_task(self._own(), name="resilient_bridge link")
         try:
-            await self.connection(self._policy.reconnect.connect_timeout)
-        except NotConnectedError:
-            pass  # offline first: it goes on trying
+            await self._first_attempt(self._changed)
         except BaseException:
             await self.aclose()
             raise
         return cast("T", linked(self._calls))
+
+    async def _first_attempt(self, changed: asyncio.Future[None]) -> None:
+        """Wait until it is known how the first attempt ended, which is bounded; offline, the link goes on trying."""
+        while self._reconnects < 0 and self._failure is None and not self.is_over:
+            await asyncio.wait([changed])
+            changed = self._changed or changed
+        if self.state is BridgeState.FAILED and self._failure is not None:
+            raise self._final(self._failure)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -202,6 +212,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
+        self.check_place()
         seconds = as_seconds(timeout, "wait_ready.timeout")
         try:
             await self.connection(seconds)
@@ -212,6 +223,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next connection attempt."""
+        self.check_place()
         if self._cut_wait is not None and not self._cut_wait.done():
             self._cut_wait.set_result(None)
 
@@ -232,8 +244,16 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             raise config_error(
                 "Reconnecting", "the process that made it: a child makes its own", "a forked one"
             )
-        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
-            raise config_error("Reconnecting", "the event loop that entered it", "another one")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is None or (self._loop is not None and loop is not self._loop):
+            raise config_error(
+                "Reconnecting",
+                "the event loop that entered it",
+                "a thread without one" if loop is None else "another one",
+            )
 
     @property
     def is_over(self) -> bool:
@@ -243,7 +263,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     @property
     def current(self) -> Any:
         """The client in use, or the last one; None before the first."""
-        return None if self._connection is None else self._connection.client
+        return self._client
 
     async def connection(self, seconds: float | None) -> Connection:
         """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
@@ -313,6 +333,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
         if connection.is_usable:
+            self._client = connection.client
             now = self._now()
             self._reconnection.connected()
             self._reconnection.ready(now)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import wrapt
 
@@ -19,18 +20,17 @@ from ..errors import (
     NotConnectedError,
     OutcomeUnknownError,
 )
-from ..pipeline.attempt import CURRENT
+from ..pipeline.attempt import CURRENT, begun
 from ..pipeline.protect import bind
 from ..pipeline.states import States
-from .limits import check_bytes
+from .connection import close_cause
+from .limits import check_bytes, named
 from .repeats import Call
 
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ..pipeline.policy import Policy
-    from .connection import Connection
+    from .connection import Connection, Ended
     from .repeats import Idempotent
 
 __all__ = ["Calls", "linked"]
@@ -50,6 +50,15 @@ _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what ki
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
 """Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
+
+
+_HIDES: Final = frozenset({"mcp"})
+"""Clients that turn every answer with an HTTP status into one and the same error."""
+
+_MCP_CLOSED: Final = "Connection closed"
+_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
+_MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
+_WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may say why
 
 
 class Link(Protocol):
@@ -104,7 +113,9 @@ class Calls:
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and again if the policy says so and it is safe."""
         self.link.check_place()
-        check_bytes(self._max_bytes, kwargs)
+        if self._max_bytes:
+            method = getattr(self.link.current, name, None)
+            check_bytes(self._max_bytes, kwargs if method is None else named(method, args, kwargs))
         is_idempotent = await self._may_run_twice(name, args, kwargs)
         return await self._protected(name, is_idempotent=is_idempotent)(name, args, kwargs, is_idempotent)
 
@@ -143,6 +154,7 @@ class Calls:
             for known in listed.tools:
                 hints = known.annotations
                 self._harmless[known.name] = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+            self._harmless.setdefault(tool, False)
         return self._harmless.get(tool, False)
 
     # ---- one attempt ------------------------------------------------------------------------------------------
@@ -154,20 +166,27 @@ class Calls:
         until = self.link.loop.time() + self._patience
         for losses in count(1):
             connection = await self._connected(until)
-            method = getattr(connection.client, name)
-            ended = await connection.call(lambda: method(*args, **kwargs))  # noqa: B023 -- it is called before the next round
+            ended = await connection.call(_begin(connection.client, name, args, kwargs))
             if ended.error is not None and not _is_loss(ended.error):
+                is_served = str(ended.error) != _MCP_REFUSED or await _is_served(connection)
+                if not is_served and is_idempotent and losses < _MOST_LOSSES:
+                    continue
                 raise ended.error
             if ended.error is None and not ended.is_lost:
                 return ended.result
-            cause = connection.cause if ended.is_lost else ended.error
             is_unsent = not ended.has_started
             if ended.error is not None:
-                connection.end(ended.error)
                 # Only the call's own error speaks of it: what ended the connection may have happened to another one.
-                is_unsent = classify(ended.error).executed is Executed.NO
-                is_unsent |= not ended.has_suspended and _package_of(connection.client) in _SENDS_LATER
-            if losses >= _MOST_LOSSES or not (is_unsent or is_idempotent) or self.link.is_over:
+                is_unsent = _is_unsent(ended, connection.client, name)
+                is_silent = _is_silent(ended.error)
+                connection.end(ended.error, is_silent=is_silent)
+                if is_silent:
+                    await connection.gone(_WORD_AFTER)
+            cause = connection.cause if ended.error is None or _is_silent(ended.error) else ended.error
+            is_idempotent |= name in _READS.get(_package_of(connection.client), ())  # now there is a client
+            is_last = losses >= _MOST_LOSSES
+            if is_last or not (is_unsent or is_idempotent) or self.link.is_over:
+                CURRENT.get().is_last |= is_last
                 raise _ending(cause, name, is_idempotent=is_idempotent, is_unsent=is_unsent) from cause
         raise AssertionError
 
@@ -180,14 +199,77 @@ class Calls:
             raise
 
 
+def _begin(
+    client: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Return what makes a call, in the task that it has to itself."""
+
+    def begin() -> Coroutine[Any, Any, Any]:
+        if _package_of(client) in _HIDES:
+            # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
+            around = CURRENT.get()
+            CURRENT.set(begun(None, None, around.env, around.started, around.deadline_at))
+        return cast("Coroutine[Any, Any, Any]", getattr(client, name)(*args, **kwargs))
+
+    return begin
+
+
+async def _is_served(connection: Connection) -> bool:
+    """Return whether a client of mcp whose call was refused can still do anything; if not, it is lost.
+
+    Some servers answer 400 for a session that they have forgotten, and mcp tells no status from another: ask once more.
+    """
+    session: Any = getattr(connection.client, "session", None)
+    if not hasattr(session, "send_ping"):
+        return True
+    ended = await connection.call(lambda: asyncio.wait_for(session.send_ping(), _WORD_AFTER))
+    if ended.error is not None and str(ended.error) == _MCP_REFUSED:
+        connection.end(ended.error)
+    return connection.is_usable
+
+
+def _is_unsent(ended: Ended, client: Any, name: str) -> bool:
+    """Return whether a call that ended in an error of its own provably did not run."""
+    error = ended.error
+    if error is None or (name == "call_tool" and _is_afterthought(error)):
+        return False
+    if classify(error).executed is Executed.NO:
+        return True
+    return not ended.has_suspended and _package_of(client) in _SENDS_LATER
+
+
+def _is_afterthought(error: BaseException) -> bool:
+    """Return whether an error is about what mcp asks for when a tool has run: the list of tools, to check its answer with."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "validate_tool_result":
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_silent(error: Exception) -> bool:
+    """Return whether an error only says that the connection is closed, as mcp does: the reason comes out of the client, if at all."""
+    return type(error).__name__ == "MCPError" and str(error) == _MCP_CLOSED
+
+
 def _is_loss(error: Exception) -> bool:
     """Whether the error of one call means that no other call will work on this client either."""
-    failure = classify(error)
-    if not failure.session_valid or isinstance(error, NotConnectedError):
-        return True
     if isinstance(error, BridgeError):  # of a client that is ours: it says itself what it has lost
-        return isinstance(error, OutcomeUnknownError)
-    answered = failure.details.get("http_status") is not None or getattr(error, "data", None) is not None
+        return isinstance(error, OutcomeUnknownError | NotConnectedError)
+    failure = classify(error)
+    if "close_code" in failure.details:
+        return True
+    has_data = getattr(error, "data", None) is not None
+    if (
+        not failure.session_valid
+    ):  # with data it is a session of the application, one of many on this connection
+        return not has_data
+    answered = has_data or failure.details.get("http_status") is not None
+    if (
+        failure.details.get("rpc_code") == -32000
+    ):  # a server's own error, too, if it is not one of these texts of mcp's
+        answered |= not str(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
 
 
@@ -251,6 +333,7 @@ class _Linked(wrapt.ObjectProxy[Any]):
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Iterate over what comes in, across reconnects."""
         link = self._self_calls.link
+        link.check_place()
         while True:
             connection = await link.connection(None)
             try:
@@ -261,7 +344,7 @@ class _Linked(wrapt.ObjectProxy[Any]):
                     raise
                 connection.end(error)
             else:
-                connection.end(None)
+                connection.end(close_cause(connection.client))
             await connection.gone()
 
 

@@ -123,7 +123,8 @@ class HttpFault:
 
     async def drop(self, *, idle_only: bool = True) -> None:
         """Reset the open connections; those amid a request only on demand. Returns when their sockets are closed."""
-        chosen = [one for one in self._open if one.is_idle or not idle_only]
+        # One that is only being accepted has no transport yet, and nothing to reset.
+        chosen = [one for one in self._open if one.is_made and (one.is_idle or not idle_only)]
         for connection in chosen:
             connection.reset()
         tasks = [

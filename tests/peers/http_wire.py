@@ -112,6 +112,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self.ended = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.is_idle = True
+        self.is_made = False
         self._forget = forget
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,6 +123,7 @@ class Connection(asyncio.StreamReaderProtocol):
             high=0
         )  # drained means handed to the kernel, so that a cut is exact
         self.transport = transport
+        self.is_made = True
         self.writer = asyncio.StreamWriter(transport, self, self.reader, asyncio.get_running_loop())
 
     def eof_received(self) -> bool:

@@ -1,0 +1,209 @@
+"""Two thousand calls that must not run twice, over connections that fail by a seed: what each caller was told is held against
+what really happened.
+
+Rule: the truth is the server's ledger and the proxy's log, never what the client believes. A failure prints how to replay it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import attrs
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+import resilient_bridge as rb
+from tests.adapters.link_peers import quick
+from tests.adapters.link_servers import peer_of
+from tests.peers.faults import Fault, seeded
+from tests.peers.http_fault import HttpFault
+from tests.peers.ports import HOST
+from tests.peers.running import mcp_server
+
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+PROVABLE = {408, 429}  # the client knows that such a call did not run, and must have repeated it
+LOST_SESSION = 404  # known to mean that only where there are sessions
+FAULTS = [
+    *(Fault.answer(status) for status in (408, 429, 429, 404, 503)),
+    *(Fault.reset_unread(), Fault.reset_before()),
+    *(Fault.reset_after(), Fault.reset_after(), Fault.cut(), Fault.cut(9, reset=True)),
+]
+
+
+@attrs.define
+class Outcomes:
+    """What the callers were told: "done", "unknown" (it may have run), "not run", or "answered" with an error of mcp's."""
+
+    told: dict[str, str] = attrs.Factory(dict)
+
+    async def of(self, key: str, client: Any) -> None:
+        """Make one call, and keep what came of it."""
+        try:
+            answer = await client.call_tool("create_ticket", {"key": key})
+            self.told[key] = "done" if answer.content[0].text == f"created {key}" else "wrong"
+        except rb.OutcomeUnknownError as error:
+            self.told[key] = "unknown" if error.failure.executed is rb.Executed.MAYBE else "wrong"
+        except rb.RejectedError as error:
+            self.told[key] = "not run" if error.failure.executed is rb.Executed.NO else "wrong"
+        except MCPError:
+            self.told[key] = "answered"
+
+    def judge(self, ran: Callable[[str], int], replay: str) -> None:
+        """Hold it against the ledger; an AssertionError with every contradiction."""
+        wrong = []
+        for key, told in self.told.items():
+            allowed = {"done": {1}, "not run": {0}, "unknown": {0, 1}, "answered": {0, 1}}.get(told, set())
+            if ran(key) not in allowed:
+                wrong.append(f"{key}: told {told!r}, ran {ran(key)} times")
+        assert not wrong, f"{wrong[:10]}; {replay}"
+
+
+class Front(HttpFault):
+    """The proxy, and what it did from one call to the next."""
+
+    def faults_since(self, number: int) -> list[Fault]:
+        """What went wrong with requests since that one."""
+        return [exchange.fault for exchange in self.log[number:] if exchange.fault.kind != "sound"]
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory):
+    """One MCP server; it is the proxy before it that fails."""
+    async with mcp_server(ledger=tmp_path_factory.mktemp("campaign") / "ledger") as server:
+        yield server
+
+
+def factory_of(url: str, mode: str, *, is_bare: bool) -> Callable[[], Any]:
+    """Make clients of mcp, bare or with our transport below, which repeats what it knows to be safe."""
+    if is_bare:
+        return lambda: Client(url, mode=mode)
+    retry = rb.Retry(attempts=100, backoff=rb.Backoff.constant(0.005, jitter="none"), budget=None)
+
+    @asynccontextmanager
+    async def made():
+        async with (
+            httpx2.AsyncClient(transport=rb.HTTPTransport(rb.Policy(retry))) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+    return made
+
+
+async def campaign(
+    server, seed: int, calls: int, *, callers: int, mode: str, is_bare: bool = False, **options
+):
+    """So many calls over one link behind the failing proxy; what was told, and what the proxy did."""
+    outcomes, numbers, rng = Outcomes(), iter(range(calls)), random.Random(seed)
+    struck: dict[str, list[Fault]] = {}  # all that went wrong while a call was made, and the call before it
+    front = Front((HOST, server.port), decide=seeded(seed, FAULTS, rate=0.12, method="POST"))
+
+    async def heal():
+        while True:
+            await asyncio.sleep(0.02)
+            await front.listen()
+
+    async with front:
+        factory = factory_of(front.url("/mcp"), mode, is_bare=is_bare)
+        link = rb.reconnecting(factory, quick(), patience=30, **options)
+        async with link as client, asyncio.TaskGroup() as group:
+            healer = group.create_task(heal())
+
+            async def caller():
+                before = last = 0
+                for number in numbers:
+                    if callers == 1 and rng.random() < 0.05:
+                        await link.wait_ready(30)
+                        await front.refuse()  # until it is healed; now, because no connection is being made
+                    before, last = last, len(front.log)
+                    await outcomes.of(key := f"s{seed}n{number}", client)
+                    struck[key] = front.faults_since(before)
+
+            await asyncio.gather(*(caller() for _ in range(callers)))
+            healer.cancel()
+    assert len(outcomes.told) == calls
+    return outcomes, struck, link
+
+
+def replay(test: str, seed: int) -> str:
+    """How to see it again."""
+    return f"replay: pytest tests/adapters/test_link_campaign.py -k '{test} and {seed}'"
+
+
+@pytest.mark.requirement("V8", "V9", "V13")
+@pytest.mark.parametrize("seed", [11, 12, 13, 14])
+async def test_one_caller_at_a_time_is_told_the_exact_truth(seed, server):
+    """Nothing ran twice; and whatever met nothing but refusals that prove something was repeated until it ran."""
+    mode = "legacy" if seed % 2 else "auto"
+    outcomes, struck, link = await campaign(server, seed, 250, callers=1, mode=mode)
+    keys = server.ledger.keys
+    outcomes.judge(keys.count, replay("one_caller", seed))
+    provable = PROVABLE | ({LOST_SESSION} if mode == "legacy" else set())
+    for key, told in outcomes.told.items():
+        is_known = all(fault.kind == "answer" and fault.status in provable for fault in struck[key])
+        if is_known and told != "done":
+            # it ran once, and what mcp asks for afterwards met a fault
+            assert keys.count(key) == 1, (key, told, struck[key], replay("one_caller", seed))
+    assert set(outcomes.told.values()) >= {"done", "unknown", "answered"}
+    assert link.health().reconnects >= 5
+
+
+@pytest.mark.requirement("V8", "V9", "V13")
+@pytest.mark.parametrize(("seed", "is_bare"), [(21, False), (22, True), (23, True)])
+async def test_many_callers_at_once_are_told_nothing_false(seed, is_bare, server):
+    """Eight callers share a link, and so its losses: what ended one call never proves anything about another."""
+    mode = "legacy" if seed % 2 else "auto"
+    outcomes, _, link = await campaign(server, seed, 280, callers=8, mode=mode, is_bare=is_bare)
+    outcomes.judge(server.ledger.keys.count, replay("many_callers", seed))
+    told = list(outcomes.told.values())
+    assert told.count("done") > len(told) / 4  # each loss is that of up to eight calls
+    assert link.health().reconnects >= 5
+
+
+@pytest.mark.requirement("V8", "G5")
+@pytest.mark.parametrize("seed", [31])
+async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
+    """stdio, six kills by a seed, between and during calls: the same truth, and every child is gone in the end."""
+    rng = random.Random(seed)
+    kills = {rng.randrange(20, 200): rng.choice([0.0, 0.0, 0.001, 0.002]) for _ in range(6)}
+    outcomes = Outcomes()
+    async with peer_of("stdio", tmp_path) as peer:
+        async with rb.reconnecting(peer.factory, quick(), patience=30) as client:
+            loop = asyncio.get_running_loop()
+            for batch in range(0, 220, 4):
+                for number in range(batch, batch + 4):
+                    if number in kills:
+                        loop.call_later(kills[number], kill, peer.ledger.lives[-1])
+                await asyncio.gather(
+                    *(outcomes.of(f"s{seed}n{number}", client) for number in range(batch, batch + 4))
+                )
+        outcomes.judge(peer.ledger.keys.count, replay("children", seed))
+        assert "unknown" in outcomes.told.values()
+        assert len(peer.ledger.lives) >= 4
+        for pid in peer.ledger.lives:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def kill(pid: int) -> None:
+    """Kill a child, unless it is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_the_judge_notices_what_runs_twice(server):
+    """A link that is told that every call may run twice repeats them, and the campaign finds keys that did."""
+    outcomes, _, _ = await campaign(server, 41, 80, callers=1, mode="auto", idempotent=True)
+    with pytest.raises(AssertionError, match=r"ran 2 times.*replay: pytest"):
+        outcomes.judge(server.ledger.keys.count, replay("judge", 41))

@@ -1,0 +1,276 @@
+"""A link over the websockets library: messages, sends and handshakes across real connections that are closed, cut and refused."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+import resilient_bridge as rb
+from tests.adapters.link_peers import quick, quiet, until
+from tests.peers.ports import Port
+
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+
+
+class Server:
+    """A websockets server: it counts, remembers what it got, and ends each connection as told."""
+
+    def __init__(self, port: Port) -> None:
+        """Not listening yet."""
+        self.port = port
+        self.url = f"ws://127.0.0.1:{port.number}"
+        self.connections = 0
+        self.got: list[str] = []
+        self.statuses: list[int] = []  # for the next handshakes
+        self.attend = self.read
+        self._server = None
+
+    async def read(self, connection) -> None:
+        """Note every message until the end."""
+        async for message in connection:
+            self.got.append(message)
+
+    async def start(self) -> None:
+        """Listen."""
+
+        async def handler(connection):
+            self.connections += 1
+            await self.attend(connection)
+
+        def answer(connection, request):
+            return connection.respond(self.statuses.pop(0), "no\n") if self.statuses else None
+
+        self._server = await serve(
+            handler, sock=self.port.listen(), process_request=answer, close_timeout=0.5
+        )
+
+    async def stop(self, code: int = 1001) -> None:
+        """Close every connection with this code, and refuse others from now on."""
+        if self._server is not None:
+            self._server.close(code=code) if code != 1006 else self._cut()
+            await self._server.wait_closed()
+            self._server = None
+
+    def _cut(self) -> None:
+        for connection in self._server.connections:
+            connection.transport.abort()
+        self._server.close()
+
+
+@asynccontextmanager
+async def served():
+    """A server that listens."""
+    with Port() as port:
+        server = Server(port)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+
+@asynccontextmanager
+async def linked(server: Server, **options):
+    """A link to it, which leaves nothing behind."""
+    before = await quiet()
+    policy = options.pop("policy", None) or quick()
+    link = rb.reconnecting(lambda: connect(server.url), policy, **{"patience": 10} | options)
+    async with link as ws:
+        yield ws, link
+    await until(lambda: True)
+    assert {name for name in await quiet() if "resilient_bridge" in name} <= before
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1006, 1011, 4000])
+async def test_messages_are_read_across_reconnects(code):
+    """`async for message in ws`: whatever ends a connection, the next one's messages follow; the link knows why it ended."""
+
+    async def attend(connection):
+        await connection.send(f"{server.connections} a")
+        await connection.send(f"{server.connections} b")
+        if code == 1006:
+            await asyncio.sleep(0.01)
+            connection.transport.abort()
+        else:
+            await connection.close(code, "bye")
+
+    got = []
+    async with served() as server:
+        server.attend = attend
+        async with linked(server) as (ws, link):
+            assert isinstance(ws, ClientConnection)
+            async for message in ws:
+                got.append(message)
+                if len(got) == 6:
+                    break
+            failure = link.health().failure
+            assert failure.details.get("close_code", 1006) == code
+            assert isinstance(failure.cause, ConnectionClosed)
+    assert got == ["1 a", "1 b", "2 a", "2 b", "3 a", "3 b"]
+
+
+@pytest.mark.parametrize("code", [1002, 1003, 1007, 4003, 4403])
+async def test_a_close_that_means_go_away_is_final(code):
+    """Iterating raises what it means, from the library's own error, and so does everything afterwards; no second connection."""
+
+    async def attend(connection):
+        await connection.close(code, "no")
+
+    async with served() as server:
+        server.attend = attend
+        async with linked(server) as (ws, link):
+            for use in (lambda: anext(aiter(ws)), lambda: ws.send("x")):
+                with pytest.raises(rb.BridgeError) as caught:
+                    await use()
+                assert isinstance(caught.value.__cause__, ConnectionClosed)
+                assert caught.value.__cause__.rcvd.code == code
+            assert (link.state, server.connections) == ("FAILED", 1)
+
+
+@pytest.mark.requirement("V8")
+async def test_a_send_while_the_server_is_away_waits():
+    """It arrives once, after the return, in the order in which it was made."""
+    async with served() as server, linked(server) as (ws, link):
+        await ws.send("a")
+        await until(lambda: server.got == ["a"])
+        await server.stop()
+        await until(lambda: link.state != "READY")
+        sends = [asyncio.create_task(ws.send(text)) for text in "bcd"]
+        await until(lambda: link.health().attempt >= 3)
+        assert not any(send.done() for send in sends)
+        await server.start()
+        await asyncio.gather(*sends)
+        await until(lambda: len(server.got) == 4)
+        assert server.got == ["a", "b", "c", "d"]
+
+
+async def test_patience_ends_with_the_cause():
+    """Nobody came back in time: NotConnectedError from the refusal; it was not sent, and is not sent later."""
+    async with served() as server, linked(server, patience=0.3) as (ws, link):
+        await server.stop()
+        await until(lambda: link.state != "READY")
+        with pytest.raises(rb.NotConnectedError, match="refused") as caught:
+            await ws.send("late")
+        assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+        await server.start()
+        await ws.send("now")
+        await until(lambda: server.got)
+        assert server.got == ["now"]
+
+
+async def test_a_send_on_a_connection_that_is_already_closed_goes_to_the_next():
+    """The library refuses it before a byte moves, so it is sent again, and arrives once."""
+    async with served() as server, linked(server) as (ws, link):
+        for number in range(20):
+            connection = link.current
+            await connection.close()  # before the link can know
+            await ws.send(f"{number}")
+        await until(lambda: len(server.got) == 20)
+        assert server.got == [f"{number}" for number in range(20)]
+
+
+@pytest.mark.requirement("V13")
+async def test_recv_goes_on_when_the_connection_is_cut():
+    """It is a read: the one that waited gets the first message of the next connection."""
+
+    async def attend(connection):
+        if server.connections == 1:
+            await connection.wait_closed()
+        await connection.send("second")
+        await connection.wait_closed()
+
+    async with served() as server:
+        server.attend = attend
+        async with linked(server) as (ws, link):
+            reading = asyncio.create_task(ws.recv())
+            await until(lambda: link.health().in_flight == 1 and server.connections == 1)
+            next(iter(server._server.connections)).transport.abort()
+            assert await reading == "second"
+
+
+@pytest.mark.requirement("V13")
+async def test_a_peer_that_stops_answering_is_given_up():
+    """The library's keepalive finds the half-open connection, the link makes another, and the reader does not notice."""
+
+    async def attend(connection):
+        if server.connections == 1:
+            connection.transport.pause_reading()
+        else:
+            await connection.send("alive")
+        await connection.wait_closed()
+
+    async with served() as server:
+        server.attend = attend
+        link = rb.reconnecting(
+            lambda: connect(server.url, ping_interval=0.1, ping_timeout=0.2, close_timeout=0.2), quick()
+        )
+        async with link as ws:
+            assert await ws.recv() == "alive"
+            assert link.health().failure.category is not None
+            assert server.connections == 2
+            for connection in server._server.connections:
+                connection.transport.abort()
+
+
+@pytest.mark.parametrize("status", [403, 404, 426])
+async def test_a_handshake_refused_for_good_is_final(status):
+    """Entering raises, from InvalidStatus, after one attempt."""
+    async with served() as server:
+        server.statuses = [status] * 5
+        with pytest.raises(rb.BridgeError) as caught:
+            async with linked(server):
+                pytest.fail("entered")
+        assert isinstance(caught.value.__cause__, InvalidStatus)
+        assert len(server.statuses) == 4
+
+
+async def test_an_unauthorized_handshake_is_tried_once_more():
+    """Complaint 9: the factory is asked again, which may have a fresh token; a second 401 is final."""
+    async with served() as server:
+        server.statuses = [401]
+        async with linked(server) as (ws, _):
+            await ws.send("in")
+        server.statuses = [401] * 5
+        link = rb.reconnecting(lambda: connect(server.url), quick())
+        async with link as ws:
+            with pytest.raises(rb.AuthError) as caught:
+                await ws.send("x")
+        assert isinstance(caught.value.__cause__, InvalidStatus)
+        assert len(server.statuses) == 3
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
+async def test_a_handshake_refused_for_now_is_repeated(status):
+    """Threat 22: a proxy without a server behind it."""
+    async with served() as server:
+        server.statuses = [status] * 3
+        async with linked(server) as (ws, _):
+            await ws.send("in")
+            await until(lambda: server.got == ["in"])
+        assert server.statuses == []
+
+
+async def test_nothing_is_left_after_a_hundred_reconnects():
+    """No task, and no open connection on the server but the last."""
+
+    async def attend(connection):
+        if server.connections <= 100:
+            connection.transport.abort()
+        await server.read(connection)
+
+    async with served() as server:
+        server.attend = attend
+        async with linked(server) as (ws, link):
+            await until(lambda: server.connections == 101)
+            await ws.send("still here")
+            await until(lambda: server.got)
+            assert link.health().reconnects == 100
+            await until(lambda: len(server._server.connections) == 1)
+            assert sum("resilient_bridge" in name for name in await quiet()) <= 2
+        await until(lambda: not server._server.connections)
