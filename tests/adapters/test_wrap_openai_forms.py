@@ -131,8 +131,6 @@ BROKEN = {
 }
 
 
-
-
 @real
 @pytest.mark.parametrize("form", [_stream, _manager, _final])
 @pytest.mark.parametrize("ending", ["error", "reset", "cut"])
