@@ -6,12 +6,18 @@ installed, an environment of its own (see conftest.py).
 
 from __future__ import annotations
 
+import os
+
 import httpx
-import litellm
 import openai
 import pytest
 
 from resilient_bridge.classification import classify
+
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import asks the internet for a list of prices
+
+import litellm
 
 
 pytestmark = [pytest.mark.requirement("S6"), pytest.mark.filterwarnings("default")]
