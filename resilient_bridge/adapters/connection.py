@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ..errors import config_error
+from ..classification import classify
+from ..errors import BridgeError, Failure, config_error
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Connection", "Ended", "close_cause"]
+__all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
 
 _SILENT: Final = "the client ended without saying why"
 _PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
@@ -47,6 +48,11 @@ class Connection:
     def is_usable(self) -> bool:
         """Whether a call can be made on it."""
         return self.opened.done() and not self._over.done() and not self.lost.done()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its client is something to read from."""
+        return is_readable(self.client)
 
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
         """Leave the client: it is lost for `cause`, or we go (None). The first cause counts, unless it is silent: one that only
@@ -223,3 +229,18 @@ def close_cause(client: Any) -> BaseException:
         if isinstance(told, BaseException):
             return told
     return ConnectionAbortedError(_SILENT)
+
+
+def is_readable(client: object) -> bool:
+    """Return whether a client is something to iterate over."""
+    return hasattr(type(client), "__aiter__")
+
+
+def failure_of(cause: BaseException | None) -> Failure:
+    """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
+    if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
+        return Failure.of("CONN_TIMEOUT", str(cause), cause=cause)
+    try:
+        return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
+    except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations
+        return Failure.of("CONN_RESET", cause=stop)

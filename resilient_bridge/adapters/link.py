@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from ..classification import classify
 from ..client.environment import current_environment
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream
@@ -24,7 +24,7 @@ from ..protocol.reconnection import Reconnection
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from .clients import checked_bytes
-from .connection import Connection
+from .connection import Connection, failure_of
 from .link_health import LinkHealth
 from .linked import Calls, linked
 from .repeats import Idempotent, checked_idempotent
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Reconnecting", "reconnecting"]
 
 T = TypeVar("T")
+_MOST_UNREAD: Final = 16
 
 
 def reconnecting(
@@ -121,6 +122,8 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._reason = "user"
         self._reconnects = -1
         self._is_suspended = False
+        # What arrived before a loss is read before what comes after it; who never reads keeps some dead clients, no more.
+        self._unread: deque[Connection] = deque(maxlen=_MOST_UNREAD)
         self._retry_at: float | None = None
 
     # ---- its life ---------------------------------------------------------------------------------------------
@@ -267,10 +270,26 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def connection(self, seconds: float | None) -> Connection:
         """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
+        return await self._waited(self._usable, seconds)
+
+    async def to_read(self, seconds: float | None) -> Connection:
+        """Return the first connection that may have something to read, waiting for one: it may be lost already."""
+        return await self._waited(lambda: self._unread[0] if self._unread else None, seconds)
+
+    def read_up(self, connection: Connection) -> None:
+        """There is nothing more to read from a connection."""
+        with suppress(ValueError):
+            self._unread.remove(connection)
+
+    def _usable(self) -> Connection | None:
+        connection = self._connection
+        is_usable = connection is not None and connection.is_usable and self.state is BridgeState.READY
+        return connection if is_usable else None
+
+    async def _waited(self, find: Callable[[], Connection | None], seconds: float | None) -> Connection:
         until = None if seconds is None else self.loop.time() + seconds
         while True:
-            connection = self._connection
-            if connection is not None and connection.is_usable and self.state is BridgeState.READY:
+            if (connection := find()) is not None:
                 return connection
             if self.state is BridgeState.FAILED and self._failure is not None:
                 raise self._final(self._failure)
@@ -332,8 +351,10 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         await asyncio.wait(
             [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
-        if connection.is_usable:
+        if connection.opened.done():
             self._client = connection.client
+            if connection.is_readable:
+                self._unread.append(connection)
             now = self._now()
             self._reconnection.connected()
             self._reconnection.ready(now)
@@ -348,7 +369,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             connection.end(TimeoutError(f"no connection within {timeout:g} s"))
             connection.abort()
         await connection.closed()
-        return _failure_of(connection.cause)
+        return failure_of(connection.cause)
 
     async def _wait(self, seconds: float) -> None:
         self._retry_at = self.loop.time() + seconds
@@ -377,13 +398,3 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             else:
                 stream.put(event)
         emit(event)
-
-
-def _failure_of(cause: BaseException | None) -> _Failure:
-    """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
-    if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
-        return Failure.of("CONN_TIMEOUT", str(cause), cause=cause)
-    try:
-        return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
-    except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations
-        return Failure.of("CONN_RESET", cause=stop)

@@ -11,26 +11,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import wrapt
 
-from ..classification import classify
 from ..errors import (
     BridgeError,
-    Category,
-    Executed,
-    Failure,
-    NotConnectedError,
-    OutcomeUnknownError,
 )
 from ..pipeline.attempt import CURRENT, begun
 from ..pipeline.protect import bind
 from ..pipeline.states import States
-from .connection import close_cause
+from .call_endings import MCP_REFUSED, ending, is_loss, is_silent, package_of, says_it_did_not_run
+from .connection import close_cause, is_readable
 from .limits import check_bytes, named
 from .repeats import Call
 
 
 if TYPE_CHECKING:
     from ..pipeline.policy import Policy
-    from .connection import Connection, Ended
+    from .connection import Connection
     from .repeats import Idempotent
 
 __all__ = ["Calls", "linked"]
@@ -46,18 +41,15 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
 }  # fmt: skip
 """Calls that change nothing on the other side, by protocol."""
 
-_MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what kills them
+_RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
+"""Calls that take what has come in, which may be there after the connection has gone."""
 
-_SENDS_LATER: Final = frozenset({"mcp", "websockets"})
-"""Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
+_MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what kills them
 
 
 _HIDES: Final = frozenset({"mcp"})
 """Clients that turn every answer with an HTTP status into one and the same error."""
 
-_MCP_CLOSED: Final = "Connection closed"
-_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
-_MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 _WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may say why
 
 
@@ -84,6 +76,13 @@ class Link(Protocol):
     async def connection(self, seconds: float | None) -> Connection:
         """Return the connection in use, waiting for it."""
         ...
+
+    async def to_read(self, seconds: float | None) -> Connection:
+        """Return the first connection that may have something to read, waiting for one."""
+        ...
+
+    def read_up(self, connection: Connection) -> None:
+        """There is nothing more to read from a connection."""
 
 
 class Calls:
@@ -140,7 +139,7 @@ class Calls:
                 return True
         elif told is not False and name in told:
             return True
-        return name in _READS.get(_package_of(self.link.current), ()) or await self._is_harmless(
+        return name in _READS.get(package_of(self.link.current), ()) or await self._is_harmless(
             name, args, kwargs
         )
 
@@ -163,12 +162,16 @@ class Calls:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_idempotent: bool
     ) -> Any:
         """Make a call on the client of the moment; and on the next one, if this one was lost and a repeat is safe."""
+        if _receives(self.link.current, name):
+            return await self._receive(name, args, kwargs)
         until = self.link.loop.time() + self._patience
         for losses in count(1):
             connection = await self._connected(until)
+            if _receives(connection.client, name):  # it was called before there was a client
+                return await self._receive(name, args, kwargs)
             ended = await connection.call(_begin(connection.client, name, args, kwargs))
-            if ended.error is not None and not _is_loss(ended.error):
-                is_served = str(ended.error) != _MCP_REFUSED or await _is_served(connection)
+            if ended.error is not None and not is_loss(ended.error):
+                is_served = str(ended.error) != MCP_REFUSED or await _is_served(connection)
                 if not is_served and is_idempotent and losses < _MOST_LOSSES:
                     continue
                 raise ended.error
@@ -177,18 +180,35 @@ class Calls:
             is_unsent = not ended.has_started
             if ended.error is not None:
                 # Only the call's own error speaks of it: what ended the connection may have happened to another one.
-                is_unsent = _is_unsent(ended, connection.client, name)
-                is_silent = _is_silent(ended.error)
-                connection.end(ended.error, is_silent=is_silent)
-                if is_silent:
+                is_unsent = says_it_did_not_run(ended, connection.client, name)
+                connection.end(ended.error, is_silent=is_silent(ended.error))
+                if is_silent(ended.error):
                     await connection.gone(_WORD_AFTER)
-            cause = connection.cause if ended.error is None or _is_silent(ended.error) else ended.error
-            is_idempotent |= name in _READS.get(_package_of(connection.client), ())  # now there is a client
+            cause = connection.cause if ended.error is None or is_silent(ended.error) else ended.error
+            is_idempotent |= name in _READS.get(package_of(connection.client), ())  # now there is a client
             is_last = losses >= _MOST_LOSSES
             if is_last or not (is_unsent or is_idempotent) or self.link.is_over:
                 CURRENT.get().is_last |= is_last
-                raise _ending(cause, name, is_idempotent=is_idempotent, is_unsent=is_unsent) from cause
+                raise ending(cause, name, is_idempotent=is_idempotent, is_unsent=is_unsent) from cause
         raise AssertionError
+
+    async def _receive(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Receive from the connections in their order: what came before a loss comes before what comes after it."""
+        while True:
+            connection = await self.link.to_read(self._patience)
+            begin = _begin(connection.client, name, args, kwargs)
+            if connection.is_usable:
+                ended = await connection.call(begin)
+                if ended.error is None and not ended.is_lost:
+                    return ended.result
+                if ended.error is not None and not is_loss(ended.error):
+                    raise ended.error
+                connection.end(ended.error)  # and once more: a message may have come with the loss
+                continue
+            try:
+                return await asyncio.wait_for(begin(), _WORD_AFTER)
+            except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
+                self.link.read_up(connection)
 
     async def _connected(self, until: float) -> Connection:
         try:
@@ -199,13 +219,18 @@ class Calls:
             raise
 
 
+def _receives(client: Any, name: str) -> bool:
+    """Return whether a call takes what has come in."""
+    return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
+
+
 def _begin(
     client: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[[], Coroutine[Any, Any, Any]]:
     """Return what makes a call, in the task that it has to itself."""
 
     def begin() -> Coroutine[Any, Any, Any]:
-        if _package_of(client) in _HIDES:
+        if package_of(client) in _HIDES:
             # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
             around = CURRENT.get()
             CURRENT.set(begun(None, None, around.env, around.started, around.deadline_at))
@@ -223,80 +248,9 @@ async def _is_served(connection: Connection) -> bool:
     if not hasattr(session, "send_ping"):
         return True
     ended = await connection.call(lambda: asyncio.wait_for(session.send_ping(), _WORD_AFTER))
-    if ended.error is not None and str(ended.error) == _MCP_REFUSED:
+    if ended.error is not None and str(ended.error) == MCP_REFUSED:
         connection.end(ended.error)
     return connection.is_usable
-
-
-def _is_unsent(ended: Ended, client: Any, name: str) -> bool:
-    """Return whether a call that ended in an error of its own provably did not run."""
-    error = ended.error
-    if error is None or (name == "call_tool" and _is_afterthought(error)):
-        return False
-    if classify(error).executed is Executed.NO:
-        return True
-    return not ended.has_suspended and _package_of(client) in _SENDS_LATER
-
-
-def _is_afterthought(error: BaseException) -> bool:
-    """Return whether an error is about what mcp asks for when a tool has run: the list of tools, to check its answer with."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name == "validate_tool_result":
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def _is_silent(error: Exception) -> bool:
-    """Return whether an error only says that the connection is closed, as mcp does: the reason comes out of the client, if at all."""
-    return type(error).__name__ == "MCPError" and str(error) == _MCP_CLOSED
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether the error of one call means that no other call will work on this client either."""
-    if isinstance(error, BridgeError):  # of a client that is ours: it says itself what it has lost
-        return isinstance(error, OutcomeUnknownError | NotConnectedError)
-    failure = classify(error)
-    if "close_code" in failure.details:
-        return True
-    has_data = getattr(error, "data", None) is not None
-    if (
-        not failure.session_valid
-    ):  # with data it is a session of the application, one of many on this connection
-        return not has_data
-    answered = has_data or failure.details.get("http_status") is not None
-    if (
-        failure.details.get("rpc_code") == -32000
-    ):  # a server's own error, too, if it is not one of these texts of mcp's
-        answered |= not str(error).startswith(_MCP_LOST)
-    return failure.category is Category.TRANSPORT and not answered
-
-
-def _ending(cause: BaseException | None, name: str, *, is_idempotent: bool, is_unsent: bool) -> BridgeError:
-    """Return what a call ends in that was under way when its client was lost."""
-    try:
-        failure = Failure.of("CONN_RESET") if cause is None else classify(cause)
-    except BaseException:  # noqa: BLE001 -- a group of nothing but cancellations says nothing
-        failure = Failure.of("CONN_RESET")
-    if is_unsent:
-        text = f"{name} did not run: {failure.message}"
-        return NotConnectedError(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
-    kept = {
-        key: value
-        for key, value in failure.details.items()
-        if key in ("exit_code", "stderr", "close_code", "http_status")
-    }
-    if is_idempotent:
-        return BridgeError(
-            Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=kept, cause=cause)
-        )
-    text = f"outcome of {name} unknown: {failure.message}"
-    return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=kept, cause=cause))
-
-
-def _package_of(client: object) -> str:
-    return type(client).__module__.partition(".")[0]
 
 
 # ---- the proxy ------------------------------------------------------------------------------------------------------
@@ -335,17 +289,17 @@ class _Linked(wrapt.ObjectProxy[Any]):
         link = self._self_calls.link
         link.check_place()
         while True:
-            connection = await link.connection(None)
+            connection = await link.to_read(None)
             try:
                 async for item in connection.client:
                     yield item
             except Exception as error:
-                if not _is_loss(error):
+                if connection.is_usable and not is_loss(error):
                     raise
                 connection.end(error)
             else:
                 connection.end(close_cause(connection.client))
-            await connection.gone()
+            link.read_up(connection)
 
 
 def _call(calls: Calls, name: str, method: Any) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 
 import pytest
@@ -274,3 +275,29 @@ async def test_nothing_is_left_after_a_hundred_reconnects():
             await until(lambda: len(server._server.connections) == 1)
             assert sum("resilient_bridge" in name for name in await quiet()) <= 2
         await until(lambda: not server._server.connections)
+
+
+@pytest.mark.parametrize("read", ["iterating", "recv"])
+async def test_what_came_before_a_cut_is_read_before_what_comes_after_it(read):
+    """Messages that are there when the line ends are not lost with it, nor read in another order: ten lines, three messages each."""
+    lines = itertools.count()
+
+    async def talk(ws):
+        line = next(lines)
+        if line < 10:
+            for n in range(3):
+                await ws.send(f"{line}.{n}")
+        ws.transport.close()  # no close frame: the line just ends, after what was sent
+
+    async with serve(talk, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        heard = []
+        async with rb.reconnecting(lambda: connect(url), quick()) as ws, asyncio.timeout(20):
+            if read == "recv":
+                heard = [await ws.recv() for _ in range(30)]
+            else:
+                async for message in ws:
+                    heard.append(message)
+                    if len(heard) == 30:
+                        break
+    assert heard == [f"{line}.{n}" for line in range(10) for n in range(3)]
