@@ -6,7 +6,9 @@ import pytest
 
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.policies import Outbox
+from resilient_bridge.protocol import Entry
 from resilient_bridge.protocol import EntryState as S
+from resilient_bridge.protocol.outbox import Outbox as Queue
 from resilient_bridge.telemetry.events import MessageDropped
 from tests.protocol.driving import Rig, closed
 from tests.protocol.sending import again, notes, sends, states
@@ -333,3 +335,19 @@ def test_the_next_process_goes_on_where_this_one_ended():
     assert notes(again(rig)) == [1, 2, 3, 5]
     rig.settle()
     assert list(rig.store.entries()) == []
+
+
+def test_what_is_coalesced_goes_first_when_room_is_made():
+    """Too large to take the place of its predecessor alone, and the oldest has to go as well: there are still not two of one name."""
+    settled = []
+    box = Queue(Outbox(max_messages=5, max_bytes=60, overflow="drop_oldest"), settled)
+    for seq, size, name in [(1, 20, None), (2, 29, None), (3, 1, "a"), (4, 20, "a"), (5, 1, "a")]:
+        entry = Entry(seq, f"i{seq}", f"i{seq}", "note", "x" * size, coalesce=name)
+        assert box.make_room(entry)
+        box.add(entry)
+    assert [entry.seq for entry in box.queued] == [2, 5]
+    assert [(entry.seq, entry.reason) for entry in settled] == [
+        (3, "coalesced"),
+        (1, "overflow"),
+        (4, "coalesced"),
+    ]

@@ -58,7 +58,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
         if self._fits(entry.size):
             return "added"
         if self.overflow == "drop_oldest":
-            for row in [row for row in self.model if row[1] == "queued"]:
+            for row in [*older, *(row for row in self.model if row[1] == "queued" and row not in older)]:
                 self._end(row, "dropped")
                 if self._fits(entry.size):
                     return "added"
