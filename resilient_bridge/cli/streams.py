@@ -73,15 +73,23 @@ async def _chunks_of(fd: int) -> AsyncIterator[bytes]:
         chunks.append(chunk)
         came.set()
 
+    # A descriptor of its own: nobody else can close it under the thread, and have its number given to another file.
+    try:
+        own = os.dup(fd)
+    except OSError:  # it is closed already: there is nothing in it
+        return
+
     def read() -> None:
         chunk = b"-"
-        while chunk:
-            room.acquire()
-            chunk = _read(fd)
-            try:
+        try:
+            while chunk:
+                room.acquire()
+                chunk = _read(own)
                 loop.call_soon_threadsafe(put, chunk)
-            except RuntimeError:  # the loop is closed: nobody reads any more
-                return
+        except RuntimeError:  # the loop is closed: nobody reads any more
+            pass
+        finally:
+            os.close(own)
 
     threading.Thread(target=read, name="resilient_bridge stdin", daemon=True).start()
     while True:
