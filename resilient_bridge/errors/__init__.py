@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .exceptions import error_for as error_for
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
+    from .failure import without_cause as without_cause
     from .record import Record as Record
     from .record import attach as attach
     from .record import ended as ended
@@ -102,6 +103,7 @@ __all__ = [
     "redact",
     "redact_value",
     "text_of",
+    "without_cause",
 ]
 
 _MODULES = {
@@ -150,6 +152,7 @@ _MODULES = {
     "redact": "redaction",
     "redact_value": "redaction",
     "text_of": "redaction",
+    "without_cause": "failure",
 }
 
 

@@ -9,6 +9,7 @@ import errno
 import json
 import math
 from collections.abc import Iterable, Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -264,3 +265,10 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def without_cause(failure: Failure) -> Failure:
+    """Return the same failure without its cause, for who must not hold the error; its text is safe already."""
+    copied = copy(failure)
+    object.__setattr__(copied, "cause", None)
+    return copied

@@ -9,9 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
-from ..errors import config_error
+from ..errors import config_error, without_cause
 from ..policies.deadline import Deadline
 from ..policies.fields import refuse
 from ..policies.timeout import Timeout
@@ -164,7 +162,7 @@ class _Run:
                 last.deadline_at,
             )
             failed = None if self.retrying is None else self.retrying.history[-1]
-            attempt.failure = None if failed is None else evolve(failed, cause=None)
+            attempt.failure = None if failed is None else without_cause(failed)
         self._last = attempt
         return attempt
 

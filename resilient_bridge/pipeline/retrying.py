@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ..errors import Failure, Record, RejectedError, attach, ended, record_of
+from ..errors import Failure, Record, RejectedError, attach, ended, record_of, without_cause
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..telemetry import emit, events
@@ -125,7 +125,7 @@ class Retrying:
         following = begun(attempt.plan, self.first, env, env.monotonic(), attempt.deadline_at)
         following.number = attempt.number + 1
         # Without its cause: the callee's frame must not hold the error that holds it.
-        following.failure = evolve(self.history[-1], cause=None)
+        following.failure = without_cause(self.history[-1])
         following.first = self.first
         self.current = following
         return following
@@ -200,7 +200,7 @@ class Retrying:
         elif is_tenacity(backoff, "wait_base"):
             wait = _as_wait(backoff(self.state))
         else:
-            attempt.failure = evolve(failure, cause=None)
+            attempt.failure = without_cause(failure)
             wait = _as_wait(backoff(attempt))
         self.drawn[place(rule)] = count + 1, wait
         return wait
