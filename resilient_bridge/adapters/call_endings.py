@@ -14,7 +14,7 @@ from ..errors import BridgeError, Category, Executed, Failure, NotConnectedError
 if TYPE_CHECKING:
     from .connection import Ended
 
-__all__ = ["MCP_REFUSED", "ending", "is_loss", "is_silent", "package_of", "says_it_did_not_run"]
+__all__ = ["MCP_REFUSED", "ending", "is_loss", "is_silent", "native", "package_of", "says_it_did_not_run"]
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
 """Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
@@ -69,6 +69,12 @@ def is_loss(error: Exception) -> bool:
     ):  # a server's own error, too, if it is not one of these texts of mcp's
         answered |= not str(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
+
+
+def native(error: Exception) -> Exception:
+    """Return what is below an error of a client of ours: an exit code, which says whether another child can help."""
+    below = error.__cause__ if isinstance(error, BridgeError) else None
+    return below if isinstance(below, Exception) else error
 
 
 def ending(cause: BaseException | None, name: str, *, is_idempotent: bool, is_unsent: bool) -> BridgeError:

@@ -17,7 +17,15 @@ from ..errors import (
 from ..pipeline.attempt import CURRENT, begun
 from ..pipeline.protect import bind
 from ..pipeline.states import States
-from .call_endings import MCP_REFUSED, ending, is_loss, is_silent, package_of, says_it_did_not_run
+from .call_endings import (
+    MCP_REFUSED,
+    ending,
+    is_loss,
+    is_silent,
+    native,
+    package_of,
+    says_it_did_not_run,
+)
 from .connection import close_cause, is_readable
 from .limits import check_bytes, named
 from .repeats import Call
@@ -177,14 +185,14 @@ class Calls:
                 raise ended.error
             if ended.error is None and not ended.is_lost:
                 return ended.result
-            is_unsent = not ended.has_started
+            is_unsent, loss = not ended.has_started, None
             if ended.error is not None:
                 # Only the call's own error speaks of it: what ended the connection may have happened to another one.
-                is_unsent = says_it_did_not_run(ended, connection.client, name)
-                connection.end(ended.error, is_silent=is_silent(ended.error))
-                if is_silent(ended.error):
+                is_unsent, loss = says_it_did_not_run(ended, connection.client, name), native(ended.error)
+                connection.end(loss, is_silent=is_silent(loss))
+                if is_silent(loss):
                     await connection.gone(_WORD_AFTER)
-            cause = connection.cause if ended.error is None or is_silent(ended.error) else ended.error
+            cause = connection.cause if loss is None or is_silent(loss) else loss
             is_idempotent |= name in _READS.get(package_of(connection.client), ())  # now there is a client
             is_last = losses >= _MOST_LOSSES
             if is_last or not (is_unsent or is_idempotent) or self.link.is_over:

@@ -129,3 +129,25 @@ async def test_after_a_failure_health_tells_whether_the_bridge_is_ready():
         assert health.failure is not None
         assert health.failure.details["exit_code"] == 1
         assert 50 < health.retry_in <= 60
+
+
+@pytest.mark.requirement("G5")
+@pytest.mark.parametrize("code", [126, 127])
+@pytest.mark.parametrize("when", ["at once", "asked"])
+async def test_what_cannot_be_run_is_not_started_again(code, when, tmp_path):
+    """126 and 127 are a configuration: one start, FAILED, and what to do; also if it comes out only with the first request."""
+    starts = tmp_path / "starts"
+    wait = "read line; " if when == "asked" else ""
+    child = rb.stdio("sh", "-c", f"echo >> {starts}; {wait}exit {code}")
+    link = rb.reconnecting(
+        child, rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.01))), patience=5
+    )
+    with pytest.raises(rb.BridgeError) as caught:
+        async with link as peer:
+            await peer.request("ping")
+            await peer.request("ping")
+    failure = rb.classify(caught.value)
+    assert link.state in (rb.BridgeState.FAILED, rb.BridgeState.CLOSED)
+    assert failure.details["exit_code"] == code
+    assert link.health().reconnects == 0
+    assert len(starts.read_text().splitlines()) == 1
