@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import Failure, error_for, is_sensitive
@@ -86,7 +87,7 @@ def check_hop(request: Any) -> None:
 
 def check_plaintext(request: Any) -> None:
     """Refuse credentials over http:// to another machine (threat 42)."""
-    if _has_credentials(request) and not _is_loopback(request.url.host):
+    if not _is_loopback(request.url.host) and _has_credentials(request):
         shown = origin_of(request.url)
         raise error_for(
             Failure.of(
@@ -98,9 +99,16 @@ def check_plaintext(request: Any) -> None:
 
 
 def _has_credentials(request: Any, beside: str = "") -> bool:
-    return any(is_sensitive(name) and name != beside for name in request.headers)
+    return any(_is_credential(name) and name != beside for name in request.headers)
 
 
+# On every request, of the same few names and hosts.
+@lru_cache(maxsize=1_024)
+def _is_credential(header: str) -> bool:
+    return is_sensitive(header)
+
+
+@lru_cache(maxsize=1_024)
 def _is_loopback(host: str) -> bool:
     name = host.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
