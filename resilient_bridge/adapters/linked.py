@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -174,7 +174,7 @@ class Calls:
             return await self._receive(name, args, kwargs)
         until = self.link.loop.time() + self._patience
         for losses in count(1):
-            connection = await self._connected(until)
+            connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
             if _receives(connection.client, name):  # it was called before there was a client
                 return await self._receive(name, args, kwargs)
             ended = await connection.call(_begin(connection.client, name, args, kwargs))
@@ -203,7 +203,7 @@ class Calls:
     async def _receive(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Receive from the connections in their order: what came before a loss comes before what comes after it."""
         while True:
-            connection = await self.link.to_read(self._patience)
+            connection = await self._awaited(self.link.to_read(self._patience))
             begin = _begin(connection.client, name, args, kwargs)
             if connection.is_usable:
                 ended = await connection.call(begin)
@@ -218,9 +218,9 @@ class Calls:
             except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
                 self.link.read_up(connection)
 
-    async def _connected(self, until: float) -> Connection:
+    async def _awaited(self, connection: Awaitable[Connection]) -> Connection:
         try:
-            return await self.link.connection(max(0.0, until - self.link.loop.time()))
+            return await connection
         except BridgeError:
             # It has waited as long as it may: there is no use in waiting more often.
             CURRENT.get().is_last = True

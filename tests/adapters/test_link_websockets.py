@@ -165,6 +165,16 @@ async def test_patience_ends_with_the_cause():
         assert server.got == ["now"]
 
 
+async def test_patience_is_for_one_wait_of_a_receiver_too():
+    """A `recv` while nobody is there waits for as long as it may, once: the policy does not have it wait again and again."""
+    async with served() as server, linked(server, patience=0.3) as (ws, link):
+        await server.stop()
+        await until(lambda: link.state != "READY")
+        with rb.testing.record() as told, pytest.raises(rb.NotConnectedError):
+            await ws.recv()
+    assert not [event for event in told if isinstance(event, rb.events.RetryScheduled)]
+
+
 async def test_a_send_on_a_connection_that_is_already_closed_goes_to_the_next():
     """The library refuses it before a byte moves, so it is sent again, and arrives once."""
     async with served() as server, linked(server) as (ws, link):
