@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..errors import config_error
 from ..pipeline.policy import Policy
 from .given import calls_of
+from .limits import checked_bytes
 from .repeats import Idempotent, checked_idempotent
 from .sdks import sdk_of
 
@@ -55,14 +56,6 @@ def wrap(
         max_bytes=checked_bytes(max_bytes, "wrap.max_bytes"),
     )
     return cast("T", wrapped(client, wrapping))
-
-
-def checked_bytes(given: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
-    """Return the bounds of arguments by name."""
-    for name, most in (given or {}).items():
-        if isinstance(most, bool) or not isinstance(cast("Any", most), int) or most < 1:
-            raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
-    return dict(given or {})
 
 
 def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:

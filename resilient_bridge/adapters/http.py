@@ -16,6 +16,7 @@ from ..errors import BridgeError, config_error
 from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import bind
 from ..pipeline.states import States
+from ..policies.fields import is_count
 from ..policies.retry import Retry
 from .borrowed import lend
 from .given import calls_of, keyed
@@ -96,9 +97,7 @@ class HTTPTransport(_Bases):
             hasattr(inner, "handle_request") or hasattr(inner, "handle_async_request")
         ):
             raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
-        if max_body is not None and (
-            isinstance(max_body, bool) or not isinstance(cast("Any", max_body), int) or max_body < 1
-        ):
+        if max_body is not None and not is_count(max_body):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
         if idempotency_header is not None and not is_header_name(idempotency_header):
             wanted = "the name of a header, or None"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import Failure, error_for, is_sensitive
+from ..transports.loopback import is_loopback
 
 
 __all__ = [
@@ -108,17 +108,7 @@ def _is_credential(header: str) -> bool:
     return is_sensitive(header)
 
 
-@lru_cache(maxsize=1_024)
-def _is_loopback(host: str) -> bool:
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ip = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
+_is_loopback = lru_cache(maxsize=1_024)(is_loopback)
 
 
 # ---- what it may take --------------------------------------------------------------------------------------------

@@ -7,10 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from ..errors import Failure, RejectedError
+from ..errors import Failure, RejectedError, config_error
+from ..policies.fields import is_count
 
 
-__all__ = ["check_bytes", "named"]
+__all__ = ["check_bytes", "checked_bytes", "named"]
+
+
+def checked_bytes(given: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
+    """Return the bounds of arguments by name."""
+    for name, most in (given or {}).items():
+        if not is_count(most):
+            raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
+    return dict(given or {})
 
 
 def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

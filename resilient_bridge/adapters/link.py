@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from ..client.arguments import checked_policy
 from ..client.environment import current_environment
 from ..client.seconds import as_seconds
-from ..client.streams import EventStream
+from ..client.streams import EventStream, deliver
 from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ..pipeline.policy import Policy
 from ..presets import BridgePolicy, default
@@ -23,8 +24,8 @@ from ..protocol.clock import Now
 from ..protocol.reconnection import Reconnection
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
-from .clients import checked_bytes
 from .connection import Connection, failure_of
+from .limits import checked_bytes
 from .link_health import LinkHealth
 from .linked import Calls, linked
 from .repeats import Idempotent, checked_idempotent
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from ..errors import Failure as _Failure
     from ..pipeline.breaker_state import CircuitState
     from ..telemetry.events import Event
 
@@ -70,13 +70,9 @@ def reconnecting(
         raise config_error(
             "reconnecting.factory", "a callable that returns an async context manager", factory
         )
-    if isinstance(policy, Policy):
-        policy = default.evolve(calls=policy)
-    elif not isinstance(cast("object", policy), BridgePolicy):
-        raise config_error("reconnecting.policy", "a Policy or a BridgePolicy", policy)
     return Reconnecting(
         factory,
-        policy,
+        checked_policy(policy, "reconnecting.policy"),
         idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
         trust_annotations=trust_annotations,
         patience=as_seconds(patience, "reconnecting.patience") or 0.0,
@@ -118,7 +114,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._client: Any = None
         self._changed: asyncio.Future[None] | None = None
         self._cut_wait: asyncio.Future[None] | None = None
-        self._failure: _Failure | None = None  # the last loss; final in FAILED
+        self._failure: Failure | None = None  # the last loss; final in FAILED
         self._reason = "user"
         self._reconnects = -1
         self._is_suspended = False
@@ -166,7 +162,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def aclose(self) -> None:
         """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
-        if self.state in (BridgeState.FAILED, BridgeState.CLOSED) or self._owner is None:
+        if self.is_over or self._owner is None:
             self._end()
             return
         self._owner.cancel()
@@ -183,7 +179,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             self._end()
 
     def _end(self) -> None:
-        if self.state in (BridgeState.FAILED, BridgeState.CLOSED):
+        if self.is_over:
             return
         self._become(BridgeState.CLOSED, "user")
         self._tell(events.Closed(at=self._now().at, reason="user"))
@@ -307,7 +303,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         error.__cause__ = None if failure is None else failure.cause
         return error
 
-    def _final(self, failure: _Failure) -> BridgeError:
+    def _final(self, failure: Failure) -> BridgeError:
         error = error_for(failure)
         error.__cause__ = failure.cause
         return error
@@ -344,7 +340,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             )
             await self._wait(decision.wait)
 
-    async def _one_connection(self) -> _Failure:
+    async def _one_connection(self) -> Failure:
         """Make a connection, wait until it is lost, and return why."""
         timeout = self._policy.reconnect.connect_timeout
         connection = self._connection = Connection(self._factory)
@@ -391,10 +387,5 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         return Now(self.loop.time(), self._wall())
 
     def _tell(self, event: Event) -> None:
-        for reference in tuple(self.streams):
-            stream = reference()
-            if stream is None:
-                self.streams.remove(reference)
-            else:
-                stream.put(event)
+        deliver(self.streams, event)
         emit(event)

@@ -79,12 +79,12 @@ def check_health_check(check: object, dialect: Dialect) -> None:
         )
 
 
-def checked_policy(policy: object) -> BridgePolicy:
+def checked_policy(policy: object, path: str = "BridgeClient.policy") -> BridgePolicy:
     """A BridgePolicy; a Policy, which is for calls, stands in the recommended one."""
     if isinstance(policy, Policy):
         return default.evolve(calls=policy)
     if not isinstance(policy, BridgePolicy):
-        raise config_error("BridgeClient.policy", "a BridgePolicy", policy)
+        raise config_error(path, "a Policy or a BridgePolicy", policy)
     return policy
 
 

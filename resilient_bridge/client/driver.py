@@ -14,13 +14,13 @@ from ..errors import Executed, Failure, NotConnectedError, error_for
 from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState
+from .streams import EventStream, deliver
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol import Entry, Session, Store
-    from ..telemetry.events import Event
 
 __all__ = ["Driver"]
 
@@ -33,12 +33,6 @@ class Connection(Protocol):
     def end(self, cause: Failure) -> None: ...
 
 
-class Stream(Protocol):
-    """Whoever follows this client's events."""
-
-    def put(self, event: Event) -> None: ...
-
-
 class Driver:
     """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
 
@@ -46,7 +40,7 @@ class Driver:
         self.session = session
         self.store = store
         self.pump: Connection | None = None
-        self.streams: list[weakref.ref[Stream]] = []
+        self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
         self._wall = wall
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,12 +103,7 @@ class Driver:
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
         for event in events:
-            for reference in tuple(self.streams):
-                stream = reference()
-                if stream is None:
-                    self.streams.remove(reference)
-                else:
-                    stream.put(event)
+            deliver(self.streams, event)
             emit(event)
 
     def _arm(self, now: Now) -> None:

@@ -13,7 +13,7 @@ from ..telemetry.events import Closed, GaveUp
 if TYPE_CHECKING:
     from ..telemetry.events import Event
 
-__all__ = ["EventStream"]
+__all__ = ["EventStream", "deliver"]
 
 _KEPT: Final = 1_000
 
@@ -61,3 +61,13 @@ class EventStream:
             self._waiter = self._source.loop.create_future()
             await self._waiter
         return self._events.popleft()
+
+
+def deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
+    """Put an event into every stream that somebody still has; forget the others."""
+    for reference in tuple(streams):
+        stream = reference()
+        if stream is None:
+            streams.remove(reference)
+        else:
+            stream.put(event)

@@ -5,7 +5,6 @@ The rule: judged from the text alone, before a name is looked up or a byte is se
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -52,27 +51,6 @@ def origin_of(target: WebSocketURI) -> str:
     """Return scheme, host and port, which hold no secret."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     return f"{'wss' if target.secure else 'ws'}://{host}:{target.port}"
-
-
-def is_ip(host: str) -> bool:
-    """Whether a host is an address and needs no DNS."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, judged without DNS, is this machine."""
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    if not is_ip(name):
-        return False
-    ip = ipaddress.ip_address(name)
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
 
 
 def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -21,12 +21,11 @@ from websockets.proxy import get_proxy
 from websockets.uri import WebSocketURI
 
 from . import tls
+from .loopback import is_ip, is_loopback
 from .origin import (
     InsecureURLError,
     RedirectRefusedError,
     checked_headers,
-    is_ip,
-    is_loopback,
     origin_of,
     parse_url,
     redirect_within,
