@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .errors import RejectedError as RejectedError
     from .errors import SessionError as SessionError
     from .errors import Severity as Severity
+    from .errors import StoreError as StoreError
     from .errors import ThrottledError as ThrottledError
     from .pipeline import Attempt as Attempt
     from .pipeline import Circuit as Circuit
@@ -155,6 +156,7 @@ __all__ = [
     "ServerSentEvent",
     "SessionError",
     "Severity",
+    "StoreError",
     "ThrottledError",
     "Timeout",
     "Verdict",
@@ -237,6 +239,7 @@ _HOMES = {
     "ServerSentEvent": "protocol",
     "SessionError": "errors",
     "Severity": "errors",
+    "StoreError": "errors",
     "ThrottledError": "errors",
     "Timeout": "policies",
     "Verdict": "telemetry.events",

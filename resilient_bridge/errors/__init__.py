@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .exceptions import ProtocolError as ProtocolError
     from .exceptions import RejectedError as RejectedError
     from .exceptions import SessionError as SessionError
+    from .exceptions import StoreError as StoreError
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
     from .exceptions import error_for as error_for
@@ -88,6 +89,7 @@ __all__ = [
     "SessionError",
     "Severity",
     "Stopped",
+    "StoreError",
     "ThrottledError",
     "attach",
     "code_info",
@@ -135,6 +137,7 @@ _MODULES = {
     "Record": "record",
     "RejectedError": "exceptions",
     "SessionError": "exceptions",
+    "StoreError": "exceptions",
     "Severity": "taxonomy",
     "Stopped": "failure",
     "ThrottledError": "exceptions",

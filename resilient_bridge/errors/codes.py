@@ -275,6 +275,35 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "SYS_NOT_DELIVERED": _passing(
             _TRANSPORT, _ERROR, _NO, "message not delivered", "send it again: it provably never left"
         ),
+        "SYS_STORE_UNAVAILABLE": _passing(
+            _TRANSPORT,
+            _ERROR,
+            _NO,
+            "store unavailable",
+            "free space or bring the store back; what it refused was not accepted, and may be sent again",
+        ),
+        "SYS_STORE_IN_USE": _lasting(
+            _CONFIG,
+            _ERROR,
+            _NO,
+            "store in use",
+            "close the other client, or give each its own store",
+        ),
+        "SYS_STATE_DAMAGED": _lasting(
+            _INTERNAL,
+            _ERROR,
+            _NO,
+            "saved state damaged",
+            "look at the file that was set aside; what could be saved of it is in use",
+            kind=Kind.CORRUPTION,
+        ),
+        "SYS_STATE_FOREIGN": _lasting(
+            _CONFIG,
+            _ERROR,
+            _NO,
+            "saved state of another version or program",
+            "use the version that wrote it, or another path",
+        ),
         "SYS_OUTCOME_UNKNOWN": _lasting(
             _TRANSPORT,
             _ERROR,

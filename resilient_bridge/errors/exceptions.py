@@ -105,6 +105,10 @@ class NotConnectedError(RejectedError, ConnectionError):
     """There is no usable connection."""
 
 
+class StoreError(RejectedError):
+    """What was to be kept could not be: the store is full, away, in use or damaged. Nothing was accepted."""
+
+
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
     {
         "SYS_CONFIG_INVALID": ConfigError,
@@ -117,6 +121,10 @@ _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
         "SYS_CIRCUIT_OPEN": CircuitOpenError,
         "SYS_BULKHEAD_FULL": BulkheadFullError,
         "SYS_THROTTLED": ThrottledError,
+        "SYS_STORE_UNAVAILABLE": StoreError,
+        "SYS_STORE_IN_USE": StoreError,
+        "SYS_STATE_DAMAGED": StoreError,
+        "SYS_STATE_FOREIGN": StoreError,
         "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
         "SYS_INBOX_FULL": InboxFullError,
     }

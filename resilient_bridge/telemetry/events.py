@@ -41,6 +41,9 @@ __all__ = [
     "RetryRecovered",
     "RetryScheduled",
     "StateChanged",
+    "StateSetAside",
+    "StoreFailed",
+    "StoreRecovered",
     "Suspended",
     "ThreadLeftBehind",
     "Verdict",
@@ -302,3 +305,34 @@ class DuplicateConflict(Event):
 
     type: str
     id: str
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class StoreFailed(Event):
+    """A store could not be reached or written; told once, until `StoreRecovered`. `degraded`: it goes on in this process alone
+    (circuits, budgets); else what has to be kept is refused until the store is back.
+    """
+
+    store: str
+    degraded: bool
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class StoreRecovered(Event):
+    """A store that had failed works again."""
+
+    store: str
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class StateSetAside(Event):
+    """Saved state was damaged. It was kept as `set_aside` beside the original; `source` says what is used in its place (a backup
+    with its time, or the parts that could be read), `lost` what is gone.
+    """
+
+    path: str
+    set_aside: str
+    source: str
+    lost: str
+    failure: Failure
