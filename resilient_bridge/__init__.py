@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .client import BridgeClient as BridgeClient
     from .client import Health as Health
     from .client import Receipt as Receipt
+    from .client.sessions import Sessions as Sessions
     from .errors import AttemptTimeoutError as AttemptTimeoutError
     from .errors import AuthError as AuthError
     from .errors import BridgeError as BridgeError
@@ -86,6 +87,16 @@ if TYPE_CHECKING:
     from .protocol import Gap as Gap
     from .protocol import Message as Message
     from .protocol import ServerSentEvent as ServerSentEvent
+    from .protocol.session_records import SessionCheckpoint as SessionCheckpoint
+    from .protocol.session_records import SessionRecord as SessionRecord
+    from .protocol.session_records import SessionState as SessionState
+    from .stores import Loaded as Loaded
+    from .stores import MemoryStore as MemoryStore
+    from .stores import RedisState as RedisState
+    from .stores import RedisStore as RedisStore
+    from .stores import SessionLog as SessionLog
+    from .stores import SQLiteStore as SQLiteStore
+    from .stores import StateFile as StateFile
     from .telemetry import events as events
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
@@ -134,6 +145,8 @@ __all__ = [
     "InboxFullError",
     "Kind",
     "LinkHealth",
+    "Loaded",
+    "MemoryStore",
     "Message",
     "NotConnectedError",
     "NotDeliveredError",
@@ -148,14 +161,23 @@ __all__ = [
     "Receipt",
     "Reconnect",
     "Reconnecting",
+    "RedisState",
+    "RedisStore",
     "RejectedError",
     "Replay",
     "Retry",
     "RetryBudget",
     "Rule",
+    "SQLiteStore",
     "ServerSentEvent",
+    "SessionCheckpoint",
     "SessionError",
+    "SessionLog",
+    "SessionRecord",
+    "SessionState",
+    "Sessions",
     "Severity",
+    "StateFile",
     "StoreError",
     "ThrottledError",
     "Timeout",
@@ -217,6 +239,8 @@ _HOMES = {
     "InboxFullError": "errors",
     "Kind": "errors",
     "LinkHealth": "adapters",
+    "Loaded": "stores",
+    "MemoryStore": "stores",
     "Message": "protocol",
     "NotConnectedError": "errors",
     "NotDeliveredError": "errors",
@@ -231,14 +255,23 @@ _HOMES = {
     "Receipt": "client",
     "Reconnect": "policies",
     "Reconnecting": "adapters",
+    "RedisState": "stores",
+    "RedisStore": "stores",
     "RejectedError": "errors",
     "Replay": "policies",
     "Retry": "policies",
     "RetryBudget": "policies",
     "Rule": "policies",
+    "SQLiteStore": "stores",
     "ServerSentEvent": "protocol",
+    "SessionCheckpoint": "protocol.session_records",
     "SessionError": "errors",
+    "SessionLog": "stores",
+    "SessionRecord": "protocol.session_records",
+    "SessionState": "protocol.session_records",
+    "Sessions": "client.sessions",
     "Severity": "errors",
+    "StateFile": "stores",
     "StoreError": "errors",
     "ThrottledError": "errors",
     "Timeout": "policies",

@@ -39,7 +39,7 @@ def keyed(policy: Policy, key: str) -> Policy:
     """Return the policy with `key` for the state of every layer that names none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made the policy has been warned
-        return Policy(*(_layer(layer, key) for layer in policy.layers), name=policy.name)
+        return Policy(*(_layer(layer, key) for layer in policy.layers), name=policy.name, state=policy.state)
 
 
 def _layer(layer: Layer, key: str) -> Layer:

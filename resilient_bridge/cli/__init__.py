@@ -20,8 +20,9 @@ openviber, gasoline, ccsetup."""
 _FORMS: Final = """WHAT is read by its form: a code (SESS_NOT_FOUND), an errno's name (ECONNREFUSED), a number (429 is a
 status, 1008 a close code, 137 an exit code, -32601 a code of JSON-RPC), a JSON object, else an error's text. With an option it is
 the text that came with that: a body, a close reason, the end of stderr, a message."""
-_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings;
-3 a message ended without confirmation; 4 a line was refused. Of several reasons the smallest counts."""
+_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings, or a store
+that cannot be used;
+3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,12 +82,22 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="N",
         help="messages a second, each way (default: %(default)g)",
     )
-    demo.add_argument(
+    breaks = demo.add_mutually_exclusive_group()
+    breaks.add_argument(
         "--faults",
         type=fault_plan,
         metavar="PLAN",
         help="how many faults, in the seed's order, or a comma list of names in yours (default: each kind once): "
         "cut, reset, fin, half-open, restart, restart-lost, expire, truncate, broken-buffer",
+    )
+    breaks.add_argument(
+        "--crash",
+        nargs="?",
+        const=0,
+        type=whole(1, 1_000),
+        metavar="N",
+        help="instead kill the client's process (kill -9) so many times, each time restarted on one store "
+        "(default: as many as fit)",
     )
     demo.add_argument(
         "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
@@ -101,6 +112,16 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
     pipe.add_argument(
         "--preset", type=preset_name, default="default", metavar="NAME", help=", ".join(PRESETS)
+    )
+    pipe.add_argument(
+        "--store",
+        metavar="FILE",
+        help="keep what is accepted, and the position, in FILE: a run that was killed is continued by the next",
+    )
+    pipe.add_argument(
+        "--receipts",
+        metavar="FILE",
+        help="with --store: add a line to FILE for each line of input, once it is in the store or refused",
     )
     pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
     pipe.add_argument(

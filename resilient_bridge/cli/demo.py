@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 
 from ..client import BridgeClient
 from ..errors import BridgeError
-from ..policies import Backoff, Heartbeat, Outbox, Reconnect, Replay
-from ..presets import BridgePolicy
 from ..protocol import Gap
 from ..telemetry import listen
 from ..telemetry.events import Disconnected, Event
@@ -29,6 +27,7 @@ from ..testing.ledger import Ledger
 from ..testing.proxy import FaultProxy
 from ..testing.server import BridgeServer
 from .demo_faults import FAULT_TABLE
+from .demo_pace import PATIENCE, QUICK
 from .demo_story import Story, ledger_lines
 from .demo_traffic import Traffic
 from .options import FAULTS
@@ -36,24 +35,15 @@ from .options import FAULTS
 
 __all__ = ["run"]
 
-_QUICK: Final = BridgePolicy(  # what we recommend, at the pace of a demo
-    reconnect=Reconnect(
-        backoff=Backoff.decorrelated(0.2, cap=1),
-        connect_timeout=2,
-        stable_after=1,
-        connect_burst=1_000,
-        connects_per_minute=1_000,
-    ),
-    heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
-    outbox=Outbox(overflow="block"),
-    replay=Replay(timeout=2),
-)
 _SECONDS_PER_FAULT: Final = 2.0
-_PATIENCE: Final = 15.0  # seconds for one loss, one re-join, and the end: far more than each takes
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the demo; 0 if every promise was kept, 1 if one broke, with the ledger either way."""
+    if arguments.crash is not None:
+        from .demo_crash import run_crashes
+
+        return run_crashes(arguments)
     plan = _plan(arguments.faults, arguments.duration, random.Random(arguments.seed))
     out = sys.stderr if arguments.json else sys.stdout
     totals = asyncio.run(_perform(arguments, plan, out))
@@ -94,7 +84,7 @@ class Demo:
         loop = asyncio.get_running_loop()
         self.server = server
         self.proxy = proxy
-        self._client = BridgeClient(proxy.url("/ws"), policy=_QUICK, on_gap=self._on_gap)
+        self._client = BridgeClient(proxy.url("/ws"), policy=QUICK, on_gap=self._on_gap)
         self._ledger = Ledger(lambda: server.server_id)
         self._traffic = Traffic(server, self._client, self._ledger, seed=seed, rate=rate)
         self._story = Story(out, loop.time, self._outbox)
@@ -141,7 +131,7 @@ class Demo:
             self._errors.append(f"ended early: {error.failure}")
 
     async def _play(self, plan: Sequence[str], duration: float) -> None:
-        await self._client.wait_ready(_PATIENCE)
+        await self._client.wait_ready(PATIENCE)
         traffic, direction = self._traffic, asyncio.create_task(self._direct(plan, duration))
         flows = [asyncio.create_task(self._guarded(flow)) for flow in (traffic.push(), traffic.send())]
         stop = asyncio.create_task(self._stopped.wait())
@@ -220,8 +210,8 @@ class Demo:
 
     async def lost(self) -> None:
         """Wait until the client has noticed the loss that this fault causes."""
-        await self._traffic.moments.until(lambda: self._losses > self._losses_before, _PATIENCE)
+        await self._traffic.moments.until(lambda: self._losses > self._losses_before, PATIENCE)
 
     async def rejoined(self) -> None:
         """Wait until the client is READY again. Raises AttemptTimeoutError if that takes much too long."""
-        await self._client.wait_ready(_PATIENCE)
+        await self._client.wait_ready(PATIENCE)

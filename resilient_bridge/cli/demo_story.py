@@ -59,7 +59,7 @@ class Story:
 
     def line(self, who: str, text: str, mark: str = "") -> None:
         """A timed line; `mark` is its first word, which has a colour on a terminal."""
-        colour = _COLOURS.get(mark.rstrip(":"), "33" if who == "FAULT" else "")
+        colour = _COLOURS.get(mark.rstrip(":"), "33" if who in {"FAULT", "KILL"} else "")
         if mark and colour and self._coloured:
             mark = f"\x1b[{colour}m{mark}\x1b[0m"
         shown = f"{mark} {text}" if mark else text

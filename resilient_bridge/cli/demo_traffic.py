@@ -15,11 +15,10 @@ from ..client import BridgeClient, Receipt
 from ..errors import BridgeError
 from ..testing.ledger import Ledger
 from ..testing.server import BridgeServer
+from .demo_pace import KINDS, pause
 
 
 __all__ = ["Moments", "Traffic"]
-
-_KINDS = ("tool_call", "tool_call", "claude_event", "stream_chunk")  # the last one has no id, as in the seed
 
 
 class Moments:
@@ -69,7 +68,7 @@ class Traffic:
         """The bridge's stream."""
         while not self._stopped.is_set():
             await self.push_one()
-            await self._pause(self._down)
+            await pause(self._down, self._rate, self._stopped)
 
     async def push_one(self) -> int:
         """Push the next message and return its serial."""
@@ -78,7 +77,7 @@ class Traffic:
         self._ledger.pushed(n)
         self.moments.tell()
         text = "x" * self._down.randrange(40)
-        await self._server.push(self._down.choice(_KINDS), {"n": n, "text": text})
+        await self._server.push(self._down.choice(KINDS), {"n": n, "text": text})
         return n
 
     async def send(self) -> None:
@@ -88,12 +87,7 @@ class Traffic:
             n += 1
             self._receipt = await self._client.send("tool_result", {"n": n})
             self._ledger.sent(n, self._receipt)
-            await self._pause(self._up)
-
-    async def _pause(self, rng: random.Random) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(rng.uniform(0.5, 1.5) / self._rate):
-                await self._stopped.wait()
+            await pause(self._up, self._rate, self._stopped)
 
     async def read(self) -> None:
         """What the application gets, until the client is closed."""

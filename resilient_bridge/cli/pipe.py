@@ -1,7 +1,8 @@
 """`resilient-bridge pipe URL`: JSON lines from stdin over a bridge that survives, what arrives as JSON lines on stdout.
 
 Rule: each line of input ends in one stated outcome. Silence means that it was confirmed; everything else is a line on
-stderr that names its number, and the exit code says what happened at worst.
+stderr that names its number, and the exit code says what happened at worst. With a store, what a killed run accepted is
+the next run's, which tells its outcome by its key.
 """
 
 from __future__ import annotations
@@ -9,107 +10,162 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
 from .. import presets
 from ..client import BridgeClient, Receipt
-from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError
+from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
 from ..protocol import Gap
 from ..telemetry import events, listen
 from .options import token_from
+from .pipe_events import said_of, said_of_gap
 from .pipe_lines import bad_line, parse_line, print_message
+from .pipe_receipts import Dealt, Receipts
+from .printing import USAGE, complain, told_by
 from .streams import LINE_TOO_LONG, Output, lines_of
 
 
 __all__ = ["run"]
 
-OK, FAILED, USAGE, UNCONFIRMED, REFUSED = range(5)
+OK, FAILED, _, UNCONFIRMED, REFUSED = range(5)
 _GOODBYE: Final = 2.0  # seconds for the last lines of output
+_LOOK_AGAIN: Final = 0.01
 _ON_THIS_LINE: Final = (ProtocolError, OutboxFullError, ConfigError)
+_STANDING: Final = frozenset({"queued", "written", "confirmed"})
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until the end of input, a signal, the end of the reader, or a fatal error; then drain."""
+    if arguments.receipts is not None and arguments.store is None:
+        return complain("pipe", "--receipts: expected with --store, whose acceptance they state")
     try:
         token = token_from(arguments.token_env)
         return asyncio.run(_run(arguments, token))
-    except (LookupError, ConfigError) as error:
-        text = str(error.failure) if isinstance(error, ConfigError) else str(error.args[0])
-        print(f"resilient-bridge pipe: {text}", file=sys.stderr)
-        return USAGE
+    except (LookupError, ConfigError, StoreError) as error:
+        text = str(error.args[0]) if isinstance(error, LookupError) else str(error.failure)
+        return complain("pipe", text)
 
 
 async def _run(arguments: argparse.Namespace, token: str | None) -> int:
     policy = getattr(presets, arguments.preset)
-    policy = policy.evolve(
-        outbox=attrs.evolve(policy.outbox, overflow="block")
-    )  # a full outbox stops reading stdin
-    pipe = Pipe(drain=arguments.drain, keep_open=arguments.keep_open)
+    # A full outbox stops reading stdin.
+    policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
+    pipe = Pipe(
+        drain=arguments.drain,
+        keep_open=arguments.keep_open,
+        store=arguments.store,
+        receipts=arguments.receipts,
+    )
     client = BridgeClient(
         arguments.url,
         token=token,
         session_id=arguments.session,
         policy=policy,
+        store=arguments.store,
         pin=arguments.pin,
         on_gap=pipe.tell_gap,
     )
     return await pipe.run(client)
 
 
+class Waiting(NamedTuple):
+    """A send whose outcome is to come: how it is named on stderr, and whether an earlier run accepted it."""
+
+    name: str
+    receipt: Receipt
+    is_earlier: bool = False
+
+
 class Pipe:
     """One run: a feeder (stdin to sends), a settler (what became of each), a printer (messages to stdout)."""
 
-    def __init__(self, *, drain: float, keep_open: bool) -> None:
+    def __init__(self, *, drain: float, keep_open: bool, store: str | None, receipts: str | None) -> None:
         self._drain = drain
         self._keep_open = keep_open
+        self._store = store
+        self._receipts_path = receipts
+        self._receipts: Receipts | None = None
         self._out = Output(1)
         self._err = Output(2)
-        self._receipts: asyncio.Queue[tuple[int, Receipt] | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
+        self._kept: dict[str, None] = {}
         self._refused = 0
         self._unconfirmed = 0
         self._failed = False
+        self._is_printing = False
 
     async def run(self, client: BridgeClient) -> int:
-        """Run it and return the exit code."""
+        """Run it and return the exit code. Raises StoreError if the store cannot be used."""
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError):  # an event loop without signal handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._signalled)
         with listen(self._tell):
             async with client:
-                feeder = loop.create_task(self._feed(client))
-                settler = loop.create_task(self._settle())
-                printer = loop.create_task(self._print(client))
-                ends = [self._stop, self._out.broken]
-                await _first(printer, *([] if self._keep_open else [feeder]), signals=ends)
-                feeder.cancel()
-                await asyncio.wait([feeder])
-                if not feeder.cancelled():
-                    feeder.result()
-                self._receipts.put_nowait(None)
-                self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
-                await _first(settler, signals=[self._abort], seconds=self._drain)
-                await client.aclose(drain=0)
-                await settler
-            await asyncio.wait([printer], timeout=_GOODBYE)
-            if printer.done():
-                printer.result()
-            printer.cancel()
+                code = self._continue(client)
+                if code:
+                    await client.aclose(drain=0)
+                else:
+                    await self._play(client)
+                    code = self._code()
+        if self._receipts is not None:
+            self._receipts.close()
         await self._out.flush(_GOODBYE)
         await self._err.flush(_GOODBYE)
-        return self._code()
+        return code
+
+    def _continue(self, client: BridgeClient) -> int:
+        """Go on with what earlier runs left in the store; now that it is ours, so are the receipts."""
+        earlier = client.pending()
+        if earlier:
+            self._say(f"store: going on with {len(earlier)} of earlier runs")
+        for receipt in earlier:
+            self._waiting.put_nowait(Waiting(f"key {receipt.idempotency_key}", receipt, is_earlier=True))
+        if self._receipts_path is not None:
+            try:
+                self._receipts = Receipts(self._receipts_path)
+            except (OSError, ValueError) as error:
+                self._say(f"resilient-bridge pipe: --receipts: {told_by(error)}")
+                return USAGE
+        return OK
+
+    async def _play(self, client: BridgeClient) -> None:
+        loop = asyncio.get_running_loop()
+        feeder = loop.create_task(self._feed(client))
+        settler = loop.create_task(self._settle())
+        printer = loop.create_task(self._print(client))
+        ends = [self._stop, self._out.broken]
+        await _first(printer, *([] if self._keep_open else [feeder]), signals=ends)
+        feeder.cancel()
+        await asyncio.wait([feeder])
+        if not feeder.cancelled():
+            feeder.result()
+        self._waiting.put_nowait(None)
+        self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
+        await _first(settler, signals=[self._abort], seconds=self._drain)
+        if self._store is not None:  # what is printed after the store is closed would be printed again
+            await self._catch_up(client)
+            printer.cancel()
+            await asyncio.wait([printer])
+        await client.aclose(drain=0)
+        await settler
+        await asyncio.wait([printer], timeout=_GOODBYE)
+        if printer.done() and not printer.cancelled():
+            printer.result()
+        printer.cancel()
+        if self._kept:
+            self._say(f"kept: {len(self._kept)} in the store: the next run with it goes on with them")
 
     def _code(self) -> int:
         if self._failed:
             return FAILED
-        return UNCONFIRMED if self._unconfirmed else REFUSED if self._refused else OK
+        return UNCONFIRMED if self._unconfirmed or self._kept else REFUSED if self._refused else OK
 
     def _signalled(self) -> None:
         if self._stop.is_set():
@@ -118,84 +174,103 @@ class Pipe:
 
     # ---- stdin
     async def _feed(self, client: BridgeClient) -> None:
-        number = 0
+        number = self._receipts.lines if self._receipts is not None else 0
         async for line in lines_of(0):
             number += 1
-            if line is not LINE_TOO_LONG and not line.strip():
-                continue
+            dealt: tuple[Dealt, str | None] = "empty", None
             try:
-                if line is LINE_TOO_LONG:
-                    raise bad_line(number, ("$", "at most 16 MiB", "more"))
-                outgoing = parse_line(line, number)
-                receipt = await client.send(
-                    outgoing.type,
-                    outgoing.payload,
-                    idempotency_key=outgoing.idempotency_key,
-                    ttl=outgoing.ttl,
-                )
+                if line is LINE_TOO_LONG or line.strip():
+                    dealt = await self._take(client, line, number)
             except _ON_THIS_LINE as error:
+                dealt = "refused", None
                 self._refused += 1
                 self._say(f"refused: {_about(number, error)}")
-            except BridgeError as error:  # the client has ended; the printer says why
+            except BridgeError as error:  # the client has ended, or the store refuses
                 self._unconfirmed += 1
                 self._say(f"not sent: {_about(number, error)}")
                 return
-            else:
-                self._receipts.put_nowait((number, receipt))
+            if not self._book(*dealt, number):
+                return
+
+    async def _take(self, client: BridgeClient, line: bytes, number: int) -> tuple[Dealt, str]:
+        if line is LINE_TOO_LONG:
+            raise bad_line(number, ("$", "at most 16 MiB", "more"))
+        outgoing = parse_line(line, number)
+        key = outgoing.idempotency_key or outgoing.payload.get("idempotency_key")
+        if key is None and self._receipts is not None:
+            key = self._receipts.key_of(line)
+        is_known = isinstance(key, str) and _is_known(client, key)
+        receipt = await client.send(outgoing.type, outgoing.payload, idempotency_key=key, ttl=outgoing.ttl)
+        self._waiting.put_nowait(Waiting(f"line {number}", receipt))
+        return "known" if is_known else "accepted", receipt.idempotency_key
+
+    def _book(self, state: Dealt, key: str | None, number: int) -> bool:
+        try:
+            if self._receipts is not None:
+                self._receipts.add(state, key)
+        except OSError as error:
+            self._failed = True
+            self._say(
+                f"failed: line {number} is {state}, and its receipt cannot be written: {told_by(error)}"
+            )
+            return False
+        return True
 
     async def _settle(self) -> None:
-        while (item := await self._receipts.get()) is not None:
-            number, receipt = item
+        while (waiting := await self._waiting.get()) is not None:
+            name, receipt, is_earlier = waiting
             try:
-                await receipt.confirmed()
+                how = await receipt.confirmed()
             except BridgeError as error:
-                self._unconfirmed += 1
-                self._say(f"not confirmed: {_about(number, error)}")
+                if self._store is not None and receipt.state in {"queued", "written"}:
+                    said = "sent" if receipt.state == "queued" else "confirmed"
+                    self._kept[receipt.idempotency_key] = None
+                    self._say(f"kept: {name}: not {said} yet")
+                else:
+                    self._unconfirmed += 1
+                    self._say(f"{'earlier: ' if is_earlier else ''}not confirmed: {name}: {error.failure}")
+            else:
+                if is_earlier:
+                    self._say(f"earlier: {name}: confirmed ({how})")
 
     # ---- stdout
     async def _print(self, client: BridgeClient) -> None:
         try:
             async for message in client:
+                self._is_printing = True
                 await self._out.write(print_message(message))
+                if self._store is not None:
+                    await self._printed()
+                self._is_printing = False
         except BridgeError as error:
             self._failed = True
             self._say(f"failed: {error.failure}")
+
+    async def _printed(self) -> None:
+        """Wait until it is: who asks for the next message says that this one is done with, and the store keeps that."""
+        await self._out.written()
+        if self._out.is_broken:
+            await asyncio.Event().wait()  # nobody has read it: it is the next run's
+
+    async def _catch_up(self, client: BridgeClient) -> None:
+        """Print what has come, so that the next run need not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- nobody tells
+                    await asyncio.sleep(_LOOK_AGAIN)
 
     # ---- stderr
     def _say(self, text: str) -> None:
         self._err.put(text)
 
     def tell_gap(self, gap: Gap) -> None:
-        """A hole in what stdout shows: messages are, or may be, missing here."""
-        since = gap.since.isoformat() if gap.since else "unknown"
-        until = gap.until.isoformat() if gap.until else "unknown"
-        self._say(f"gap: {gap.verdict.value} ({gap.reason}), since {since}, until {until}")
+        """A hole in what stdout shows."""
+        self._say(said_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:
-        if isinstance(event, events.StateChanged):
-            self._say(f"state: {event.state.value} ({event.reason})")
-        elif isinstance(event, events.Disconnected):
-            self._say(f"lost: {event.failure or event.reason}")
-        elif isinstance(event, events.ReconnectScheduled):
-            self._say(
-                f"retry: attempt {event.attempt} in {event.wait:.1f} s: {event.failure or event.reason}"
-            )
-        elif isinstance(event, events.Joined):
-            self._say(f"joined: {event.session_id}")
-        elif isinstance(event, events.Resumed):
-            self._say(f"verdict: {event.verdict.value} ({event.reason}), {event.replayed} replayed")
-        elif isinstance(event, _RARE):
-            self._say(f"event: {event!r}")
-
-
-_RARE: Final = (
-    events.Suspended,
-    events.MessageDropped,
-    events.MessageQuarantined,
-    events.MessageRejected,
-    events.ClockJumped,
-    events.DuplicateConflict,
-)
+        said = said_of(event)
+        if said is not None:
+            self._say(said)
 
 
 async def _first(
@@ -208,6 +283,14 @@ async def _first(
     finally:
         for watcher in watchers:
             watcher.cancel()
+
+
+def _is_known(client: BridgeClient, key: str) -> bool:
+    """Would a send with this key only return the receipt of an earlier one?"""
+    try:
+        return client.receipt(key).state in _STANDING
+    except SessionError:
+        return False
 
 
 def _about(number: int, error: BridgeError) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 
-__all__ = ["USAGE", "complain", "show", "write_file"]
+__all__ = ["USAGE", "complain", "show", "told_by", "write_file"]
 
 USAGE: Final = 2
 
@@ -19,7 +19,7 @@ def show(command: str, text: str) -> int:
         # Flushed here: at exit a failure would be a traceback.
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
-        return complain(command, f"cannot write the output: {_said(error)}")
+        return complain(command, f"cannot write the output: {told_by(error)}")
     return 0
 
 
@@ -28,7 +28,7 @@ def write_file(command: str, path: str, text: str) -> int:
     try:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
-        return complain(command, f"cannot write {path!r}: {_said(error)}")
+        return complain(command, f"cannot write {path!r}: {told_by(error)}")
     return 0
 
 
@@ -39,6 +39,7 @@ def complain(command: str, text: str) -> int:
     return USAGE
 
 
-def _said(error: Exception) -> str:
+def told_by(error: Exception) -> str:
+    """What went wrong, in the system's words."""
     told = error.strerror if isinstance(error, OSError) else None
     return (told or str(error)).lower()

@@ -150,6 +150,10 @@ class Output:
         if not self.is_broken:
             await self._room.wait()
 
+    async def written(self) -> None:
+        """Wait until everything is written, or the other side has gone: then `is_broken`."""
+        await self._idle.wait()
+
     async def flush(self, seconds: float) -> None:
         """Wait until everything is written, or the time is up."""
         with suppress(TimeoutError):

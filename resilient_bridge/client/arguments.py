@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import config_error
@@ -13,6 +14,7 @@ from ..stores import MemoryStore
 
 if TYPE_CHECKING:
     from ..policies import Dialect
+    from ..protocol import Store
 
 __all__ = [
     "check_factory",
@@ -23,6 +25,7 @@ __all__ = [
     "checked_policy",
     "secrets_of",
     "shown",
+    "store_of",
 ]
 
 
@@ -55,15 +58,30 @@ def check_pin(pin: str | None) -> None:
         raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error
 
 
-def check_session(session_id: object, store: object, on_gap: object) -> None:
+def check_session(session_id: object, on_gap: object) -> None:
     """What a session is made of."""
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
-    if store is not None and not isinstance(store, MemoryStore):
-        wanted = "a resilient_bridge.stores.MemoryStore (durable stores are not there yet)"
-        raise config_error("BridgeClient.store", wanted, type(store).__name__)
     if on_gap is not None and not callable(on_gap):
         raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
+
+
+def store_of(store: object, path: str = "BridgeClient.store") -> Store:
+    """The store of a client: of a path or a URL, the one given, or memory."""
+    if store is None:
+        return MemoryStore()
+    if isinstance(store, str) and store.startswith(("redis://", "rediss://", "unix://")):
+        from ..stores import RedisStore
+
+        return RedisStore(store)
+    if isinstance(store, (str, os.PathLike)):
+        from ..stores import SQLiteStore
+
+        return SQLiteStore(cast("str | os.PathLike[str]", store))
+    if all(hasattr(store, name) for name in ("is_durable", "open", "put", "mark", "settle")):
+        return cast("Store", store)
+    wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
+    raise config_error(path, wanted, type(store).__name__)
 
 
 def check_health_check(check: object, dialect: Dialect) -> None:

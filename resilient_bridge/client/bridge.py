@@ -14,7 +14,6 @@ from ..errors import (
 )
 from ..presets import default as default_policy
 from ..protocol import Session
-from ..stores import MemoryStore
 from ..telemetry.events import BridgeState
 from .arguments import (
     check_factory,
@@ -24,9 +23,12 @@ from .arguments import (
     check_url,
     checked_policy,
     shown,
+    store_of,
 )
 from .dialing import FactoryDialer, URLDialer
 from .driver import Driver
+from .ending import drain as drain_client
+from .ending import shut
 from .environment import current_environment
 from .health import Health, health_of
 from .health_check import HealthCheck
@@ -35,10 +37,11 @@ from .receipt import Receipt
 from .seconds import as_seconds
 from .sending import Sender
 from .streams import EventStream
-from .supervisor import Supervisor, ended
+from .supervisor import Supervisor
 
 
 if TYPE_CHECKING:
+    import os
     import ssl as ssl_module
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 
     from ..pipeline.policy import Policy
     from ..presets import BridgePolicy
-    from ..protocol import Gap, Message
+    from ..protocol import Gap, Message, Store
     from ..telemetry.events import Event
     from .dialing import Dialer
 
@@ -58,18 +61,18 @@ if TYPE_CHECKING:
     )
     Seconds: TypeAlias = float | timedelta
     OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
+    Storage: TypeAlias = str | os.PathLike[str] | Store
     Check: TypeAlias = Callable[[], Awaitable[bool]] | Callable[[], bool]
 
 __all__ = ["BridgeClient"]
-
-_GOODBYE = 1.0  # seconds a polite close may take before the connection is aborted
 
 
 class BridgeClient:
     """A connection to a WebSocket bridge that survives losses, and says what it could not keep (R3, R17, V7-V9).
 
     `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
-    join; without one we make it. `store` keeps positions and unsettled sends (a MemoryStore; durable stores come later).
+    join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
+    survive `kill -9`), a redis:// URL, or a store object; by default memory, which ends with the process.
     `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
     SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick,
     is asked every `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer
@@ -88,7 +91,7 @@ class BridgeClient:
         headers: Headers | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
-        store: MemoryStore | None = None,
+        store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
         pin: str | None = None,
@@ -128,7 +131,7 @@ class BridgeClient:
         token: Text | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
-        store: MemoryStore | None = None,
+        store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
         health_check: Check | None = None,
@@ -148,17 +151,18 @@ class BridgeClient:
         dial: Dialer,
         policy: BridgePolicy,
         session_id: str | None,
-        store: MemoryStore | None,
+        store: Storage | None,
         on_gap: OnGap | None,
         *,
         receive: bool,
         health_check: Check | None,
         can_refresh: bool,
     ) -> None:
-        check_session(session_id, store, on_gap)
+        check_session(session_id, on_gap)
         check_health_check(health_check, policy.dialect)
         environment = current_environment()
-        kept = store or MemoryStore()
+        kept = store_of(store)
+        self._is_recorded = store is not None
         session = Session(
             reconnect=policy.reconnect,
             heartbeat=policy.heartbeat,
@@ -196,16 +200,35 @@ class BridgeClient:
     # ---- life -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Start connecting and return at once."""
+        """Open the store, start connecting, and return at once. Raises StoreError if the store cannot be used."""
         if self._task is not None:
             raise config_error(
                 "BridgeClient", "a client that has not been started", f"one that is {self.state.value}"
             )
         loop = self._driver.loop
+        if self._is_recorded:
+            await self._open_store()
         self._task = loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
         if self._check is not None:
             self._checking = loop.create_task(self._check.run(), name="resilient_bridge health check")
         return self
+
+    async def _open_store(self) -> None:
+        driver, session = self._driver, self._session
+        await driver.store.open(driver.now())
+        try:
+            if driver.is_durable:
+                session.take_over()
+            try:
+                await driver.enter()
+            except SessionError:
+                if session.is_named:
+                    raise
+                session.take_over(anew=True)  # the last one is over, and nobody asked for it
+                await driver.enter()
+        except BaseException:
+            await driver.store.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -222,53 +245,10 @@ class BridgeClient:
         seconds = as_seconds(drain, "aclose.drain") or 0.0
         try:
             if self._task is not None and not self._task.done():
-                await self._drain(seconds)
+                await drain_client(self._driver, seconds)
         finally:
-            undelivered = await self._shut()
-        return undelivered
-
-    async def _drain(self, seconds: float) -> None:
-        session, driver = self._session, self._driver
-        try:
-            async with asyncio.timeout(seconds):
-                while not session.is_drained and session.state not in _OVER:
-                    if session.state in _DRAINABLE:
-                        session.drain(driver.now())
-                        driver.after(driver.now())
-                        if session.is_drained:
-                            break
-                    if session.state is BridgeState.DRAINING and session.link is None:
-                        break  # the link was lost while draining: a new one would outlast the user's patience
-                    await driver.changed()
-        except TimeoutError:
-            pass
-
-    async def _shut(self) -> list[Receipt]:
-        session, driver = self._session, self._driver
-        left = session.close(driver.now())
-        driver.after(driver.now())
-        pump, task, checking = self._supervisor.pump, self._task, self._checking
-        if checking is not None:
-            checking.cancel()
-        try:
-            if pump is not None:
-                try:
-                    async with asyncio.timeout(_GOODBYE):
-                        await pump.close()
-                except TimeoutError:
-                    pass
-            if checking is not None:
-                await asyncio.wait([checking], timeout=_GOODBYE)
-        finally:
-            try:
-                if task is not None:
-                    task.cancel()
-                    await ended(task)
-            finally:
-                session.closed(driver.now())
-                driver.after(driver.now())
-                driver.stop()
-        return [Receipt(entry, driver) for entry in left]
+            left = await shut(self._driver, self._supervisor.pump, self._task, self._checking)
+        return [Receipt(entry, self._driver) for entry in left]
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
@@ -320,6 +300,12 @@ class BridgeClient:
                 Failure.of("SESS_NOT_FOUND", f"no send with the idempotency key {idempotency_key}")
             )
         return Receipt(entry, self._driver)
+
+    def pending(self) -> list[Receipt]:
+        """The receipts of what was accepted and has no outcome yet, in order; with a durable store also by earlier processes."""
+        outbox = self._session.outbound.outbox
+        waiting = sorted((*outbox.unconfirmed, *outbox.queued), key=lambda entry: entry.seq)
+        return [Receipt(entry, self._driver) for entry in waiting]
 
     # ---- receiving --------------------------------------------------------------------------------------------
 
@@ -386,7 +372,3 @@ class BridgeClient:
         """
         self._supervisor.skip_wait()
         self._driver.probe("probe_unanswered")
-
-
-_DRAINABLE = frozenset({BridgeState.READY, BridgeState.FLUSHING})
-_OVER = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})

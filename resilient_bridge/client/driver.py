@@ -10,17 +10,17 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from ..errors import Executed, Failure, NotConnectedError, error_for
+from ..errors import Executed, Failure, NotConnectedError, StoreError, error_for
 from ..protocol import Now
 from ..telemetry import emit
-from ..telemetry.events import BridgeState
+from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
 from .streams import EventStream, deliver
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from ..protocol import Entry, Session, Store
+    from ..protocol import Entry, Session, Store, Watermark
 
 __all__ = ["Driver"]
 
@@ -39,6 +39,14 @@ class Driver:
     def __init__(self, session: Session, store: Store, wall: Callable[[], float]) -> None:
         self.session = session
         self.store = store
+        self.is_durable = store.is_durable
+        store.on_failure = self._on_store
+        self._failed_store = False
+        self.is_kept = self.is_durable  # has the store to know what is about to move?
+        self.unkept: Awaitable[None] | None = None  # a position that has to be kept before more is taken
+        self._recorded: tuple[Watermark, str] | None = (
+            None  # the session whose record is active, and its name there
+        )
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
@@ -69,13 +77,16 @@ class Driver:
         if session.outbound.settled:
             told = True
             for entry in session.outbound.take_settled(now):
-                self.store.forget(entry)
+                if not entry.is_left:
+                    self.store.settle(entry)
                 if entry.waiters is not None:
                     _wake(entry.waiters)
         if session.events:
             told = True
             self._tell()
             self._arm(now)
+        if self.is_durable:
+            self.store.touch()
         if self._reader is not None and (len(session.inbound.inbox) or session.state in _ENDED):
             _wake([self._reader])
             self._reader = None
@@ -87,6 +98,8 @@ class Driver:
 
     def heard(self, now: Now) -> None:
         """What `after` does, for a frame that was read: mostly it only brings a message."""
+        if self.is_durable:
+            self.store.touch()
         if self.session.has_news:
             self.after(now)
         elif self._reader is not None and len(self.session.inbound.inbox):
@@ -152,6 +165,93 @@ class Driver:
         if self.session.outbound.settled:
             self.after(self.now())
 
+    async def mark(self, through: int, now: Now) -> bool:
+        """Have entries up to this number marked in the store, before a byte of them moves; False: it cannot now."""
+        try:
+            kept = self.store.mark(through, now.wall)
+            if kept is not None:
+                await kept
+        except StoreError as error:
+            self.store_failed(error)
+            return False
+        self.session.outbound.cleared = through
+        self.store_works()
+        return True
+
+    async def keep_position(self) -> None:
+        """Before a join is sent: a later process has to know that it was. Raises StoreError."""
+        while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_kept:
+            try:
+                kept = self.store.keep(watermark)
+                if kept is not None:
+                    await kept
+                await self._move_record(watermark)
+            except StoreError as error:
+                self.store_failed(error)
+                raise
+            watermark.is_kept = True
+            self.store_works()
+
+    # ---- the session's record ---------------------------------------------------------------------------------
+
+    async def enter(self) -> None:
+        """The session's record becomes active. Raises SessionError if it may not, StoreError."""
+        from .session_record import on_enter  # here: a client whose store nobody shares has none
+
+        watermark = self.session.inbound.watermark
+        await on_enter(self.store, watermark.session_id, self.now())
+        self.is_kept = True
+        self._recorded = watermark, watermark.session_id
+
+    async def _move_record(self, watermark: Watermark) -> None:
+        if self._recorded is None:
+            return
+        from .session_record import on_lost, on_renamed
+
+        known, session_id = self._recorded
+        if watermark.session_id != session_id:
+            moved = on_renamed if known is watermark else on_lost
+            await moved(self.store, session_id, watermark.session_id, self.now())
+        self._recorded = watermark, watermark.session_id
+
+    async def leave(self) -> None:
+        """The session's record is paused, at the position of now. Raises StoreError."""
+        if self._recorded is not None:
+            from .session_record import on_exit
+
+            watermark = self.session.inbound.watermark
+            await self._move_record(watermark)
+            self._recorded = None
+            await on_exit(self.store, watermark, self.now())
+
+    def _on_store(self, error: StoreError | None) -> None:
+        if error is None:
+            self.store_works()
+        else:
+            self.store_failed(error)
+
+    def store_failed(self, error: StoreError) -> None:
+        """The store refuses: told once. One that is another client's now ends this one."""
+        now = self.now()
+        if error.failure.code == "SESS_SUPERSEDED":
+            self.session.fail(error.failure, "superseded", now)
+            if self.pump is not None:
+                self.pump.end(error.failure)
+        elif not self._failed_store:
+            self._failed_store = True
+            self.session.events.append(
+                StoreFailed(at=now.at, store=repr(self.store), degraded=False, failure=error.failure)
+            )
+        self.after(now)
+
+    def store_works(self) -> None:
+        """The store has kept something."""
+        if self._failed_store:
+            self._failed_store = False
+            now = self.now()
+            self.session.events.append(StoreRecovered(at=now.at, store=repr(self.store)))
+            self.after(now)
+
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"]) -> None:
         """Somebody doubts that the link lives."""
         if self.session.link is not None:
@@ -185,6 +285,8 @@ class Driver:
 
     def taken(self) -> None:
         """The consumer took a message: whoever waits for room may go on."""
+        if self.is_durable:
+            self.unkept = self.store.touch(1) or self.unkept
         if self.session.is_paused and self.pump is not None:
             self.pump.wake_reader()
         if self._room is not None and self.session.inbound.inbox.has_room:
@@ -211,6 +313,11 @@ class Driver:
         finally:
             if entry.waiters is not None and waiter in entry.waiters:
                 entry.waiters.remove(waiter)
+
+    @property
+    def has_ended(self) -> bool:
+        """Is the client at its end, or beyond?"""
+        return self.session.state in _ENDED
 
     # ---- states that refuse -----------------------------------------------------------------------------------
 

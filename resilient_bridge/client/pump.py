@@ -7,15 +7,21 @@ the transport, so that neither task is left waiting and no frame is cut in the m
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from ..errors import StoreError
 
 
 if TYPE_CHECKING:
     from ..errors import Failure
+    from ..protocol import Now
     from ..transports import Transport
     from .driver import Driver
 
 __all__ = ["Pump"]
+
+_STORE_PATIENCE: Final = 1.0  # seconds until a store that refused is asked again
 
 
 class Pump:
@@ -27,6 +33,7 @@ class Pump:
         self._transport = transport
         self._idle_writer: asyncio.Future[None] | None = None
         self._idle_reader: asyncio.Future[None] | None = None
+        self._mark_again_at = -inf
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
@@ -85,6 +92,8 @@ class Pump:
         session = driver.session
         while self.loss is None:
             now = driver.now()
+            if driver.is_kept and not await self._may_write(now):
+                return
             frames = session.frames_to_send(now)
             driver.after(now)
             if not frames:
@@ -97,6 +106,20 @@ class Pump:
                 await send(*frames)
             except Exception as error:  # noqa: BLE001 -- as above
                 self.end(error)
+
+    async def _may_write(self, now: Now) -> bool:
+        """Have the store note what is about to move; False: without that the connection cannot go on."""
+        driver = self._driver
+        through = driver.session.to_mark()
+        if through is not None and now.mono >= self._mark_again_at and not await driver.mark(through, now):
+            # Nothing of it moves. Control frames and requests do; the store is asked again in a while.
+            self._mark_again_at = now.mono + _STORE_PATIENCE
+            driver.loop.call_later(_STORE_PATIENCE, self.wake_writer)
+        try:
+            await driver.keep_position()
+        except StoreError as error:
+            self.end(error)
+        return self.loss is None
 
     def wake_writer(self) -> None:
         """There is something to send, or nothing ever again."""

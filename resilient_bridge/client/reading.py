@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ..errors import config_error, error_for
@@ -36,6 +37,8 @@ class Messages:
     async def __anext__(self) -> Message:
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
+        if self._driver.unkept is not None:
+            await self._until_kept()
         message = self._driver.session.inbound.take()
         if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
             self._busy = True
@@ -45,6 +48,21 @@ class Messages:
                 self._busy = False
         self._driver.taken()
         return message
+
+    async def _until_kept(self) -> None:
+        """Wait for the position of what was taken: a crash is to bring back no more than was promised. A failure is told elsewhere."""
+        driver = self._driver
+        if driver.unkept is None:
+            return
+        keeping = driver.unkept = asyncio.ensure_future(driver.unkept)
+        self._busy = True
+        try:
+            await asyncio.wait([keeping])
+        finally:
+            self._busy = False
+        driver.unkept = None
+        if not keeping.cancelled():
+            keeping.exception()
 
     async def _wait(self) -> Message:
         driver = self._driver

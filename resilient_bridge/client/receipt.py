@@ -86,6 +86,10 @@ class Receipt:
 
     def _error(self) -> BridgeError:
         entry = self._entry
+        if entry.is_left:
+            said = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
+            text = f"{entry.type} was {said} when the client ended: it is in the store, and the next client goes on with it"
+            return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text))
         if entry.state is EntryState.DEAD:
             return error_for(
                 Failure.of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Executed, Failure, error_for
+from ..errors import Executed, Failure, StoreError, error_for
 from ..protocol import EntryState
 from ..telemetry.events import BridgeState
 from .receipt import Receipt
@@ -33,6 +33,7 @@ class Sender:
         self._session = driver.session
         self._policy = policy
         self._turnstile = asyncio.Lock()
+        self._keeping: dict[Entry, asyncio.Future[None]] = {}  # what a store is about to accept
 
     async def send(
         self,
@@ -57,13 +58,13 @@ class Sender:
             type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
         )
         if outbound.is_known(entry):
-            return Receipt(entry, driver)
+            return await self._known(entry)
         waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
         if self._policy.overflow == "block" and waits:
             async with self._turnstile:  # in the order of the calls, whoever finds room
                 await self._room(entry)
                 twin = outbound.standing(entry.key)  # accepted under the same key while this one waited
-                return await self._accept(entry) if twin is None else Receipt(twin, driver)
+                return await self._accept(entry) if twin is None else await self._known(twin)
         return await self._accept(entry)
 
     async def _accept(self, entry: Entry) -> Receipt:
@@ -72,14 +73,54 @@ class Sender:
             outbound.refuse(entry, "not connected")
             driver.after(driver.now())
         elif outbound.admit(entry):
-            kept = driver.store.put(entry)
-            if kept is not None:
-                await kept
+            if not entry.volatile:
+                await self._keep(entry)
+            if driver.has_ended:  # while the store was busy: what it has accepted is the next client's
+                outbound.leave(entry)
+                driver.after(driver.now())
+                return Receipt(entry, driver)
             outbound.add(entry)
             if entry.expires is not None:
                 driver.arm(driver.now())
         driver.wake()
         return Receipt(entry, driver)
+
+    async def _known(self, entry: Entry) -> Receipt:
+        """The receipt of a send with the same key, once the store has accepted it."""
+        while (keeping := self._keeping.get(entry)) is not None:
+            await asyncio.wait([keeping])
+            if entry.is_settled and entry.reason == "refused by the store":
+                raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", f"{entry.type} was not accepted"))
+        return Receipt(entry, self._driver)
+
+    async def _keep(self, entry: Entry) -> None:
+        """Have the store accept it. What it refuses, or what is cancelled meanwhile, was never accepted."""
+        driver, outbound = self._driver, self._session.outbound
+        kept = None
+        try:
+            kept = driver.store.put(entry)
+            if kept is not None:
+                self._keeping[entry] = keeping = driver.loop.create_future()
+                outbound.outbox.hold(entry)  # others look for room meanwhile
+                try:
+                    await kept
+                finally:
+                    outbound.outbox.free(entry)
+                    del self._keeping[entry]
+                    keeping.set_result(None)
+        except StoreError as error:
+            outbound.forget(entry)
+            entry.settle(EntryState.DROPPED, reason="refused by the store")
+            driver.store.settle(entry)  # a commit that failed may still have reached the disk
+            driver.store_failed(error)
+            raise
+        except BaseException:
+            # The store may have it already, or in a moment: it is taken out again, and can move in no process.
+            outbound.refuse(entry, "cancelled")
+            driver.after(driver.now())
+            raise
+        if driver.is_durable:
+            driver.store_works()
 
     async def _room(self, entry: Entry) -> None:
         outbox = self._session.outbound.outbox

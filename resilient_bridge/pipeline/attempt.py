@@ -63,6 +63,7 @@ class Attempt:
     # enough; those around the Retry keep theirs on the first attempt.
     permit: int | None = None
     slot: Any = None
+    token: Any = None  # what a shared budget said to the attempt that has just failed; on the first attempt
     seen: tuple[BaseException, Failure | None] | None = None
     key: str | None = None  # see idempotency_key
 

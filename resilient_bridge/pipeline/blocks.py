@@ -14,11 +14,12 @@ from ..policies.deadline import Deadline
 from ..policies.fields import refuse
 from ..policies.timeout import Timeout
 from .attempt import CURRENT, Attempt
-from .endings import leave_all
+from .endings import Left, leave_all
 from .guards import bound, failure_in
 from .plan import Plan
 from .refresh import Refresh
 from .retrying import Retrying
+from .tokens import give_back, token_for
 
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from .plan import HasLayers
     from .states import States
+    from .steps import Step
 
 __all__ = ["Attempts", "BlockAttempt"]
 
@@ -108,6 +110,8 @@ class Attempts:
                     yield attempt
                 finally:
                     run.give_back(attempt)
+            if run.asking is not None:
+                await run.asked(*run.asking)
             if (again := run.again(attempt)) is not None:
                 if again.before is not None:
                     await Refresh(again.before, again, attempt).suspend()
@@ -127,14 +131,17 @@ class Attempts:
         )
         if plan.fallback is not None:
             refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
-        return _Run(plan)
+        return _Run(plan, is_async=is_async)
 
 
 class _Run:
     """One loop: the attempts made so far and what follows."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_async: bool) -> None:
         self.plan = plan
+        self.is_async = is_async
+        # A failed attempt whose repeat has to be asked for: in a task not where its block ends, which cannot wait, but before the next turn.
+        self.asking: tuple[BlockAttempt, Left, Step] | None = None
         self.retrying: Retrying | None = None
         self.is_done = False
         self._last: BlockAttempt | None = None
@@ -185,19 +192,48 @@ class _Run:
         retry = self.plan.retry
         failure = failure_in(attempt, ending) if retry is not None and isinstance(ending, Exception) else None
         attempt.seen = None
-        if failure is not None and retry is not None and self._first is not None:
-            if self.retrying is None:
-                self.retrying = Retrying(self.plan, retry, self._first)
-            if self.retrying.failed(attempt, ending, failure) is not None:
+        end = Left(ending, failure)
+        try:
+            step = token_for(self.plan, attempt, end, self.retrying)
+            if step is not None and self.is_async:
+                self.asking = attempt, end, step
                 return True
-            ending = self.retrying.ending
+            if step is not None:
+                step.block()
+            return self._decided(attempt, end, error)
+        finally:
+            del ending, error, end  # an error must not be held by a frame that it holds
+
+    async def asked(self, attempt: BlockAttempt, end: Left, step: Step) -> None:
+        """Ask, and decide about a block that has ended; raise the error that the loop ends in."""
+        self.asking = None
+        try:
+            await step.suspend()
+            if not self._decided(attempt, end, end.error) and end.error is not None:
+                raise end.error
+        finally:
+            del end
+
+    def _decided(self, attempt: BlockAttempt, end: Left, error: BaseException | None) -> bool:
+        """Return whether the failed block is repeated; False: `error` goes on, or another one is raised."""
+        ending: Any = end.error
+        try:
+            if end.failure is not None and self.plan.retry is not None and self._first is not None:
+                if self.retrying is None:
+                    self.retrying = Retrying(self.plan, self.plan.retry, self._first)
+                if self.retrying.failed(attempt, ending, end.failure) is not None:
+                    return True
+                ending = self.retrying.ending
+        finally:
+            if self._first is not None:
+                give_back(self.plan, self._first)
         self._over()
         if ending is error:
             return False
         try:
             raise ending
         finally:
-            del ending, error  # an error must not be held by a frame that it holds
+            del ending, error, end
 
     def left_unentered(self, attempt: BlockAttempt, error: BaseException) -> None:
         """A layer did not admit the attempt: it is repeated like any other failure, or raised."""

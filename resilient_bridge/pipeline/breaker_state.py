@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
     from ..policies.breaker import Breaker
+    from ..policies.ports import State
 
-__all__ = ["CircuitState", "State"]
-
-State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"]
+__all__ = ["CircuitState"]
 
 _LONGEST_HINT: Final = 1.0  # seconds: a probe may end at any time, long before its lease does
 _NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a half-open circuit has leases
@@ -78,7 +77,7 @@ class CircuitState:
         self.key = key
         self.breaker = breaker
         self.state: State = "closed"
-        self.era = 0
+        self.era: int = 0
         self.why = ""  # the reason of the last opening or isolation
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_calm = True
@@ -94,7 +93,7 @@ class CircuitState:
         self._wait: float | None = None
         self._open_until = -inf
         self._probe = 0  # the permit of the latest probe
-        self._leases = _NO_LEASES  # permit of a live probe: when its lease ends
+        self._leases: dict[int, float] = _NO_LEASES  # permit of a live probe: when its lease ends
         self._probes_passed = 0
         self._refresh()
 

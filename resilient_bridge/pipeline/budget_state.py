@@ -79,16 +79,38 @@ class BudgetState:
             allowed = budget.ratio * calls + budget.floor
             if self._spent_sum + 1 > allowed + _ROUNDING:
                 return False
-            if self._spent is _NONE:
-                self._spent = list(_NONE)
-            self._spent_sum += 1
-            self._spent[(self._second or 0) % _PLACES] += 1
+            self._count()
             return True
+
+    def note(self, now: float) -> None:
+        """Count a repeat that was allowed elsewhere."""
+        with self._lock:
+            if now >= self.turns_at:
+                self._begin(now)
+            self._count()
+
+    def take_back(self, now: float) -> None:
+        """Forget the last repeat: it was not made."""
+        with self._lock:
+            if now >= self.turns_at:
+                self._begin(now)
+            for before in range(_PLACES):
+                at = ((self._second or 0) - before) % _PLACES
+                if self._spent[at]:
+                    self._spent[at] -= 1
+                    self._spent_sum -= 1
+                    return
 
     def configure(self, budget: RetryBudget) -> None:
         """Go on with other numbers; what was called and repeated in the last seconds still counts."""
         self.budget = budget
         self.is_full = budget.ratio == 0
+
+    def _count(self) -> None:
+        if self._spent is _NONE:
+            self._spent = list(_NONE)
+        self._spent_sum += 1
+        self._spent[(self._second or 0) % _PLACES] += 1
 
     def _begin(self, now: float) -> None:
         """Begin the second of `now`; an earlier one than the last stays in the last."""

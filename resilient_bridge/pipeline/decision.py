@@ -30,6 +30,7 @@ __all__ = [
     "asks_result",
     "counter",
     "decide",
+    "is_used_up",
     "match",
     "may_run_again",
     "most_calls",
@@ -116,7 +117,7 @@ def decide(
         return Decision(0.0, "not_retryable")
     if not may_run_again(failure, idempotent=idempotent, is_named=found.is_named):
         return Decision(0.0, "not_idempotent")
-    if _is_used_up(retry, failure, found, counts, recurred):
+    if is_used_up(retry, failure, found, counts, recurred):
         return Decision(0.0, "attempts")
     wait = drawn
     if failure.retry_after is not None:
@@ -130,9 +131,10 @@ def decide(
     return Decision(wait)
 
 
-def _is_used_up(
+def is_used_up(
     retry: Retry, failure: Failure, found: Match, counts: Mapping[int | None, int], recurred: int
 ) -> bool:
+    """Return whether no further call is left; the arguments are those of `decide`."""
     counted_by = counter(found.rule)
     limit = retry.attempts if counted_by is None else counted_by.attempts
     if isinstance(limit, int) and counts.get(place(counted_by), 0) >= limit:

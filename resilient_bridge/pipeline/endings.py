@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..errors import Failure
 from .attempt import report
@@ -18,22 +18,54 @@ if TYPE_CHECKING:
     from .guards import Guard
     from .plan import Plan
 
-__all__ = ["PLAIN", "after_answer", "after_failure", "leave_all"]
+__all__ = [
+    "PLAIN",
+    "Left",
+    "after_answer",
+    "after_failure",
+    "decided",
+    "decided_answer",
+    "leave_all",
+    "left",
+    "left_answer",
+]
 
 PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple}
 """Classes whose instances are never an answer that stands for a failure; grows as results are seen."""
 _MOST_PLAIN: Final = 1_024
 
 
+class Left(NamedTuple):
+    """How an attempt ended, beyond its layers: an error, with its failure where a Retry asks for it, or an answer that may stand for one."""
+
+    error: BaseException | None
+    failure: Failure | None
+    result: object = None
+    is_permitted: bool = False
+
+
 def after_failure(
     plan: Plan, first: Attempt, attempt: Attempt, error: BaseException, retrying: Retrying | None
 ) -> tuple[Retrying | None, BaseException | None]:
     """An attempt has raised. Return the run that repeats it, or None with the error that the call ends in."""
+    return decided(plan, first, attempt, left(plan, attempt, error), retrying)
+
+
+def left(plan: Plan, attempt: Attempt, error: BaseException) -> Left:
+    """Leave the layers of an attempt that has raised."""
     ending = leave_all(reversed(plan.guards), attempt, error)
     failure = None
     if plan.retry is not None and isinstance(ending, Exception):
         failure = failure_in(attempt, ending)
     attempt.seen = None
+    return Left(ending, failure)
+
+
+def decided(
+    plan: Plan, first: Attempt, attempt: Attempt, end: Left, retrying: Retrying | None
+) -> tuple[Retrying | None, BaseException | None]:
+    """Decide about an attempt that has been left: return what `after_failure` does."""
+    ending, failure = end.error, end.failure
     if attempt.is_rejected and retrying is None:
         report(first, 0)
     if failure is None or plan.retry is None:
@@ -51,6 +83,11 @@ def after_answer(
     plan: Plan, first: Attempt, attempt: Attempt, result: object, retrying: Retrying | None
 ) -> Retrying | None:
     """An attempt has returned something that may stand for a failure. Return the run that repeats it, None if it stays."""
+    return decided_answer(plan, first, attempt, left_answer(plan, attempt, result), retrying)
+
+
+def left_answer(plan: Plan, attempt: Attempt, result: object) -> Left:
+    """Leave the layers of an attempt that has returned."""
     try:
         failure, is_permitted = _failure_of_answer(result), False
         if plan.asks_result and plan.retry is not None and wants_another(plan.retry, result):
@@ -63,7 +100,14 @@ def after_answer(
         if failure is not None and isinstance(guard, BreakerGuard):
             guard.answered(attempt, failure)
         guard.leave(attempt, None)
-    if failure is None:
+    return Left(None, failure, result, is_permitted)
+
+
+def decided_answer(
+    plan: Plan, first: Attempt, attempt: Attempt, end: Left, retrying: Retrying | None
+) -> Retrying | None:
+    """Decide about an answer whose layers have been left: return what `after_answer` does."""
+    if end.failure is None:
         if retrying is not None:
             retrying.recovered(attempt)
         return None
@@ -71,7 +115,7 @@ def after_answer(
         return None
     if retrying is None:
         retrying = Retrying(plan, plan.retry, first)
-    again = retrying.answered(attempt, result, failure, is_permitted=is_permitted)
+    again = retrying.answered(attempt, end.result, end.failure, is_permitted=end.is_permitted)
     return None if again is None else retrying
 
 

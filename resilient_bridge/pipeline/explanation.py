@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ..policies.layer import Layer
+    from ..policies.ports import SharedState
 
 __all__ = ["Explanation", "harmful"]
 
@@ -43,13 +44,14 @@ class Explanation:
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, layers: tuple[Layer, ...]) -> Self:
+    def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None) -> Self:
         """Work it out."""
         calls, seconds = _calls(layers), _seconds(layers)
         order = [f"{place}. {layer!r}: {_meaning(layer)}" for place, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)
-        lines = ["outermost first:", *order, worst, *(f"warning: {text}" for text in warned)]
+        shared = () if state is None else _shared(layers, state)
+        lines = ["outermost first:", *order, worst, *shared, *(f"warning: {text}" for text in warned)]
         return cls(tuple(lines), calls, seconds, warned)
 
     def __str__(self) -> str:
@@ -156,6 +158,17 @@ def _meaning(layer: Layer) -> str:
     if isinstance(layer, Fallback):
         return f"then {len(layer.ladder)} other way{'s' if len(layer.ladder) > 1 else ''}, reported"
     return "a layer"
+
+
+def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
+    """Say what is shared between processes, and what is not although one might think so."""
+    retry = _only(layers, Retry)
+    has_budget = retry is not None and retry.budget is not None
+    said = (("the circuit", _only(layers, Breaker) is not None), ("the retry budget", has_budget))
+    shared = " and ".join(name for name, is_there in said if is_there) or "nothing"
+    alone = [type(layer).__name__ for layer in layers if isinstance(layer, Bulkhead | RateLimit)]
+    own = f"; of this process alone: {', '.join(alone)}" if alone else ""
+    return (f"shared through {state!r}: {shared}{own}",)
 
 
 def _window(layer: Breaker) -> str:

@@ -85,9 +85,10 @@ class BreakerGuard:
         self.layer = layer
         self.named = named
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: Attempt) -> Wait | None:
         state = self.state
         attempt.permit = state.era if state.is_closed else self.admit(attempt)
+        return None
 
     def admit(self, attempt: Attempt) -> int:
         """Ask a circuit that is not closed."""
@@ -118,7 +119,11 @@ class BreakerGuard:
     def broke_off(self, attempt: Attempt, error: BaseException, failure: Failure) -> None:
         """A stream that had begun well failed later."""
         if self.state.is_closed:
-            self._ended(self.state.era, attempt, error, failure)
+            self._ended(self.under_way(), attempt, error, failure)
+
+    def under_way(self) -> int:
+        """Return the permit of what goes on without having been asked for."""
+        return self.state.era
 
     def _ended(
         self, permit: int, attempt: Attempt, error: BaseException | None, failure: Failure | None

@@ -6,7 +6,7 @@ Rule: everything that can be decided before the first call is decided here, once
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from ..errors import BridgeError
 from ..policies.breaker import Breaker
@@ -27,6 +27,9 @@ from .guards import (
     SyncDeadlineGuard,
     TimeoutGuard,
 )
+from .shared_budget import SharedBudget
+from .shared_circuit import SharedCircuit
+from .shared_guard import SharedBreakerGuard
 from .timers import Timers
 from .turns import BulkheadGuard, RateGuard
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..policies.layer import Layer
+    from ..policies.ports import SharedState
     from ..policies.rule import Rule
     from .breaker_state import CircuitState
     from .budget_state import BudgetState
@@ -45,12 +49,17 @@ if TYPE_CHECKING:
 
         @property
         def layers(self) -> tuple[Layer, ...]: ...
+        @property
+        def state(self) -> SharedState | None: ...
 
 
 __all__ = ["Form", "Plan"]
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
 """What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
+
+
+_MAY_WAIT: Final = (BulkheadGuard, RateGuard, SharedBreakerGuard)
 
 
 class Plan:
@@ -79,6 +88,7 @@ class Plan:
         "retry",
         "slow_after",
         "thread_timeout",
+        "tokens",
     )
 
     def __init__(self, policy: HasLayers, states: States, *, form: Form, idempotent: bool, name: str) -> None:
@@ -91,12 +101,13 @@ class Plan:
         self.named = _named_by_class(self.retry)
         self.budget: BudgetState | None = None
         if self.retry is not None and self.retry.budget is not None:
-            self.budget = states.budget(self.retry.budget)
+            self.budget = states.budget(self.retry.budget, policy.state)
+        self.tokens = self.budget if isinstance(self.budget, SharedBudget) else None
         self.thread_timeout: Timeout | None = None
         self._gates: dict[int, Gate] = {}
         self.held: tuple[Guard, ...] = ()
         states.current = None
-        before, around, inner = self._cut(policy.layers, states, form)
+        before, around, inner = self._cut(policy, states, form)
         self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.asks_result = self.retry is not None and asks_result(self.retry)
@@ -121,29 +132,30 @@ class Plan:
         self.is_short = (
             self.fallback is None
             and self.thread_timeout is None
-            and not any(isinstance(guard, BulkheadGuard | RateGuard) for guard in guards)
+            and self.tokens is None
+            and not any(isinstance(guard, _MAY_WAIT) for guard in (first, *guards))
             and not (self.retry is not None and sits_out_circuits(self.retry))
         )
 
     def _cut(
-        self, layers: Iterable[Layer], states: States, form: Form
+        self, policy: HasLayers, states: States, form: Form
     ) -> tuple[list[Guard], list[Guard], list[Guard]]:
         """Return the guards outside the Fallback, those between it and the Retry, and those inside the Retry."""
         inner: list[Guard] = []
         before: list[Guard] = []
         around: list[Guard] = []
-        for layer in layers:
+        for layer in policy.layers:
             if isinstance(layer, Fallback):
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Breaker):
+                inner.append(_breaker_guard(states.circuit(layer, policy.state), layer, self.named))
             elif (guard := self._guard(layer, states, form)) is not None:
                 inner.append(guard)
         return before, around, inner
 
     def _guard(self, layer: Layer, states: States, form: Form) -> Guard | None:
-        if isinstance(layer, Breaker):
-            return BreakerGuard(states.circuit(layer), layer, self.named)
         if isinstance(layer, Bulkhead):
             places = BulkheadGuard(states.bulkhead(layer), layer)
             if not form.endswith("stream"):
@@ -168,6 +180,12 @@ class Plan:
     def gate(self, rule: Rule | None) -> Gate:
         """Return where the calls that repeat by this rule wait for its `before`."""
         return self._gates.setdefault(id(rule), Gate())
+
+
+def _breaker_guard(circuit: CircuitState, layer: Breaker, named: tuple[object, ...]) -> BreakerGuard:
+    if isinstance(circuit, SharedCircuit):
+        return SharedBreakerGuard(circuit, layer, named)
+    return BreakerGuard(circuit, layer, named)
 
 
 def _shortest(guard: Guard) -> Guard | Timers:

@@ -14,6 +14,7 @@ import attrs
 
 from ..policies.fields import refuse
 from ..policies.layer import Layer
+from ..policies.ports import SharedState
 
 
 if TYPE_CHECKING:
@@ -72,6 +73,22 @@ def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
         refuse("Policy.name", "a name, or None", name)
 
 
+def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
+    if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
+        refuse("Policy.state", "a RedisState, or None for circuits and budgets of this process", state)
+
+
+def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
+    """Return the one state of the policies among the layers."""
+    found: list[SharedState] = []
+    for layer in layers:
+        if isinstance(layer, Policy) and layer.state is not None and layer.state not in found:
+            found.append(layer.state)
+    if len(found) > 1:
+        refuse("Policy.state", "one state for all layers: say which", found)
+    return found[0] if found else None
+
+
 @attrs.frozen(init=False, repr=False, eq=False)
 class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
@@ -79,20 +96,22 @@ class Policy(Layer):
     `@policy` protects functions, methods, generator functions and their async kin, and keeps the signature. A call that may have
     run is repeated only with `@policy(idempotent=True)`. Each decorated function has its own circuit and budget unless a layer
     has a `key`; `call` and `attempts` use those of this object. `name` stands in events instead of the function's name.
-    ConfigError names a bad layer; an order that does harm warns (UserWarning).
+    `state=RedisState(url)` shares circuits and retry budgets between processes: under their `key`, else under the function's
+    qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does harm warns (UserWarning).
     """
 
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)
+    state: SharedState | None = attrs.field(default=None, validator=_check_state)
     _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
 
     if TYPE_CHECKING:
 
-        def __attrs_init__(self, layers: object, name: object) -> None: ...
+        def __attrs_init__(self, layers: object, name: object, state: object) -> None: ...
 
-    def __init__(self, *layers: Layer, name: str | None = None) -> None:
-        """Compose the layers; policies among them are taken apart."""
-        self.__attrs_init__(_as_layers(layers), name)
+    def __init__(self, *layers: Layer, name: str | None = None, state: SharedState | None = None) -> None:
+        """Compose the layers; policies among them are taken apart, and without a `state` theirs is taken over."""
+        self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
         from .explanation import harmful
 
         for warning in harmful(self.layers):
@@ -112,8 +131,8 @@ class Policy(Layer):
 
         _check_flag("Policy(idempotent=)", idempotent)
         if function is None:
-            return partial(bind, self, idempotent=idempotent, name=name or self.name)
-        return bind(self, function, idempotent=idempotent, name=name or self.name)
+            return partial(bind, self, idempotent=idempotent, name=name or self.name, shared_as=name)
+        return bind(self, function, idempotent=idempotent, name=name or self.name, shared_as=name)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
@@ -151,7 +170,7 @@ class Policy(Layer):
                 key = getattr(new[place], "key", None)
                 keep = key is not None and getattr(layer, "key", key) is None
                 new[place] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
-        replaced = type(self)(*new, name=self.name)
+        replaced = type(self)(*new, name=self.name, state=self.state)
         replaced._states.append(self._own())  # noqa: SLF001 -- of its own class
         return replaced
 
@@ -159,32 +178,34 @@ class Policy(Layer):
         """Return what the policy means: the order, the worst case in calls and seconds, and warnings; prints as text."""
         from .explanation import Explanation
 
-        return Explanation.of(self.layers)
+        return Explanation.of(self.layers, self.state)
 
     def circuit_state(self) -> CircuitState | None:
         """Return the circuit that `call` and `attempts` use, None without a Breaker; `circuit(policy)` is its handle."""
         from ..policies.breaker import Breaker
 
         breaker = next((layer for layer in self.layers if isinstance(layer, Breaker)), None)
-        return None if breaker is None else self._own().circuit(breaker)
+        return None if breaker is None else self._own().circuit(breaker, self.state)
 
     def _own(self) -> States:
         """Return the state that `call` and `attempts` use."""
         if not self._states:
             from .states import States
 
-            self._states.append(States(self.name or "Policy"))
+            self._states.append(States(self.name or "Policy", self.name))
         return self._states[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # State stays in its process, and with it the object it belongs to.
-        return _rebuild, (self.layers, self.name)
+        return _rebuild, (self.layers, self.name, self.state)
 
     def __repr__(self) -> str:
         """Return the constructor's call."""
         told = [repr(layer) for layer in self.layers]
         if self.name is not None:
             told.append(f"name={self.name!r}")
+        if self.state is not None:
+            told.append(f"state={self.state!r}")
         return f"Policy({', '.join(told)})"
 
 
@@ -193,10 +214,10 @@ def _check_flag(path: str, value: object) -> None:
         refuse(path, "True or False", value)
 
 
-def _rebuild(layers: tuple[Layer, ...], name: str | None) -> Policy:
+def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made it has been warned
-        return Policy(*layers, name=name)
+        return Policy(*layers, name=name, state=state)
 
 
 def _place(layers: list[Layer], layer: Layer) -> int:

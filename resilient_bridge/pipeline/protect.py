@@ -29,11 +29,16 @@ def bind(
     idempotent: bool,
     name: str | None = None,
     states: States | None = None,
+    shared_as: str | None = None,
 ) -> Any:
-    """Return `function` protected by `policy`. With `states` it is for one `policy.call`, without it a decoration."""
+    """Return `function` protected by `policy`. With `states` it is for one `policy.call`, without it a decoration.
+
+    `shared_as` is its name for other processes; None: its qualified name.
+    """
     form = form_of(function)
     label = name or label_of(function)
-    binding = Binding(policy, states or States(label), form=form, idempotent=idempotent, name=label)
+    used = states or States(label, shared_as or label_of(function))
+    binding = Binding(policy, used, form=form, idempotent=idempotent, name=label)
     protected: Any = _PROTECT[form](function, binding)
     if states is None:
         update_wrapper(protected, function)

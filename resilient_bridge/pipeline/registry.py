@@ -24,29 +24,34 @@ from .breaker_state import CircuitState
 from .budget_state import BudgetState
 from .bulkhead_state import BulkheadState
 from .rate_state import RateState
+from .shared_circuit import SharedCircuit
 
 
 if TYPE_CHECKING:
     import random
 
     from ..policies.bulkhead import Bulkhead
+    from ..policies.ports import State
     from ..policies.rate_limit import RateLimit
     from ..policies.retry_budget import RetryBudget
-    from .breaker_state import State
 
 __all__ = [
     "MOST",
     "budget_state",
     "bulkhead_state",
+    "chance",
     "circuit_by_name",
     "circuit_state",
     "clock",
     "known_circuits",
+    "list_circuit",
+    "numbers",
     "own_budget_state",
     "own_bulkhead_state",
     "own_circuit_state",
     "own_rate_state",
     "rate_state",
+    "tell",
 ]
 
 MOST: Final = 1024
@@ -107,7 +112,7 @@ class _Names(Generic[S, V]):
                 warn = False
         if before != value:
             cast("Any", state).configure(value)
-            if warn and _numbers(before) != _numbers(value):
+            if warn and numbers(before) != numbers(value):
                 text = f"{self._sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
         self._warn(text)
         return state
@@ -144,7 +149,8 @@ class _Names(Generic[S, V]):
             warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def _numbers(value: Any) -> Any:
+def numbers(value: Any) -> Any:
+    """Return what two users of one name have to agree on."""
     # What is ignored is decided by each policy for itself: two that differ in that can share a circuit.
     return attrs.evolve(value, ignore=()) if hasattr(value, "ignore") else value
 
@@ -165,7 +171,8 @@ class _Chance:
         return CURRENT.get().env.rng.random()
 
 
-_chance: Final = cast("random.Random", _Chance())
+chance: Final = cast("random.Random", _Chance())
+"""Whatever draws from it draws from the source of the context it is in."""
 
 
 def clock() -> float:
@@ -173,7 +180,8 @@ def clock() -> float:
     return CURRENT.get().env.monotonic()
 
 
-def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
+def tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
+    """Emit the event of a transition."""
     at, key = datetime.now(UTC), circuit.key
     if state in ("open", "isolated"):
         wait = circuit.retry_after(now)
@@ -185,7 +193,7 @@ def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now
 
 
 def _new_circuit(key: str, breaker: Breaker) -> CircuitState:
-    return CircuitState(key, breaker, _chance, _tell)
+    return CircuitState(key, breaker, chance, tell)
 
 
 _circuits: Final = _Names[CircuitState, Breaker]("circuit", _new_circuit, lambda state: state.breaker, _worth)
@@ -221,9 +229,14 @@ def rate_state(key: str, limit: RateLimit, *, warn: bool = True) -> RateState:
 def own_circuit_state(name: str, breaker: Breaker) -> CircuitState:
     """Return a circuit for one owner, listed under `name` for as long as that owner keeps it."""
     circuit = _new_circuit(name, breaker)
+    list_circuit(circuit)
+    return circuit
+
+
+def list_circuit(circuit: CircuitState) -> None:
+    """Let it be found among the known circuits, for as long as somebody uses it."""
     with _own_lock:
         _own.add(circuit)
-    return circuit
 
 
 def own_budget_state(name: str, budget: RetryBudget) -> BudgetState:
@@ -242,7 +255,14 @@ def own_rate_state(name: str, limit: RateLimit) -> RateState:
 
 
 def circuit_by_name(key: str) -> CircuitState:
-    """Return the circuit of this name; one that nobody has used yet has the default numbers."""
+    """Return the circuit of this name: one shared between processes if it is in use here, else that of this process.
+
+    One that nobody has used yet has the default numbers.
+    """
+    with _own_lock:
+        shared = [circuit for circuit in _own if isinstance(circuit, SharedCircuit) and circuit.key == key]
+    if shared:
+        return shared[0]
     return _circuits.assume(key, Breaker(key=key))
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..errors import Stopped
     from ..policies.retry import Retry
     from ..policies.rule import Rule
+    from .budget_state import BudgetState
     from .plan import Plan
 
 __all__ = ["Retrying", "wants_another"]
@@ -232,10 +233,19 @@ class Retrying:
             self.decision = Decision(0.0, "attempts")
             return True
         budget = self.plan.budget
-        if budget is not None and not budget.spend(self.first.env.monotonic()):
+        if budget is not None and not self._may_spend(budget):
             self.decision = Decision(0.0, "budget")
             return True
         return False
+
+    def _may_spend(self, budget: BudgetState) -> bool:
+        token = (
+            self.first.token
+        )  # what a shared budget has been asked for already, because asking it takes time
+        if token is None:
+            return budget.spend(self.first.env.monotonic())
+        self.first.token = None
+        return bool(token.is_granted)
 
     # ---- the end ----------------------------------------------------------------------------------------------
 

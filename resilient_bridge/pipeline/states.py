@@ -1,19 +1,23 @@
 """The state of one owner's layers: a decorated function, or a Policy for its `call` and `attempts`.
 
 Rule: state has a key, never a value. A layer with a key shares what the registry holds under it; one without has its own
-here, which outlives the policy: put another policy in its place, and the circuit stays as open as it was.
+here, which outlives the policy: put another policy in its place, and the circuit stays as open as it was. What is shared with
+other processes needs a name that they all come to by themselves: the key, or that of the function.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..policies.fields import refuse
 from . import registry
+from .shared_names import shared_budget, shared_circuit
 
 
 if TYPE_CHECKING:
     from ..policies.breaker import Breaker
     from ..policies.bulkhead import Bulkhead
+    from ..policies.ports import SharedState
     from ..policies.rate_limit import RateLimit
     from ..policies.retry_budget import RetryBudget
     from .breaker_state import CircuitState
@@ -25,21 +29,42 @@ __all__ = ["States"]
 
 
 class States:
-    """What belongs to one owner, made when a layer first asks for it; `name` is what people see."""
+    """What belongs to one owner, made when a layer first asks for it; `name` is what people see.
 
-    __slots__ = ("__weakref__", "_budget", "_bulkhead", "_circuit", "_keys", "_rate", "current", "name")
+    `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = (
+        "__weakref__",
+        "_budget",
+        "_bulkhead",
+        "_circuit",
+        "_keys",
+        "_rate",
+        "_shared",
+        "current",
+        "name",
+        "shared_as",
+    )
+
+    def __init__(self, name: str, shared_as: str | None = None) -> None:
         self.name = name
+        self.shared_as = shared_as
         self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
         self._circuit: CircuitState | None = None
         self._budget: BudgetState | None = None
         self._bulkhead: BulkheadState | None = None
         self._rate: RateState | None = None
+        self._shared: tuple[CircuitState | None, BudgetState | None] = (None, None)  # kept while in use
 
-    def circuit(self, layer: Breaker) -> CircuitState:
+    def circuit(self, layer: Breaker, store: SharedState | None = None) -> CircuitState:
         """Return the circuit of this layer; its numbers are the layer's from now on."""
+        if store is not None:
+            key = self._shared_key("circuit", "Breaker.key", layer.key)
+            self.current = shared_circuit(store, key, layer, warn=self._is_new(key))
+            self._shared = self.current, self._shared[1]
+            return self.current
         if layer.key is not None:
             self.current = registry.circuit_state(layer.key, layer, warn=self._is_new(layer.key))
             return self.current
@@ -56,8 +81,20 @@ class States:
         self._keys |= {key}
         return is_new
 
-    def budget(self, value: RetryBudget) -> BudgetState:
+    def _shared_key(self, sort: str, path: str, key: str | None) -> str:
+        """Return the name by which other processes know it, too."""
+        found = key or self.shared_as
+        if found is None or "<lambda>" in found:
+            refuse(path, f"a key: a shared {sort} needs a name that all processes agree on", key)
+        return found
+
+    def budget(self, value: RetryBudget, store: SharedState | None = None) -> BudgetState:
         """Return the tokens of this budget."""
+        if store is not None:
+            key = self._shared_key("retry budget", "RetryBudget.key", value.key)
+            budget = shared_budget(store, key, value, warn=self._is_new(key))
+            self._shared = self._shared[0], budget
+            return budget
         if value.key is not None:
             return registry.budget_state(value.key, value, warn=self._is_new(value.key))
         if self._budget is None:

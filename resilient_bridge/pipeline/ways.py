@@ -14,6 +14,7 @@ from .endings import after_answer, after_failure, leave_all
 from .fallback import rungs_for
 from .refresh import Refresh
 from .steps import Discard, Sleep
+from .tokens import shared_after_answer, shared_after_failure
 
 
 if TYPE_CHECKING:
@@ -51,9 +52,14 @@ def from_failure(plan: Plan, first: Attempt, call: Call, error: BaseException | 
     ending: BaseException | None = None
     try:
         if error is None:
-            retrying = after_answer(plan, first, first, result, None)
-        else:
+            if plan.tokens is None:
+                retrying = after_answer(plan, first, first, result, None)
+            else:
+                retrying = yield from shared_after_answer(plan, first, first, result, None)
+        elif plan.tokens is None:
             retrying, ending = after_failure(plan, first, first, error, None)
+        else:  # a budget that is not this process's alone has to be asked first
+            retrying, ending = yield from shared_after_failure(plan, first, first, error, None)
         if ending is None:
             if retrying is not None:
                 if error is None:
@@ -69,7 +75,9 @@ def from_failure(plan: Plan, first: Attempt, call: Call, error: BaseException | 
         del error, ending
 
 
-def _attempts(plan: Plan, first: Attempt, attempt: Attempt, call: Call, retrying: Retrying | None) -> Steps:
+def _attempts(  # noqa: C901, PLR0912 -- a generator more for each decision would be felt by every repeat
+    plan: Plan, first: Attempt, attempt: Attempt, call: Call, retrying: Retrying | None
+) -> Steps:
     """Make attempts until one stays as it is: return its result, or raise its error."""
     while True:
         try:
@@ -79,12 +87,19 @@ def _attempts(plan: Plan, first: Attempt, attempt: Attempt, call: Call, retrying
             attempt.is_called = True
             result = yield call
         except BaseException as error:
-            retrying, ending = after_failure(plan, first, attempt, error, retrying)
+            if plan.tokens is None:
+                retrying, ending = after_failure(plan, first, attempt, error, retrying)
+            else:
+                retrying, ending = yield from shared_after_failure(plan, first, attempt, error, retrying)
             if ending is error:
                 del ending
                 raise
         else:
-            retrying, ending = after_answer(plan, first, attempt, result, retrying), None
+            ending = None
+            if plan.tokens is None:
+                retrying = after_answer(plan, first, attempt, result, retrying)
+            else:
+                retrying = yield from shared_after_answer(plan, first, attempt, result, retrying)
             if retrying is None:
                 return result
             yield Discard(result)

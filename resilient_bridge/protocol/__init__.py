@@ -9,7 +9,7 @@ from .ports import Store
 from .reconnection import Decision
 from .server_sent import ServerSentEvent
 from .session import Session
-from .watermark import Watermark
+from .watermark import Key, Mark, Watermark
 
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "Entry",
     "EntryState",
     "Gap",
+    "Key",
+    "Mark",
     "Message",
     "Now",
     "ServerSentEvent",

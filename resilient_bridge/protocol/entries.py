@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..errors import config_error
 
 
 if TYPE_CHECKING:
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
     from .clock import Now
     from .messages import Message
 
-__all__ = ["Entry", "EntryState"]
+__all__ = ["Entry", "EntryState", "check_key"]
+
+_KEY_LENGTH: Final = 256
 
 
 class EntryState(StrEnum):
@@ -84,6 +88,11 @@ class Entry:
         if self.written_at is None:
             self.written_at = now
 
+    @property
+    def is_left(self) -> bool:
+        """Did the client end, and leave this to the next one of its store?"""
+        return self.is_settled and self.reason == "kept"
+
     def is_expired(self, now: Now) -> bool:
         """Has its ttl ended, by either clock?"""
         return self.expires is not None and (now.mono >= self.expires.mono or now.wall >= self.expires.wall)
@@ -108,3 +117,15 @@ class Entry:
         self.reason = reason
         self.failure = failure
         self.answer = answer
+
+
+def check_key(key: object) -> None:
+    """Raise ConfigError unless `key` can stand on the wire: 1 to 256 characters that UTF-8 can write."""
+    try:
+        if isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and key.encode():
+            return
+    except UnicodeEncodeError:
+        pass
+    raise config_error(
+        "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
+    )

@@ -113,6 +113,7 @@ class Inbound:
                 self._put(message, len(item.text), None)
                 if item.key is not None:
                     self.watermark.use_up(item.key)
+        self.watermark.is_sure()
         self.inbox.absorb()
         return gap
 

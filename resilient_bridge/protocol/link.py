@@ -7,13 +7,14 @@ itself; it names its `death`, and the driver aborts the transport.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..classification import classify_error_payload
 from ..errors import Failure
 from ..telemetry.events import BridgeState, Event, MessageRejected
 from .frames import Encoder, InvalidFrameError, decode
 from .joining import SESSION_CODES, Joining
+from .outbound import BATCH_BYTES, BATCH_FRAMES
 from .transitions import EXPECTED
 from .wire import Wire
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from .outbound import Outbound
 
 __all__ = ["Link"]
-
-_BATCH_FRAMES: Final = 64
-_BATCH_BYTES: Final = 256 * 1024
 
 
 class Link:
@@ -119,7 +117,7 @@ class Link:
         if not sending:
             return frames
         size = 0
-        while len(frames) < _BATCH_FRAMES and size < _BATCH_BYTES:
+        while len(frames) < BATCH_FRAMES and size < BATCH_BYTES:
             entry = self._out.next_entry()
             if entry is None:
                 break

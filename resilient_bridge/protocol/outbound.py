@@ -8,13 +8,15 @@ Rule: matching settles; it never invents. An ack for something we never handed o
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
-from ..errors import Failure, config_error
-from ..telemetry.events import Event, LateReply, MessageDropped, MessageQuarantined
+from ..errors import Failure
+from ..telemetry.events import DeliveryUnknown, Event, LateReply, MessageDropped, MessageQuarantined
 from .clock import Now, Stamps
-from .entries import Entry, EntryState
+from .entries import Entry, EntryState, check_key
 from .frames import Encoder
 from .messages import Message
 from .outbox import Outbox
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     from ..policies import Outbox as OutboxPolicy
     from .clock import Identifiers
 
-__all__ = ["Outbound"]
+__all__ = ["BATCH_BYTES", "BATCH_FRAMES", "Outbound"]
+
+BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
+BATCH_BYTES: Final = 256 * 1024
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
-_KEY_LENGTH: Final = 256
 _DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
 
 
@@ -60,6 +64,9 @@ class Outbound:
         self._emit = emit
         self._encoder = Encoder(dialect.codec)
         self._stamp = Stamps()
+        self.cleared = (
+            inf  # through which number entries may be handed out; a durable store has them marked first
+        )
         self._seq = 0
         self._by_id: dict[str, Entry] = {}
         self._by_key: dict[str, Entry] = {}
@@ -121,6 +128,17 @@ class Outbound:
         entry.settle(EntryState.DROPPED, reason=reason)
         self.settled.append(entry)
 
+    def forget(self, entry: Entry) -> None:
+        """A send that the store has refused: it was never accepted, and its key is free."""
+        self._by_id.pop(entry.id, None)
+        if self._by_key.get(entry.key) is entry:
+            del self._by_key[entry.key]
+
+    def leave(self, entry: Entry) -> None:
+        """The store has accepted a send while the client ended: it is the next client's."""
+        entry.settle(EntryState.QUEUED, reason="kept")
+        self.settled.append(entry)
+
     def request(self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool) -> Entry:
         """Queue a request in its lane."""
         entry = self._entry(type_, payload, now, None)
@@ -147,12 +165,16 @@ class Outbound:
         """The entry with this idempotency key, while it is remembered."""
         return self._by_key.get(key) or self._by_id.get(key)
 
-    def restore(self, entries: Iterable[Entry]) -> None:
-        """Take over what an earlier client left in the store."""
+    def restore(self, entries: Iterable[Entry], outcomes: Iterable[Entry], last_seq: int) -> None:
+        """Take over what an earlier client left in the store, and what it knew."""
+        for entry in outcomes:
+            self._remember(entry)
+            self._remembered.append(entry)
         kept = list(entries)
         for entry in kept:
             self._remember(entry)
             self._seq = max(self._seq, entry.seq)
+        self._seq = max(self._seq, last_seq)
         self.outbox.restore(kept)
 
     def give_up(self, entry: Entry, failure: Failure) -> None:
@@ -176,11 +198,24 @@ class Outbound:
     def next_entry(self) -> Entry | None:
         """What would be handed out next: the older head of the two lanes."""
         outbox = self.outbox
-        send = outbox.queued[0] if outbox.may_hand_out else None
+        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= self.cleared else None
         request = self.requests[0] if self.requests else None
         if send is None or request is None:
             return send or request
         return send if send.seq < request.seq else request
+
+    def to_mark(self) -> int | None:
+        """The number through which entries have to be marked before the next can be handed out; None if it is already."""
+        outbox = self.outbox
+        if not outbox.may_hand_out or outbox.queued[0].seq <= self.cleared:
+            return None
+        size, through = 0, 0
+        for entry in islice(outbox.queued, BATCH_FRAMES):
+            size += entry.size
+            if through and size > BATCH_BYTES:
+                break
+            through = entry.seq
+        return through
 
     def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
         """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
@@ -311,14 +346,14 @@ class Outbound:
             self.outbox.lose(entry, "inbox full")
             entry.failure = failure
 
-    def end_all(self, failure: Failure) -> list[Entry]:
-        """The client ends. Returns the sends whose outcome could not be settled."""
+    def end_all(self, failure: Failure, *, is_kept: bool) -> list[Entry]:
+        """The client ends. Returns the sends whose outcome could not be settled; `is_kept`: the next client goes on with them."""
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
             self._end_request(entry, state, _never_left(failure) if never else _unknown(entry, failure))
         confirmable = self._dialect.ping is not None or self._dialect.ack is not None
-        return self.outbox.end_all(confirmable=confirmable)
+        return self.outbox.keep_all() if is_kept else self.outbox.end_all(confirmable=confirmable)
 
     # ---- the driver's side ------------------------------------------------------------------------------------
 
@@ -329,6 +364,8 @@ class Outbound:
             entry.frame = ""
             if entry.state in _DROPS and not entry.is_request:
                 self._emit(MessageDropped(at=now.at, type=entry.type, key=entry.key, reason=entry.reason))
+            elif entry.state is EntryState.UNKNOWN and not entry.is_request:
+                self._emit(DeliveryUnknown(at=now.at, type=entry.type, key=entry.key, reason=entry.reason))
             self._remembered.append(entry)
         while len(self._remembered) > _REMEMBERED:
             old = self._remembered.popleft()
@@ -342,18 +379,6 @@ class Outbound:
         self._emit(
             MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
         )
-
-
-def check_key(key: object) -> None:
-    """Raise ConfigError unless `key` can stand on the wire: 1 to 256 characters that UTF-8 can write."""
-    try:
-        if isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and key.encode():
-            return
-    except UnicodeEncodeError:
-        pass
-    raise config_error(
-        "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
-    )
 
 
 def _unknown(entry: Entry, failure: Failure) -> Failure:

@@ -82,12 +82,24 @@ class Outbox:
 
     def add(self, entry: Entry) -> None:
         """Keep `entry` until its outcome is known."""
+        older = self._coalesce.get(entry.coalesce) if entry.coalesce is not None else None
+        if older is not None:  # accepted while the store was busy with this one
+            self.drop(older, "coalesced")
         self.queued.append(entry)
-        self.count += 1
-        self.bytes += entry.size
+        self.hold(entry)
         if entry.coalesce is not None:
             self._coalesce[entry.coalesce] = entry
         self._watch_expiry(entry)
+
+    def hold(self, entry: Entry) -> None:
+        """Its room is taken: a store is about to accept it, or has."""
+        self.count += 1
+        self.bytes += entry.size
+
+    def free(self, entry: Entry) -> None:
+        """Its room is free again."""
+        self.count -= 1
+        self.bytes -= entry.size
 
     # ---- out --------------------------------------------------------------------------------------------------
 
@@ -124,8 +136,8 @@ class Outbox:
         self._end(entry, EntryState.DROPPED, reason=reason)
 
     def withdraw(self, entry: Entry) -> bool:
-        """True if `entry` was never handed out; it is gone then."""
-        if entry.state is not EntryState.QUEUED:
+        """True if `entry` was never handed out; it is gone then. What was left to the next client is that one's."""
+        if entry.state is not EntryState.QUEUED or entry.is_settled:
             return False
         self._end(entry, EntryState.WITHDRAWN, reason="withdrawn")
         return True
@@ -191,8 +203,7 @@ class Outbox:
                 queue.remove(entry)
             except ValueError:
                 (self.queued if queue is self.unconfirmed else self.unconfirmed).remove(entry)
-        self.count -= 1
-        self.bytes -= entry.size
+        self.free(entry)
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
         self._suspects.discard(entry)
@@ -267,12 +278,21 @@ class Outbox:
                 self._end(entry, EntryState.WRITTEN, reason="closed")
         return left
 
+    def keep_all(self) -> list[Entry]:
+        """The client ends, and the store keeps what it has accepted for the next: each stays as it is. Returns them in order."""
+        left = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        for entry in left:
+            if entry.volatile:
+                (self.lose if entry.state is EntryState.WRITTEN else self.drop)(entry, "closed")
+            else:
+                self._end(entry, entry.state, reason="kept")
+        return left
+
     def restore(self, entries: Iterable[Entry]) -> None:
         """Take over what an earlier client of the same store left unsettled, in order."""
         for entry in sorted(entries, key=lambda entry: entry.seq):
             (self.unconfirmed if entry.state is EntryState.WRITTEN else self.queued).append(entry)
-            self.count += 1
-            self.bytes += entry.size
+            self.hold(entry)
             self._watch_expiry(entry)
             if entry.coalesce is not None and entry.state is EntryState.QUEUED:
                 self._coalesce[entry.coalesce] = entry

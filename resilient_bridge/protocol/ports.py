@@ -1,4 +1,9 @@
-"""What a session needs from a store: positions and unsettled sends. Stores implement it; the core only calls it."""
+"""What a client needs from a store: positions, unsettled sends and what became of settled ones.
+
+Stores implement it. Rule: accepted means kept by the store's promise before `send()` returns, and what is handed out is marked
+before a byte moves, so that after a crash nobody has to guess what may have arrived. A method that returns an awaitable
+has kept its promise when that is done; None means that it has kept it already.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from ..errors import StoreError
+    from .clock import Now
     from .entries import Entry
     from .watermark import Watermark
 
@@ -15,7 +22,30 @@ __all__ = ["Store"]
 
 
 class Store(Protocol):
-    """One client's memory. A durable store returns an awaitable from `put`; `send()` returns when it is done."""
+    """One client's memory. `is_durable`: what it has accepted outlives the process; a client that ends leaves the rest to the next.
+
+    `on_failure` hears of failures that no caller waits for (a position, an outcome: they are tried again), and None when it works.
+    """
+
+    on_failure: Callable[[StoreError | None], object] | None
+
+    @property
+    def is_durable(self) -> bool:
+        """Does anything outlive this process?"""
+        ...
+
+    async def open(self, now: Now, *, outbox: bool = True) -> None:
+        """Become the one owner, and load. Raises StoreError: in use, away, damaged beyond use.
+
+        Not `outbox`: for the session records alone, which one client and any number of others of this process may share.
+        """
+        ...
+
+    async def close(self, *, outbox: bool = True) -> None:
+        """Keep the position exactly, and let go with the last user. May be called again."""
+        ...
+
+    # ---- where we are in what we read
 
     def session(self, session_id: str) -> Watermark:
         """The position of this session, a fresh one if there is none."""
@@ -29,14 +59,53 @@ class Store(Protocol):
         """The session used last, to be resumed when the caller names none."""
         ...
 
+    def touch(self, taken: int = 0) -> Awaitable[None] | None:
+        """The position may have moved, by this many messages taken: keep it within 64 messages or 100 ms.
+
+        What it returns is to be waited for before more is taken.
+        """
+        ...
+
+    def keep(self, watermark: Watermark) -> Awaitable[None] | None:
+        """Keep this position now: a join is about to be sent, and a later process must know of it."""
+        ...
+
+    # ---- what we have to say
+
     def entries(self) -> Iterable[Entry]:
         """What was accepted and never settled, in any order."""
         ...
 
-    def put(self, entry: Entry) -> Awaitable[None] | None:
-        """Accept a send, before anything moves."""
+    def outcomes(self) -> Iterable[Entry]:
+        """What earlier processes accepted and settled, as far as it is remembered, oldest first."""
         ...
 
-    def forget(self, entry: Entry) -> None:
+    def last_seq(self) -> int:
+        """The highest sequence number ever given in this store."""
+        ...
+
+    def put(self, entry: Entry) -> Awaitable[None] | None:
+        """Accept a send, before anything moves. Raises StoreError: it was not accepted."""
+        ...
+
+    def mark(self, through: int, wall: float) -> Awaitable[None] | None:
+        """Entries up to this number may move from now on. Raises StoreError: none of them may."""
+        ...
+
+    def settle(self, entry: Entry) -> None:
         """The outcome of this send is known."""
+        ...
+
+    # ---- session records, as texts
+
+    def records(self) -> Mapping[str, str]:
+        """The session records, by session id, the oldest first."""
+        ...
+
+    def keep_record(self, session_id: str, record: str) -> Awaitable[None] | None:
+        """Keep a session record in the place of an earlier one. Raises StoreError."""
+        ...
+
+    def drop_record(self, session_id: str) -> Awaitable[None] | None:
+        """Forget a session record. Raises StoreError."""
         ...

@@ -73,15 +73,10 @@ class Session:
         self.link: Link | None = None
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
-        self.inbound = Inbound(
-            store,
-            session_id or store.last_session() or self.ids(),
-            inbox,
-            self.events.append,
-            receives=receives,
-        )
+        self._store, self._named = store, session_id
+        self._fresh = self.ids()  # the session's name, should neither the caller nor the store know one
+        self._receives = receives
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
-        self.outbound.restore(store.entries())
         self.reconnection = Reconnection(
             reconnect, rng, superseded=dialect.superseded, can_refresh=can_refresh
         )
@@ -93,10 +88,27 @@ class Session:
         self._paused = False
         self._told_suspended = False
         self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
+        self.take_over()
 
     def __repr__(self) -> str:
         """A status line."""
         return f"<Session {self.session_id} {self.state.value} {self.reason}>"
+
+    @property
+    def is_named(self) -> bool:
+        """Did the caller say which session it is to be?"""
+        return self._named is not None
+
+    def take_over(self, *, anew: bool = False) -> None:
+        """Go on where the last client of the store ended, or in a new session. Before the first connection, with an open store."""
+        store = self._store
+        session_id = self._named or (None if anew else store.last_session()) or self._fresh
+        self.inbound = Inbound(store, session_id, self._inbox, self.events.append, receives=self._receives)
+        if anew:
+            return  # what was to be sent is here already
+        self.outbound.restore(store.entries(), store.outcomes(), store.last_seq())
+        if store.is_durable:
+            self.outbound.cleared = max((entry.seq for entry in self.outbound.outbox.unconfirmed), default=0)
 
     @property
     def session_id(self) -> str:
@@ -200,7 +212,7 @@ class Session:
         self.link = None
         self._move("fatal", reason, now)
         self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
-        self.undelivered += self.outbound.end_all(failure)
+        self.undelivered += self.outbound.end_all(failure, is_kept=self._store.is_durable)
 
     # ---- a running connection ---------------------------------------------------------------------------------
 
@@ -232,7 +244,16 @@ class Session:
         link = self.link
         if link is None or self.state not in LINKED:
             return False
-        return bool(link.wire.control) or (self.state in SENDING and self.outbound.next_entry() is not None)
+        if link.wire.control:
+            return True
+        outbound = self.outbound
+        return self.state in SENDING and (outbound.next_entry() is not None or outbound.to_mark() is not None)
+
+    def to_mark(self) -> int | None:
+        """The number through which entries have to be marked in the store before the next can go; None: nothing has to wait."""
+        if self.link is None or self.link.death is not None or self.state not in SENDING:
+            return None
+        return self.outbound.to_mark()
 
     def next_timer(self) -> float | None:
         """When `handle_timer` must be called next (monotonic), None if nothing is due."""
@@ -341,7 +362,8 @@ class Session:
             return []
         self._move("close", "user", now)
         closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
-        return [*self.undelivered, *self.outbound.end_all(self.failure or closed)]
+        kept = self._store.is_durable
+        return [*self.undelivered, *self.outbound.end_all(self.failure or closed, is_kept=kept)]
 
     def closed(self, now: Now) -> None:
         """The transport is gone as well."""

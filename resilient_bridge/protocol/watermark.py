@@ -67,6 +67,9 @@ class Watermark:
         self._keys: dict[Key, Mark] = {}
         self._bytes = 0
         self._stamp: str | None = None
+        self.is_kept = False  # by a durable store, since it last had to be
+        self.answers_used = 0
+        self._unsure = 0  # messages that an earlier process may have had in its hands, nobody knows
 
     def __repr__(self) -> str:
         """A status line: session, counts, last timestamp."""
@@ -134,7 +137,10 @@ class Watermark:
         self._stamp = self._tail[-1].stamp if self._tail else None
 
     def was_in_hand(self, key: Key | None, text: str) -> bool:
-        """Had the consumer of an earlier process got this message without asking for the next?"""
+        """Had the consumer of an earlier process got this message without asking for the next, or may he have?"""
+        if self._unsure:
+            self._unsure -= 1
+            return True
         return any(
             mark.key == key and (mark.text == text or canonical(mark.text) == canonical(text))
             for mark in self._in_hand
@@ -148,6 +154,8 @@ class Watermark:
 
     def use_up(self, key: Key) -> None:
         """This message was the answer to a request: it is no part of the stream, in no replay and in no later process."""
+        if key not in self._answers:
+            self.answers_used += 1
         self._answers[key] = None
         if len(self._answers) > _MAX_ENTRIES:
             del self._answers[next(iter(self._answers))]
@@ -155,6 +163,62 @@ class Watermark:
     def is_used_up(self, key: Key) -> bool:
         """Was this message the answer to a request?"""
         return key in self._answers
+
+    def is_sure(self) -> None:
+        """A join is over: what comes from here on was in no hands before."""
+        self._unsure = 0
+
+    # ---- kept by a store --------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest message that is still held; the first ever accepted has 1."""
+        return self.accepted - len(self._tail) + 1
+
+    def marks(self, after: int) -> list[tuple[int, Mark]]:
+        """The messages taken since the one with number `after`, each with its number."""
+        start = max(after + 1, self.first)
+        held = itertools.islice(self._tail, start - self.first, max(self.taken - self.first + 1, 0))
+        return list(enumerate(held, start))
+
+    def answers(self, after: int) -> list[tuple[int, Key]]:
+        """The answers used up since the one with number `after`, each with its number."""
+        start = max(after, self.answers_used - len(self._answers))
+        skipped = len(self._answers) - (self.answers_used - start)
+        return list(enumerate(itertools.islice(self._answers, skipped, None), start + 1))
+
+    @property
+    def in_hand(self) -> list[Mark]:
+        """What the consumer has, or had in an earlier process, without having asked for the next."""
+        held = self._tail
+        start = len(held) - (self.accepted - self.taken)
+        handed = itertools.islice(held, max(start, 0), max(start + self.handed - self.taken, 0))
+        return [*self._in_hand, *handed][-_REGRESSION_WINDOW:]
+
+    def restore(
+        self,
+        marks: Iterable[Mark],
+        *,
+        taken: int,
+        answers: Iterable[Key],
+        answers_used: int,
+        in_hand: Iterable[Mark],
+        unsure: int,
+    ) -> None:
+        """Take over what a store kept of an earlier process. It may have handed out `unsure` messages more."""
+        for mark in marks:
+            self._tail.append(mark)
+            self._bytes += len(mark.text)
+            if mark.key is not None:
+                self._keys[mark.key] = mark
+        self._stamp = self._tail[-1].stamp if self._tail else None
+        self.accepted = self.handed = self.taken = taken
+        self._answers = dict.fromkeys(answers)
+        self.answers_used = answers_used
+        self._in_hand = list(in_hand)
+        self._unsure = unsure
+
+    # ---- what to ask for --------------------------------------------------------------------------------------
 
     def anchor(self) -> tuple[Mark | None, list[Mark]]:
         """The last accepted message with a unique key, and the id-less ones accepted after it."""

@@ -25,6 +25,7 @@ __all__ = [
     "ClockJumped",
     "Closed",
     "Connected",
+    "DeliveryUnknown",
     "Disconnected",
     "DuplicateConflict",
     "Event",
@@ -257,6 +258,15 @@ class MessageDropped(Event):
 
     type: str
     key: str | None
+    reason: str
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class DeliveryUnknown(Event):
+    """A message was handed out, and nobody will ever know whether it arrived; it is not repeated. `key`: its idempotency key."""
+
+    type: str
+    key: str
     reason: str
 
 

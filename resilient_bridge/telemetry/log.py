@@ -13,12 +13,16 @@ from .events import (
     CircuitClosed,
     CircuitHalfOpened,
     CircuitOpened,
+    DeliveryUnknown,
     Event,
     FellBack,
     GaveUp,
     ReconnectScheduled,
     RetryRecovered,
     RetryScheduled,
+    StateSetAside,
+    StoreFailed,
+    StoreRecovered,
     Suspended,
     ThreadLeftBehind,
 )
@@ -38,7 +42,7 @@ QUIET_WAIT = 1.0
 def log_event(event: Event) -> None:
     """Log what somebody has to hear; leave every other event alone. Never raises.
 
-    Waits over a second, suspensions, fallbacks and circuits that open are warnings. A give-up is told at the level of its severity
+    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state and unknown deliveries are warnings. A give-up is told at the level of its severity
     (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no policy had anything to do
     with stays at debug, as do short waits.
     """
@@ -99,6 +103,11 @@ def _circuit_opened(event: Any) -> str:
     return f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
 
 
+def _state_set_aside(event: Any) -> str:
+    where = f", kept as {event.set_aside}" if event.set_aside else ""
+    return f"state unusable{where}: {event.failure}; used instead: {event.source}; lost: {event.lost}"
+
+
 _CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
     RetryScheduled: ("debug", _retry_scheduled),  # a warning, if the wait is long
     RetryRecovered: ("info", _retry_recovered),
@@ -106,6 +115,18 @@ _CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
     CircuitHalfOpened: ("info", lambda event: f"circuit {event.key} lets a probe through: {event.reason}"),
     CircuitClosed: ("info", lambda event: f"circuit {event.key} closed: {event.reason}"),
     FellBack: ("warning", lambda event: f"{event.name} fell back to its way {event.rung}: {event.failure}"),
+    StoreFailed: (
+        "warning",
+        lambda event: (
+            f"{event.store} failed, {'goes on in this process alone' if event.degraded else 'keeps nothing'}: {event.failure}"
+        ),
+    ),
+    StoreRecovered: ("info", lambda event: f"{event.store} works again"),
+    StateSetAside: ("warning", _state_set_aside),
+    DeliveryUnknown: (
+        "warning",
+        lambda event: f"{event.type} may or may not have arrived: {event.reason}; key {event.key}",
+    ),
     ThreadLeftBehind: (
         "warning",
         lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",

@@ -22,13 +22,15 @@ def test_each_command_has_help_that_names_its_options(capsys):
     assert _exit("--help") == 0
     assert {"demo", "pipe", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
     wanted = {
-        "demo": ["--seed", "--duration", "--rate", "--faults", "--json", "broken-buffer"],
+        "demo": ["--seed", "--duration", "--rate", "--faults", "--crash", "--json", "broken-buffer"],
         "pipe": [
             "URL",
             "--token-env",
             "--session",
             "--preset",
             "--pin",
+            "--store",
+            "--receipts",
             "--drain",
             "--keep-open",
             "exit codes",
@@ -69,6 +71,7 @@ def test_each_command_has_help_that_names_its_options(capsys):
         ["dmo"],
         ["demo", "--faults", "flood"],
         ["demo", "--rate", "0"],
+        ["demo", "--crash", "0"],
         ["pipe"],
         ["pipe", "ws://x", "--preset", "y"],
     ],

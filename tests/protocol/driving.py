@@ -67,7 +67,7 @@ class Rig:
     def after(self) -> None:
         """What a driver does after every verb."""
         for entry in self.session.outbound.take_settled(self.now):
-            self.store.forget(entry)
+            self.store.settle(entry)
             self.settled.append(entry)
         self.events += self.session.events
         self.session.events.clear()

@@ -1,0 +1,54 @@
+"""What `pipe` says of the connection, on stderr. Rule: one line for an event, its first word names the kind, no payload and no secret."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..protocol import Gap
+from ..telemetry import events
+
+
+__all__ = ["said_of", "said_of_gap"]
+
+_RARE: Final = (
+    events.Suspended,
+    events.MessageDropped,
+    events.MessageQuarantined,
+    events.MessageRejected,
+    events.ClockJumped,
+    events.DuplicateConflict,
+)
+
+
+def said_of(event: events.Event) -> str | None:
+    """The line for an event; None if it is not told."""
+    if isinstance(event, events.StateChanged):
+        return f"state: {event.state.value} ({event.reason})"
+    if isinstance(event, events.Disconnected):
+        return f"lost: {event.failure or event.reason}"
+    if isinstance(event, events.ReconnectScheduled):
+        return f"retry: attempt {event.attempt} in {event.wait:.1f} s: {event.failure or event.reason}"
+    if isinstance(event, events.Joined):
+        return f"joined: {event.session_id}"
+    if isinstance(event, events.Resumed):
+        return f"verdict: {event.verdict.value} ({event.reason}), {event.replayed} replayed"
+    if isinstance(event, _RARE):
+        return f"event: {event!r}"
+    return _said_of_store(event)
+
+
+def _said_of_store(event: events.Event) -> str | None:
+    if isinstance(event, events.StateSetAside):
+        return f"store: {event.failure}; set aside as {event.set_aside}, going on with {event.source}, lost: {event.lost}"
+    if isinstance(event, events.StoreFailed):
+        return f"store: failed: {event.failure}"
+    if isinstance(event, events.StoreRecovered):
+        return "store: works again"
+    return None
+
+
+def said_of_gap(gap: Gap) -> str:
+    """A hole in what stdout shows: messages are, or may be, missing here."""
+    since = gap.since.isoformat() if gap.since else "unknown"
+    until = gap.until.isoformat() if gap.until else "unknown"
+    return f"gap: {gap.verdict.value} ({gap.reason}), since {since}, until {until}"

@@ -1,0 +1,102 @@
+"""How a client ends: drain what can still go, say goodbye, leave no task and no socket, let go of the store. Each step is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import StoreError
+from ..telemetry.events import BridgeState
+from .supervisor import ended
+
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ..protocol import Entry
+    from .driver import Driver
+    from .pump import Pump
+
+__all__ = ["drain", "shut"]
+
+_GOODBYE: Final = 1.0  # seconds a polite close may take before the connection is aborted
+_DRAINABLE: Final = frozenset({BridgeState.READY, BridgeState.FLUSHING})
+_OVER: Final = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
+
+
+async def drain(driver: Driver, seconds: float) -> None:
+    """Let go what can go within that time; nothing new is accepted."""
+    session = driver.session
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not session.is_drained and session.state not in _OVER:
+                if session.state in _DRAINABLE:
+                    session.drain(driver.now())
+                    driver.after(driver.now())
+                    if session.is_drained:
+                        break
+                if session.state is BridgeState.DRAINING and session.link is None:
+                    break  # the link was lost while draining: a new one would outlast the user's patience
+                await driver.changed()
+
+
+async def shut(
+    driver: Driver, pump: Pump | None, task: asyncio.Task[None] | None, checking: asyncio.Task[None] | None
+) -> list[Entry]:
+    """End it now, even if we are cancelled meanwhile. Returns the sends whose outcome could not be settled."""
+    session = driver.session
+    left = session.close(driver.now())
+    if driver.is_durable:
+        _leave_unread(driver)
+    driver.after(driver.now())
+    if checking is not None:
+        checking.cancel()
+    try:
+        if pump is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await pump.close()
+        if checking is not None:
+            await asyncio.wait([checking], timeout=_GOODBYE)
+    finally:
+        try:
+            if task is not None:
+                task.cancel()
+                await ended(task)
+        finally:
+            session.closed(driver.now())
+            driver.after(driver.now())
+            driver.stop()
+            await _let_go(driver)
+    return left
+
+
+def _leave_unread(driver: Driver) -> None:
+    """What the consumer has not asked for yet is the next client's: the position that is kept now says so."""
+    inbox = driver.session.inbound.inbox
+    while len(inbox):
+        if inbox.take() is None:
+            inbox.pass_gap()
+
+
+async def _let_go(driver: Driver) -> None:
+    """Pause the session's record, and close the store."""
+    try:
+        await _last(driver, driver.leave())
+    finally:
+        await _last(driver, driver.store.close())
+
+
+async def _last(driver: Driver, step: Coroutine[Any, Any, None]) -> None:
+    """Do it even if we are cancelled. What the store has accepted stays there, whatever it says now."""
+    closing = driver.loop.create_task(step, name="resilient_bridge store")
+    try:
+        await ended(closing)
+    finally:
+        if closing.done() and not closing.cancelled():
+            error = closing.exception()
+            if isinstance(error, StoreError):
+                driver.store_failed(error)
+            elif error is not None:
+                raise error

@@ -1,0 +1,173 @@
+"""The record of a client's own session: what entering, leaving and losing the session do to it.
+
+Rule: whoever changes a record does it through `change`, so that of two who change one at once each sees what the other did. The
+store has kept what is returned; a StoreError means that nothing was changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import attrs
+
+from ..errors import SessionError, StoreError
+from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
+from ..protocol.session_text import damaged
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ..protocol import Now, Store, Watermark
+
+__all__ = ["change", "on_enter", "on_exit", "on_lost", "on_renamed", "record_of", "turn"]
+
+R = TypeVar("R", bound="SessionRecord | None")
+
+
+# ---- one record, one change at a time --------------------------------------------------------------------------
+
+
+class _Turn:
+    """A lock, and how many have it or wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+# A turn is there while somebody uses it, and he uses the store as well: its id cannot become another's meanwhile.
+_TURNS: Final[dict[tuple[int, str], _Turn]] = {}
+
+
+@asynccontextmanager
+async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
+    """Hold the record of a session; with nobody else there it does not wait."""
+    key = (id(store), session_id)
+    mine = _TURNS.setdefault(key, _Turn())
+    mine.users += 1
+    try:
+        async with mine.lock:
+            yield
+    finally:
+        mine.users -= 1
+        if not mine.users:
+            del _TURNS[key]
+
+
+def record_of(store: Store, session_id: str) -> SessionRecord | None:
+    """The kept record of a session. Raises StoreError, naming session and field, for a text that is none."""
+    text = store.records().get(session_id)
+    if text is None:
+        return None
+    try:
+        record = SessionRecord.from_json(text)
+        if record.id != session_id:
+            raise damaged("id", repr(session_id), record.id)
+    except StoreError as error:
+        failure = error.failure
+        raise StoreError(attrs.evolve(failure, message=f"session {session_id}: {failure.message}")) from error
+    return record
+
+
+async def change(store: Store, session_id: str, decide: Callable[[SessionRecord | None], R]) -> R:
+    """Keep what `decide` makes of the record, in the place of it, and return it."""
+    async with turn(store, session_id):
+        before = record_of(store, session_id)
+        after = decide(before)
+        if after is not None and after != before:
+            kept = store.keep_record(session_id, after.to_json())
+            if kept is not None:
+                await kept
+        return after
+
+
+# ---- a client's session ----------------------------------------------------------------------------------------
+
+
+async def on_enter(store: Store, session_id: str, now: Now) -> SessionRecord:
+    """A client is about to join this session: its record becomes active; one is made if there is none.
+
+    Raises SessionError: SESS_CLOSED if it was closed, SESS_NOT_RESUMABLE if it is in error, or paused and not resumable.
+    """
+    return await change(store, session_id, lambda before: _entered(before, session_id, now))
+
+
+def _entered(before: SessionRecord | None, session_id: str, now: Now) -> SessionRecord:
+    if before is None:
+        before = SessionRecord.create(session_id, None, None, now)
+    return before.after("resume" if before.state is SessionState.PAUSED else "activate", now)
+
+
+def _found_in(before: SessionRecord | None, session_id: str, now: Now) -> SessionRecord:
+    """The server says that we are in it: there is nobody to refuse, and a record that is over stays so."""
+    try:
+        return _entered(before, session_id, now)
+    except SessionError:
+        return cast("SessionRecord", before)  # a new one can be entered
+
+
+async def on_exit(store: Store, watermark: Watermark, now: Now) -> SessionRecord | None:
+    """A client has left its session: paused, with the position as its checkpoint; the user's context snapshot stays.
+
+    A record that was closed, failed or forgotten meanwhile is left as it is.
+    """
+
+    def decide(before: SessionRecord | None) -> SessionRecord | None:
+        if before is None or before.state not in {SessionState.ACTIVE, SessionState.PAUSED}:
+            return before
+        return before.after("pause", now, checkpoint=_reached(before.checkpoint, watermark))
+
+    return await change(store, watermark.session_id, decide)
+
+
+def _reached(earlier: SessionCheckpoint | None, watermark: Watermark) -> SessionCheckpoint:
+    """The checkpoint of this position. What it cannot tell, because it is a new one, an earlier checkpoint still can."""
+    earlier = earlier or SessionCheckpoint()
+    if not watermark.taken:
+        return earlier
+    ids = (mark.key[1] for _, mark in reversed(watermark.marks(0)) if mark.key is not None)
+    return attrs.evolve(
+        earlier, message_count=watermark.taken, last_message_id=next(ids, earlier.last_message_id)
+    )
+
+
+async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
+    """The server has forgotten a session, and the client goes on in a new one, which gets its owner and context snapshot.
+
+    The new record is kept before the old one is closed: whatever fails between the two, the snapshot is in one of them.
+    """
+    old = record_of(store, old_id)
+
+    def begin(before: SessionRecord | None) -> SessionRecord:
+        if before is not None or old is None:
+            return _found_in(before, new_id, now)
+        new = SessionRecord.create(
+            new_id, old.agent_type, old.working_directory, now, resumable=old.resumable
+        )
+        snapshot = old.checkpoint and SessionCheckpoint(context_snapshot=old.checkpoint.context_snapshot)
+        return new.after("activate", now, checkpoint=snapshot)
+
+    def end(before: SessionRecord | None) -> SessionRecord | None:
+        return before if before is None or before.state is SessionState.CLOSED else before.after("close", now)
+
+    entered = await change(store, new_id, begin)
+    await change(store, old_id, end)
+    return entered
+
+
+async def on_renamed(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
+    """The server knows the session by another name: its record goes by that one, too (a dialect's `session_from_join`)."""
+    old = record_of(store, old_id)
+
+    def begin(before: SessionRecord | None) -> SessionRecord:
+        return _found_in(before or (old and attrs.evolve(old, id=new_id)), new_id, now)
+
+    entered = await change(store, new_id, begin)
+    async with turn(store, old_id):
+        dropped = store.drop_record(old_id)
+        if dropped is not None:
+            await dropped
+    return entered

@@ -1,0 +1,55 @@
+"""The layer that asks a circuit shared between processes, and may have to wait for the answer.
+
+Rule: only what cannot be known here is waited for: a circuit that nobody has looked at for seconds, one that this process's own failures
+may just have opened, and the place of a probe. Everything else goes by what was last heard.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import RejectedError
+from .guards import BreakerGuard
+from .waits import Answer
+
+
+if TYPE_CHECKING:
+    from ..policies.breaker import Breaker
+    from ..policies.ports import CircuitAnswer
+    from .attempt import Attempt
+    from .guards import Wait
+    from .shared_circuit import SharedCircuit
+
+__all__ = ["SharedBreakerGuard"]
+
+
+class SharedBreakerGuard(BreakerGuard):
+    """Asks the shared circuit before the call, and tells it how the call ended."""
+
+    __slots__ = ("shared",)
+
+    def __init__(self, shared: SharedCircuit, layer: Breaker, named: tuple[object, ...]) -> None:
+        super().__init__(shared, layer, named)
+        self.shared = shared
+
+    def enter(self, attempt: Attempt) -> Wait | None:
+        try:
+            found = self.shared.try_admit(attempt.env.monotonic())
+        except RejectedError:
+            attempt.is_rejected = True
+            raise
+        if isinstance(found, int):
+            attempt.permit = found
+            return None
+        return Answer(found, attempt, partial(self._settle, attempt))
+
+    def _settle(self, attempt: Attempt, answer: CircuitAnswer | None) -> None:
+        try:
+            attempt.permit = self.shared.settle(answer, attempt.env.monotonic())
+        except RejectedError:
+            attempt.is_rejected = True
+            raise
+
+    def under_way(self) -> int:
+        return self.shared.unasked()

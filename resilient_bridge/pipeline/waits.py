@@ -1,0 +1,83 @@
+"""Waiting for a store's answer: a thread blocks, a task is suspended, both for no longer than the store's patience.
+
+Rule: an answer that nobody waits for any more is given back. Whoever has waited for all of the patience says so, that nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..policies.ports import Question
+    from .attempt import Attempt
+
+__all__ = ["Answer", "waited_for"]
+
+T = TypeVar("T")
+
+
+def waited_for(question: Question[T], patience: float | None = None) -> T | None:
+    """Block until there is an answer; return it, or None where there is none in time."""
+    woken = Event()
+    question.when_answered(woken.set)
+    try:
+        woken.wait(question.patience if patience is None else patience)
+    except BaseException:
+        question.cancel()
+        raise
+    return question.take(is_late=patience is None)
+
+
+class Answer(Generic[T]):
+    """The step of a call that needs an answer: `settle` is called with it, or with None, and may raise."""
+
+    __slots__ = ("_attempt", "_question", "_settle")
+
+    def __init__(self, question: Question[T], attempt: Attempt, settle: Callable[[T | None], None]) -> None:
+        self._question = question
+        self._attempt = attempt
+        self._settle = settle
+
+    def block(self) -> None:
+        """Wait in this thread."""
+        self._settle(waited_for(self._question, self._shorter()))
+
+    async def suspend(self) -> None:
+        """Wait in this task."""
+        question, patience = self._question, self._shorter()
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        resolve = partial(_resolve, woken)
+        question.when_answered(partial(_hand_over, loop, resolve))  # in whatever thread the answer comes
+        timer = loop.call_later(question.patience if patience is None else patience, resolve)
+        try:
+            await woken
+        except BaseException:
+            question.cancel()
+            raise
+        finally:
+            timer.cancel()
+        self._settle(question.take(is_late=patience is None))
+
+    def _shorter(self) -> float | None:
+        """Return the time that the call has, if that is less than the store's patience."""
+        remaining = self._attempt.remaining
+        return remaining if remaining is not None and remaining < self._question.patience else None
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, resolve: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(resolve)
+    except RuntimeError:  # the loop is closed: nobody waits there any more
+        return
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,242 @@
+"""The parts of a session record as JSON, ours and the seed's own, to and from plain fields.
+
+Ours has a `format` and lower_case names; the seed's `PersistedSession` (R16) has `agentType` and its like, and no state: it kept
+what was to be resumed. Rule: what is read is what was meant, or a StoreError names the field; nothing is guessed. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import Category, ConfigError, Executed, Failure, Kind, Severity, StoreError, config_error
+from .messages import parse_timestamp
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from typing import TypeAlias
+
+    Spelling: TypeAlias = Callable[[str], str]
+
+__all__ = ["as_damage", "as_json", "damaged", "kept_failure", "read_fields", "stamp", "told_failure", "write"]
+
+_FORMAT: Final = 1
+_DEEPEST: Final = 100
+_SHOWN: Final = 80
+_RECORD: Final = (
+    "id",
+    "agent_type",
+    "working_directory",
+    "state",
+    "resumable",
+    "created_at",
+    "last_activity_at",
+    "checkpoint",
+    "error",
+)
+_CHECKPOINT: Final = ("message_count", "last_message_id", "context_snapshot")
+_FAILURE: Final = (
+    "code",
+    "message",
+    "category",
+    "kind",
+    "severity",
+    "retryable",
+    "executed",
+    "session_valid",
+    "retry_after",
+    "suggestions",
+    "details",
+)
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+# ---- any JSON value --------------------------------------------------------------------------------------------
+
+
+def as_json(path: str, value: Any, most: int) -> Any:
+    """A copy of `value`, as JSON gives it back. Raises ConfigError for what JSON would change, or more than `most` bytes."""
+    try:
+        text = _encode(value)
+        size = len(text.encode())
+        back = json.loads(text)
+        is_same = back == value and not _is_deep(back)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise config_error(path, "a JSON value", str(error)[:_SHOWN]) from None
+    if not is_same:
+        wanted = "a JSON value: lists, text as keys, at most 100 levels"
+        raise config_error(path, wanted, f"{type(value).__name__} that is not")
+    if size > most:
+        raise config_error(path, f"at most {most} bytes of JSON", f"{size} bytes")
+    return back
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for part in level:
+            if type(part) is dict:
+                inner += cast("dict[str, Any]", part).values()
+            elif type(part) is list:
+                inner += part
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+# ---- failures --------------------------------------------------------------------------------------------------
+
+
+def told_failure(failure: Failure) -> dict[str, Any]:
+    """What is kept of a failure: all but its cause, its history and why no further attempt was made."""
+    told = failure.to_dict()
+    return {name: told[name] for name in _FAILURE}
+
+
+def kept_failure(failure: Any) -> Any:
+    """A failure as it comes back from its text; hands through what is none."""
+    return _failure_of(told_failure(failure)) if isinstance(failure, Failure) else failure
+
+
+def _failure_of(told: Mapping[str, Any]) -> Failure:
+    return Failure.of(
+        told["code"],
+        told["message"],
+        category=Category(told["category"]),
+        kind=Kind(told["kind"]),
+        severity=Severity(told["severity"]),
+        retryable=told["retryable"],
+        executed=Executed(told["executed"]),
+        session_valid=told["session_valid"],
+        retry_after=told["retry_after"],
+        suggestions=told["suggestions"],
+        details=told["details"],
+    )
+
+
+def _read_failure(told: Any) -> Failure:
+    try:
+        failure = _failure_of(told)
+        if told_failure(failure) == told and {type(failure.retryable), type(failure.session_valid)} == {bool}:
+            return failure
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise damaged("error", "a failure as it is written", type(told).__name__)
+
+
+# ---- records ---------------------------------------------------------------------------------------------------
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in UTC as text, to the microsecond."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def write(fields: Mapping[str, Any]) -> str:
+    """The fields of a record as one line of JSON, with the number of the format."""
+    return _encode({"format": _FORMAT, **fields})
+
+
+def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
+    """The fields that a text holds, by our names, and how the text spells them. Raises StoreError naming what is wrong.
+
+    SYS_STATE_FOREIGN: a later version has written it. SYS_STATE_DAMAGED: it is no record.
+    """
+    said = _object(text)
+    if "format" in said:
+        _check_format(said.pop("format"))
+        spell: Spelling = str
+    elif "agentType" in said:
+        spell = _camel
+        said = {"state": "paused", "resumable": True, "error": None, **said}
+    else:
+        raise damaged("format", str(_FORMAT), "none")
+    found = _fields(said, _RECORD, spell, "")
+    for name in ("created_at", "last_activity_at"):
+        raw = found[name]
+        found[name] = parse_timestamp(raw) if isinstance(raw, str) else None
+        if found[name] is None:
+            raise damaged(spell(name), "an ISO 8601 date and time", raw)
+    if found["checkpoint"] is not None:
+        found["checkpoint"] = _fields(found["checkpoint"], _CHECKPOINT, spell, "checkpoint")
+    if found["error"] is not None:
+        found["error"] = _read_failure(found["error"])
+    return found, spell
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        said: Any = json.loads(text, object_pairs_hook=_unique)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise damaged("$", "a JSON object", str(error).split(":")[0][:_SHOWN]) from None
+    if not isinstance(said, dict):
+        raise damaged("$", "a JSON object", type(said).__name__)
+    return cast("dict[str, Any]", said)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key that occurs twice")
+    return value
+
+
+def _check_format(version: object) -> None:
+    if type(version) is not int or version < 1:
+        raise damaged("format", "a whole number of at least 1", version)
+    if version != _FORMAT:
+        raise _store_error("SYS_STATE_FOREIGN", "format", str(_FORMAT), version)
+
+
+def _fields(said: Any, names: tuple[str, ...], spell: Spelling, path: str) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise damaged(path, "an object or null", type(said).__name__)
+    given = cast("dict[str, Any]", said)
+    for name in names:
+        if spell(name) not in given:
+            raise damaged(f"{path}.{spell(name)}".lstrip("."), "a value", "none")
+    if spell is str and (
+        unknown := given.keys() - set(names)
+    ):  # the seed's writers may say more than we know of
+        raise damaged(f"{path}.{min(unknown)}".lstrip("."), "no such field", "one")
+    return {name: given[spell(name)] for name in names}
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------
+
+
+def damaged(field: str, wanted: str, got: object) -> StoreError:
+    """The error for a text that is no record."""
+    return _store_error("SYS_STATE_DAMAGED", field, wanted, got)
+
+
+def as_damage(error: ConfigError, spell: Spelling) -> StoreError:
+    """The same for a value that a record refuses, under the name that the text has for it."""
+    (violation,) = error.failure.details["violations"]
+    owner, _, name = violation["field"].rpartition(".")
+    path = f"checkpoint.{spell(name)}" if owner == "SessionCheckpoint" else spell(name)
+    return damaged(path, violation["constraint"], violation["received"])
+
+
+def _store_error(code: str, field: str, wanted: str, got: object) -> StoreError:
+    violation = {"field": field, "constraint": wanted, "received": got}
+    message = f"session record: {field}: wanted {wanted}, got {got!r}"
+    suggestions = ("forget this session, or put back a record that can be read",)
+    return StoreError(
+        Failure.of(
+            code,
+            message,
+            details={"violations": (violation,)},
+            suggestions=suggestions if code == "SYS_STATE_DAMAGED" else (),
+        )
+    )

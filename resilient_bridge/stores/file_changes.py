@@ -1,0 +1,144 @@
+"""How a file in which we keep something changes: all of it or not at all, and never for worse.
+
+Rule: what is there is not written to. A new file takes its name when it is complete and durable; what is damaged is kept under
+another name, and no name that is taken is taken again. Every error is typed and names the path. System calls go through `disk`,
+in whose place a test puts one whose k-th call fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import count
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
+
+from ..errors import Executed
+from .private_files import ALWAYS, close_quietly, sync_directory, typed_errors
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["keep_copy", "remove", "remove_leftovers", "replace_atomically", "set_aside", "write_all"]
+
+disk: Final = os
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALWAYS
+_LEFTOVER_AFTER: Final = 3600.0  # seconds: a save that still ran after an hour would be a wonder
+
+
+def replace_atomically(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the file: whoever opens it finds all of the old or all of the new, also after a power cut.
+
+    Raises StoreError (SYS_STORE_UNAVAILABLE), and the old file is as it was; only if the directory cannot be synchronised is the new
+    one in its place already, and `failure.executed` is MAYBE: it may not survive a power cut.
+    """
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}.tmp")
+    with typed_errors(path, "be written"):
+        _write_new(temporary, data)
+        try:
+            disk.replace(temporary, path)
+        except BaseException:
+            _unlink_quietly(temporary)
+            raise
+    with typed_errors(path, "be synchronised", Executed.MAYBE):
+        sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the file if it is there; gone for good when this returns. Raises StoreError."""
+    with typed_errors(path, "be removed"), suppress(FileNotFoundError):
+        disk.unlink(path)
+        sync_directory(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what a process that was killed inside `replace_atomically` left beside `path`, an hour after. Never raises."""
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
+    now = datetime.now(UTC).timestamp()
+    with suppress(OSError):
+        for name in filter(left.fullmatch, disk.listdir(path.parent)):
+            if now - disk.lstat(path.with_name(name)).st_mtime > _LEFTOVER_AFTER:
+                disk.unlink(path.with_name(name))
+
+
+# ---- what is damaged -------------------------------------------------------------------------------------------------
+
+
+def set_aside(path: Path, label: str = "damaged") -> Path:
+    """Rename the file to `<name>.<label>-<UTC time>`, or with a number behind it, and return that; nothing is overwritten.
+
+    Raises StoreError (SYS_STORE_UNAVAILABLE), and the file has the name it had; or the new one, if `failure.executed` is MAYBE.
+    """
+    with typed_errors(path, "be set aside"):
+        kept = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
+        try:
+            disk.replace(path, kept)
+        except BaseException:
+            _unlink_quietly(kept)
+            raise
+    with typed_errors(path, f"be synchronised as {kept.name}", Executed.MAYBE):
+        sync_directory(path.parent)
+    return kept
+
+
+def keep_copy(path: Path, data: bytes, label: str = "damaged") -> Path:
+    """Write `data`, what was read from the file, beside it under such a name, and return that; the file stays. Raises StoreError."""
+    with typed_errors(path, "be set aside"):
+        kept = _written_aside(path, data, label)
+        sync_directory(path.parent)
+    return kept
+
+
+def _written_aside(path: Path, data: bytes, label: str) -> Path:
+    for kept in _free_names(path, label):
+        with suppress(FileExistsError):
+            _write_new(kept, data)
+            return kept
+    raise AssertionError  # pragma: no cover -- there is no last number
+
+
+def _free_names(path: Path, label: str) -> Iterator[Path]:
+    first = f"{path.name}.{label}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    yield path.with_name(first)
+    for number in count(2):
+        yield path.with_name(f"{first}-{number}")
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write a file that was not there, durably but for its name; on failure it is not there again."""
+    handle = disk.open(path, _NEW, 0o600)
+    try:
+        try:
+            write_all(handle, data)
+            disk.fsync(handle)
+        except BaseException:
+            close_quietly(handle)
+            raise
+        disk.close(handle)  # a network file system may tell only now that it could not
+    except BaseException:
+        _unlink_quietly(path)
+        raise
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write all of `data`, in as many steps as the system takes; what it took is written even if the next step fails. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        written = disk.write(handle, left)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        left = left[written:]
+
+
+def _unlink_quietly(path: Path) -> None:
+    with suppress(OSError):
+        disk.unlink(path)

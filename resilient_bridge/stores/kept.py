@@ -1,0 +1,213 @@
+"""What a durable store keeps, as plain rows: sends, outcomes and positions, to and from what the session core works with.
+
+Rule: a process reads what another wrote, so times are wall-clock seconds here, and nothing is believed that cannot be: a wall
+clock that went back makes a message as old as can be, and a position that was not closed may have handed out more.
+"""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from ..protocol import Entry, EntryState, Mark, Now, Watermark
+
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Sequence
+
+    from ..protocol import Key
+
+__all__ = [
+    "UNSURE",
+    "AnswerRow",
+    "EntryRow",
+    "MarkRow",
+    "OutcomeRow",
+    "answer_rows",
+    "doubt_of",
+    "entry_of",
+    "entry_row",
+    "mark_rows",
+    "noted",
+    "outcome_of",
+    "outcome_row",
+    "position_of",
+    "watermark_of",
+]
+
+#: When an entry was handed out, if nobody can say: so long ago that it must not be repeated.
+UNSURE: Final = -inf
+#: How many messages may have been handed out since a position was last kept.
+UNSURE_MESSAGES: Final = 64
+
+
+class EntryRow(NamedTuple):
+    """A send that was accepted; `expires` and `accepted` in epoch seconds."""
+
+    seq: int
+    id: str
+    key: str
+    type: str
+    frame: str
+    expires: float | None
+    coalesce: str | None
+    accepted: float
+
+
+class OutcomeRow(NamedTuple):
+    """What became of a send."""
+
+    seq: int
+    id: str
+    key: str
+    type: str
+    state: str
+    confirmation: str | None
+    reason: str
+    at: float
+
+
+class MarkRow(NamedTuple):
+    """A message that the consumer took; `n` counts them, `at` is when it was accepted."""
+
+    n: int
+    type: str | None
+    id: str | None
+    text: str
+    stamp: str | None
+    at: float
+    doubtful: int
+
+
+class AnswerRow(NamedTuple):
+    """A message that was the answer to a request."""
+
+    n: int
+    type: str
+    id: str
+
+
+# ---- sends ---------------------------------------------------------------------------------------------------------
+
+
+def entry_row(entry: Entry, wall: float) -> EntryRow:
+    """An accepted send as a row."""
+    # A whole number would come back as another value than the check sum is of.
+    expires = None if entry.expires is None else float(entry.expires.wall)
+    return EntryRow(
+        entry.seq, entry.id, entry.key, entry.type, entry.frame, expires, entry.coalesce, float(wall)
+    )
+
+
+def entry_of(row: EntryRow, handed: float | None, now: Now) -> Entry:
+    """The send of a row; `handed`: when it was first handed out (None: provably never, UNSURE: nobody knows)."""
+    expires = None
+    if row.expires is not None:
+        # An age that cannot be told counts as expired.
+        expires = _moment(row.expires, now) if row.accepted <= now.wall else now
+    entry = Entry(row.seq, row.id, row.key, row.type, row.frame, expires=expires, coalesce=row.coalesce)
+    if handed is not None:
+        entry.state = EntryState.WRITTEN
+        entry.written_at = Now(-inf, -inf) if handed == UNSURE else _moment(handed, now)
+    return entry
+
+
+def _moment(wall: float, now: Now) -> Now:
+    return Now(now.mono + (wall - now.wall), wall)
+
+
+def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
+    """A settled send as a row."""
+    return OutcomeRow(
+        entry.seq, entry.id, entry.key, entry.type, entry.state.value, entry.confirmation, entry.reason, wall
+    )
+
+
+def outcome_of(row: OutcomeRow) -> Entry:
+    """The settled send of a row; what it said is forgotten."""
+    entry = Entry(row.seq, row.id, row.key, row.type, "")
+    entry.settle(EntryState(row.state), confirmation=row.confirmation, reason=row.reason)
+    return entry
+
+
+# ---- positions -----------------------------------------------------------------------------------------------------
+
+
+def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 0) -> str:
+    """A position as one JSON text, without its messages. `is_exact`: nothing is handed out after this.
+
+    `doubt`: an earlier process may have handed out the messages through this number; a close now does not settle that.
+    """
+    return json.dumps(
+        {
+            "asked_to_join": watermark.asked_to_join,
+            "joined": watermark.joined,
+            "replaces": watermark.replaces,
+            "epoch": watermark.epoch,
+            "taken": watermark.taken,
+            "answers_used": watermark.answers_used,
+            "in_hand": [_mark_row(0, mark, now) for mark in watermark.in_hand],
+            "unsure": max(doubt - watermark.taken, 0 if is_exact else UNSURE_MESSAGES),
+        }
+    )
+
+
+def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
+    """The messages taken since the one with number `after`."""
+    return [_mark_row(n, mark, now) for n, mark in watermark.marks(after)]
+
+
+def _mark_row(n: int, mark: Mark, now: Now) -> MarkRow:
+    type_, id_ = mark.key or (None, None)
+    at = float(now.wall - (now.mono - mark.mono))
+    return MarkRow(n, type_, id_, mark.text, mark.stamp, at, int(mark.doubtful))
+
+
+def answer_rows(watermark: Watermark, after: int) -> list[AnswerRow]:
+    """The answers used up since the one with number `after`."""
+    return [AnswerRow(n, *key) for n, key in watermark.answers(after)]
+
+
+def watermark_of(
+    session_id: str,
+    position: str,
+    marks: Sequence[MarkRow],
+    answers: Iterable[AnswerRow],
+    now: Now,
+) -> Watermark:
+    """The position of a session, from its rows in order. Raises ValueError or KeyError for what is none."""
+    said = cast("dict[str, Any]", json.loads(position))
+    watermark = Watermark(session_id)
+    watermark.asked_to_join = bool(said["asked_to_join"])
+    watermark.joined = bool(said["joined"])
+    watermark.replaces = bool(said["replaces"])
+    watermark.epoch = said["epoch"]
+    newest = marks[-1].at if marks else now.wall  # the tail does not age while nobody is there
+    watermark.restore(
+        [_mark(row, now, newest) for row in marks],
+        taken=int(said["taken"]),
+        answers=[(row.type, row.id) for row in answers],
+        answers_used=int(said["answers_used"]),
+        in_hand=[_mark(MarkRow(*row), now, newest) for row in said["in_hand"]],
+        unsure=int(said["unsure"]),
+    )
+    return watermark
+
+
+def doubt_of(position: str) -> int:
+    """The number of the last message that the process which wrote this position may have handed out."""
+    said = cast("dict[str, Any]", json.loads(position))
+    return int(said["taken"]) + int(said["unsure"])
+
+
+def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
+    key: Key | None = None if row.type is None or row.id is None else (row.type, row.id)
+    return Mark(key, row.text, row.stamp, now.mono - (newest - row.at), bool(row.doubtful))
+
+
+def noted(kept: asyncio.Future[None]) -> None:
+    """Somebody may wait for it, or nobody: a failure is told elsewhere."""
+    if not kept.cancelled():
+        kept.exception()

@@ -1,0 +1,101 @@
+"""One owner for one file: a lock that ends with its process, however that ends.
+
+The lock stands on a file of its own, because closing any descriptor of a file drops every POSIX lock that its process has on
+it, and SQLite has its own on the database. For the same reason a second owner in this process is told from a list, and never by
+opening the file. Rule: who has no lock has not touched the state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from ..errors import Failure, StoreError
+from .private_files import open_private, prepare_directory
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Owner"]
+
+_held: Final[set[tuple[int, str]]] = set()  # by process, because a fork inherits the list and not the locks
+_held_lock: Final = Lock()
+
+
+class Owner:
+    """The lock of `path`, taken by `take` and given back by `release`. The file beside it names the process, and stays."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + ".owner")
+        self._key = os.getpid(), os.path.realpath(self._path)
+        self._descriptor = -1
+        self._is_listed = False
+
+    def take(self) -> Self:
+        """Become the owner, in a directory that is ours. Raises StoreError (SYS_STORE_IN_USE) if somebody is, in this process or another."""
+        with _held_lock:
+            if self._key in _held:
+                raise _in_use("another client of this process")
+            _held.add(self._key)
+            self._is_listed = True
+        try:
+            prepare_directory(self._path, "store")
+            self._descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
+            self._lock()
+        except OSError as error:
+            self.release()
+            text = f"{self._path.name} cannot be locked: {error.strerror}"
+            raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text, cause=error)) from error
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def _lock(self) -> None:
+        if not _locked(self._descriptor):
+            told = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise _in_use(f"process {told}" if told.isdigit() else "another process")
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Let go. May be called again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if self._is_listed:
+            self._is_listed = False
+            with _held_lock:
+                _held.discard(self._key)
+
+
+def _in_use(by: str) -> StoreError:
+    return StoreError(Failure.of("SYS_STORE_IN_USE", f"the store is in use by {by}"))
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _locked(descriptor: int) -> bool:
+        try:
+            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte that nobody reads
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _locked(descriptor: int) -> bool:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except PermissionError:  # as some systems say it
+            return False
+        return True

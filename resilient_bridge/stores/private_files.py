@@ -1,0 +1,266 @@
+"""Who may touch the files in which we keep something: their names, their directory, and how one is opened.
+
+Rule: nothing is followed and nothing guessed. A link, a file of somebody else and a directory in which others may swap files are
+refused, an id never becomes a path, and what we make is ours alone (0600, directories 0700). Every error is typed and names the
+path. System calls go through `disk`, in whose place a test puts one whose k-th call fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import Executed, Failure, config_error, error_for
+
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ..errors import BridgeError
+
+__all__ = [
+    "ALWAYS",
+    "close_quietly",
+    "file_name_of",
+    "open_private",
+    "path_of",
+    "prepare_directory",
+    "read_private",
+    "sync_directory",
+    "typed_errors",
+    "unavailable",
+]
+
+disk: Final = os
+
+_LONGEST_NAME: Final = 200  # bytes: names made from this one need room below the 255 of file systems
+_CHUNK: Final = 1 << 20
+_HAS_OWNERS: Final = hasattr(os, "geteuid")
+_NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+ALWAYS: Final[int] = (
+    _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
+"""What every open of ours says. O_NONBLOCK: a pipe in the place of a file would keep us waiting for its other end."""
+_STRANGE: Final = {
+    errno.ELOOP: "a symbolic link",
+    errno.EMLINK: "a symbolic link",
+    errno.ENXIO: "no regular file",
+    errno.EISDIR: "a directory",
+    errno.ENOTDIR: "in something that is no directory",
+}
+_SHORT: Final = re.compile(r"[a-z0-9_-]{1,64}")
+_DEVICE: Final = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
+_FILE: Final = "a regular file of ours that has one name"
+
+
+def path_of(path: str | os.PathLike[str], field: str) -> Path:
+    """Return the path, absolute, so that a later change of the working directory does not move it; nothing is looked up.
+
+    Raises ConfigError for what is no path to a file whose name leaves room for the names made from it.
+    """
+    wanted = f"a path to a file, with a name of 1 to {_LONGEST_NAME} bytes"
+    try:
+        found = Path(path)
+        fits = found.name not in {"", ".."} and len(os.fsencode(found.name)) <= _LONGEST_NAME
+    except (TypeError, ValueError):
+        raise config_error(field, wanted, path) from None
+    if not fits or "\0" in str(found):
+        raise config_error(field, wanted, path)
+    with typed_errors(found, "be found"):
+        return found.absolute()
+
+
+def file_name_of(identifier: str) -> str:
+    """Return a file name for an id from anywhere: different for different ids, and never a way out of a directory.
+
+    Up to 64 lower-case letters, digits, `-` and `_` stay as they are, names of Windows devices excepted. Everything else becomes
+    `sha256.` and 64 digits: the full stop keeps it apart from every id that stays. Raises ConfigError for what is no text.
+    """
+    if not isinstance(identifier, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- ids come from outside
+        raise config_error("identifier", "text", type(identifier).__name__)
+    if _SHORT.fullmatch(identifier) and not _DEVICE.fullmatch(identifier):
+        return identifier
+    return f"sha256.{sha256(identifier.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+# ---- the directory ---------------------------------------------------------------------------------------------------
+
+
+def prepare_directory(path: Path, field: str = "path") -> None:
+    """Make the directory that `path` is in, 0700 like the parents it needs, or check the one that is there.
+
+    Raises ConfigError for a directory in which somebody else could put a file in the place of ours, StoreError (SYS_STORE_UNAVAILABLE)
+    if it cannot be made or looked at.
+    """
+    directory = path.parent
+    try:
+        found = _made(directory)
+    except (NotADirectoryError, FileExistsError) as error:
+        raise config_error(field, "a path in a directory", path) from error
+    except OSError as error:
+        raise unavailable(directory, "be made or looked at", error) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise config_error(field, "a path in a directory", path)
+    if _HAS_OWNERS:
+        _check_directory(directory, found, field)
+
+
+def _made(directory: Path) -> os.stat_result:
+    """Make the directory, and its parents, unless it is there; each is durable before the next."""
+    missing: list[Path] = []
+    ahead = directory
+    while True:
+        try:
+            found = disk.stat(ahead)
+            break
+        except FileNotFoundError:
+            missing.append(ahead)
+            ahead = ahead.parent
+    for one in reversed(missing):
+        with suppress(FileExistsError):  # somebody was faster; whose it is, is looked at below
+            disk.mkdir(one, 0o700)
+            sync_directory(one.parent)
+        found = disk.stat(one)
+    return found
+
+
+def _check_directory(directory: Path, found: os.stat_result, field: str) -> None:
+    # Our files are 0600, so it does no harm that others may list a directory: a home or a project is 0755, and
+    # `store="bridge.db"` has to work there. Harm is done by who may rename: our file could be swapped for another. That is the
+    # owner (root may do everything anyway), and whoever may write, unless the sticky bit keeps them from the files of others, as
+    # in /tmp. A group with nobody else in it is no other: distributions with umask 002 make every directory 0775.
+    if found.st_uid not in {disk.geteuid(), 0}:
+        raise config_error(
+            field, "a path in a directory of ours or of root", f"{directory}, of user {found.st_uid}"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_ours_alone(found.st_gid))
+    if others and not mode & stat.S_ISVTX:
+        raise config_error(
+            field, "a path in a directory that nobody else may write to", f"{directory}, mode {mode:04o}"
+        )
+
+
+def _is_ours_alone(group: int) -> bool:
+    """Whether a group is the private one of this user: our primary one, of our name, with no other member."""
+    try:
+        import grp
+        import pwd
+
+        user, found = pwd.getpwuid(disk.geteuid()), grp.getgrgid(group)
+    except (ImportError, KeyError, OSError):
+        return False
+    return user.pw_gid == group and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
+
+
+# ---- one file --------------------------------------------------------------------------------------------------------
+
+
+def open_private(path: Path, flags: int, field: str = "path") -> int:
+    """Open a file of ours and return its descriptor: no link is followed, a new one is 0600, and an old one is made so.
+
+    Raises ConfigError, before anything is changed, for a link, something that is no regular file, a file with a second name, or
+    one of another user; StoreError (SYS_STORE_UNAVAILABLE) for what the system refuses. Without O_CREAT a missing file is
+    FileNotFoundError: what that means, only the caller knows.
+    """
+    if not _NOFOLLOW and path.is_symlink():
+        raise config_error(field, _FILE, f"{path}, a symbolic link")
+    try:
+        handle = disk.open(path, flags & ~os.O_TRUNC | ALWAYS, 0o600)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+            raise
+        if error.errno in _STRANGE:
+            raise config_error(field, _FILE, f"{path}, {_STRANGE[error.errno]}") from error
+        raise unavailable(path, "be opened", error) from error
+    try:
+        with typed_errors(path, "be opened"):
+            _check_file(handle, path, field)
+            if flags & os.O_TRUNC:  # only now: a file that is refused keeps what it holds
+                disk.ftruncate(handle, 0)
+    except BaseException:
+        close_quietly(handle)
+        raise
+    return handle
+
+
+def _check_file(handle: int, path: Path, field: str) -> None:
+    found = disk.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise config_error(field, _FILE, f"{path}, no regular file ({stat.filemode(found.st_mode)})")
+    if found.st_nlink > 1:
+        raise config_error(field, _FILE, f"{path}, which has {found.st_nlink} names")
+    if _HAS_OWNERS:
+        if found.st_uid != disk.geteuid():
+            raise config_error(field, _FILE, f"{path}, of user {found.st_uid}")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            disk.fchmod(handle, 0o600)
+
+
+def read_private(path: Path, field: str = "path") -> bytes | None:
+    """Return what a file of ours holds, None if there is none. Raises as `open_private` does."""
+    try:
+        handle = open_private(path, os.O_RDONLY, field)
+    except FileNotFoundError:
+        return None
+    parts: list[bytes] = []
+    with typed_errors(path, "be read"):
+        try:
+            while part := disk.read(handle, _CHUNK):
+                parts.append(part)
+        finally:
+            close_quietly(handle)
+    return b"".join(parts)
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable. Raises OSError."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # no such thing on Windows
+    handle = disk.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.fsync(handle)
+    except OSError as error:
+        # some file systems know no such request
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+            raise
+    finally:
+        close_quietly(handle)
+
+
+def close_quietly(handle: int) -> None:
+    """Close what nothing depends on any more: read, or lost already."""
+    with suppress(OSError):
+        disk.close(handle)
+
+
+@contextmanager
+def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> Generator[None]:
+    """Raise what the system refuses inside of the block as the StoreError of `unavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(path, problem, error, executed) from error
+
+
+def unavailable(path: Path, problem: str, error: OSError, executed: Executed | None = None) -> BridgeError:
+    """Return the StoreError for a file that could not `problem` ("be opened"), to be raised from the error of the system."""
+    said = (error.strerror or type(error).__name__).lower()
+    return error_for(
+        Failure.of(
+            "SYS_STORE_UNAVAILABLE",
+            f"{path} could not {problem}: {said}",
+            details={"path": str(path), "errno": error.errno},
+            executed=executed,
+            cause=error,
+        )
+    )

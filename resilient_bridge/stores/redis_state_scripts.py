@@ -1,0 +1,231 @@
+"""What is done inside of Redis, in one step for all processes: one script for circuits, one for retry budgets.
+
+Rule: a script is the only one that writes, it lives by the server's clock, and all it knows comes with the call: numbers that two
+processes do not agree on cannot do worse than take turns. One key a circuit or budget, which ends by itself when nobody uses it, and a
+key that is gone means a circuit that is closed, a budget that is full. The semantics are those of `pipeline.breaker_state`,
+`pipeline.windows` and `pipeline.budget_state`, which the same tests drive.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from typing import Final
+
+
+__all__ = ["BUDGET", "CHECK_TTL", "CIRCUIT", "FORMAT", "Script"]
+
+FORMAT: Final = "1"
+"""The version of what the keys hold; it stands in their names, so that two releases with two formats do not meet."""
+CHECK_TTL: Final = 60_000
+"""Milliseconds that the key lives which a recovered server is tried with."""
+
+
+class Script:
+    """A script, and the name that the server has for it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+# ARGV: kind of window, its size (calls, or milliseconds of a bucket), what opens it (calls, or a rate), probes, lease in ms,
+# ttl in ms, ttl of what was set by hand, waits of the openings in s, how many probes are asked for, the state to set;
+# then four for each row of outcomes: era, probe (0: none), outcomes, code of the failure.
+# Outcomes: s succeeded, f failed, F failed and slow, c critical, r released.
+CIRCUIT: Final = Script("""
+local key = KEYS[1]
+local kind, size, need = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local probes, lease, ttl, ttl_by_hand = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local wanted, put = tonumber(ARGV[9]), ARGV[10]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local names = {'state', 'era', 'said', 'why', 'because', 'ends', 'openings', 'wait', 'kind', 'window', 'passed', 'leases', 'last'}
+local found = redis.call('HMGET', key, unpack(names))
+local c = {}
+for i, name in ipairs(names) do c[name] = found[i] or '' end
+local is_there, is_changed = found[1], false
+if not is_there then c.state = 'closed' end
+for _, name in ipairs({'era', 'ends', 'openings', 'passed', 'last'}) do c[name] = tonumber(c[name]) or 0 end
+
+local leases, living = {}, 0
+for probe, ends in string.gmatch(c.leases, '(%d+):(%d+)') do
+  if tonumber(ends) > now then leases[probe] = tonumber(ends); living = living + 1 end
+end
+
+-- the window: a number of failures, a text of 0 and 1, or a list of {bucket, seen, failed}
+local row, bits, buckets, seen, failed = 0, '', {}, 0, 0
+local window = c.kind == kind and c.window or ''
+if kind == 'row' then row = tonumber(window) or 0
+elseif kind == 'calls' then bits = string.sub(window, -size)
+else
+  for bucket, all, bad in string.gmatch(window, '(%d+):(%d+):(%d+)') do
+    if tonumber(bucket) > math.floor(now / size) - 20 then
+      buckets[#buckets + 1] = {tonumber(bucket), tonumber(all), tonumber(bad)}
+      seen = seen + all; failed = failed + bad
+    end
+  end
+end
+
+local function failures() return select(2, string.gsub(bits, '1', '')) end
+local function clear() row, bits, buckets, seen, failed = 0, '', {}, 0, 0 end
+local function bucket()
+  local number = math.floor(now / size)
+  if #buckets == 0 or buckets[#buckets][1] < number then buckets[#buckets + 1] = {number, 0, 0} end
+  return buckets[#buckets]
+end
+local function good()
+  if kind == 'row' then row = 0
+  elseif kind == 'calls' then bits = string.sub(bits .. '0', -size)
+  else local b = bucket(); b[2] = b[2] + 1; seen = seen + 1 end
+end
+local function bad()
+  if kind == 'row' then row = row + 1; return row >= size end
+  if kind == 'calls' then bits = string.sub(bits .. '1', -size); return failures() >= need end
+  local b = bucket(); b[2] = b[2] + 1; b[3] = b[3] + 1; seen = seen + 1; failed = failed + 1
+  return seen >= 10 and failed >= need * seen - 1e-9
+end
+local function reason()
+  if kind == 'row' then return 'consecutive_failures_' .. row end
+  if kind == 'calls' then return 'failure_rate_' .. failures() .. '_of_' .. size end
+  return 'failure_rate_' .. failed .. '_of_' .. seen
+end
+
+local function change(state, why)
+  c.state, c.said, c.passed = state, why, 0
+  c.era = math.max(c.era + 1, now)
+  leases, living = {}, 0
+  if state ~= 'open' then c.ends = 0 end
+  if state == 'closed' then clear(); c.openings = 0; c.wait = '' end
+  if state == 'open' or state == 'isolated' then c.why = why end
+  if state ~= 'open' and state ~= 'half_open' then c.because = '' end
+  is_changed = true
+end
+local function open(why, code)
+  local waits = {}
+  for wait in string.gmatch(ARGV[8], '%S+') do waits[#waits + 1] = wait end
+  local openings = c.openings + 1
+  local wait = waits[math.min(openings, #waits)]
+  change('open', why)
+  c.openings, c.wait, c.because = openings, wait, code
+  c.ends = now + math.ceil(tonumber(wait) * 1000)
+end
+local function named(outcome, why)
+  if outcome == 'c' then return 'critical' end
+  return outcome == 'F' and 'slow_' .. why or why
+end
+
+local function probe_ended(probe, outcome, code)
+  local ends = leases[probe]
+  if not ends then return end
+  leases[probe] = nil; living = living - 1; is_changed = true
+  if outcome == 's' then
+    if kind == 'row' then row = 0 end
+    c.passed = c.passed + 1
+    if c.passed >= probes then change('closed', 'request_success') end
+  elseif outcome ~= 'r' then
+    if kind == 'row' then row = row + 1 end
+    open(named(outcome, kind == 'row' and reason() or 'probe_failed'), code)
+  end
+end
+
+if put ~= '' then
+  if put ~= c.state then change(put, put == 'closed' and 'manual_reset' or put)
+  elseif put == 'closed' then change(put, c.said) end
+end
+for i = 11, #ARGV, 4 do
+  local era, probe, outcomes, code = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if era == c.era and probe ~= '0' then probe_ended(probe, outcomes, code)
+  elseif era == c.era and c.state == 'closed' then
+    for outcome in string.gmatch(outcomes, '.') do
+      if outcome == 's' then good()
+      elseif bad() or outcome == 'c' then open(named(outcome, reason()), code); break end
+    end
+    is_changed = true
+  end
+end
+local granted = {}
+if wanted > 0 then
+  if c.state == 'open' and now >= c.ends then change('half_open', 'reset_timeout_elapsed') end
+  while c.state == 'half_open' and #granted < wanted and living < probes do
+    c.last = c.last + 1
+    leases[tostring(c.last)] = now + lease; living = living + 1
+    granted[#granted + 1] = tostring(c.last); is_changed = true
+  end
+end
+
+-- how things stand
+local margin, quiet, hint, free = 1, 0, 0, 0
+local shown_failed, shown_seen = failed, seen
+if kind == 'row' then
+  margin = size - row; quiet = row == 0 and 1 or 0; shown_failed, shown_seen = math.min(row, size), size
+elseif kind == 'calls' then
+  if not string.find(bits, '1', 1, true) then bits = '' end
+  margin = need - failures(); quiet = bits == '' and 1 or 0; shown_failed, shown_seen = failures(), size
+else
+  local rest = need < 1 and math.ceil((need * seen - failed) / (1 - need) - 1e-9) or (failed < seen and 1e6 or 1)
+  margin = math.max(10 - seen, rest)
+end
+local first = now + 1000
+for _, ends in pairs(leases) do first = math.min(first, ends) end
+if c.state == 'half_open' then
+  free = probes - living
+  if free <= 0 then hint = first - now end
+elseif c.state == 'open' and now >= c.ends then free = probes end
+
+local function whole(number) return string.format('%.0f', number) end
+if is_changed then
+  c.kind = kind
+  if kind == 'row' then c.window = whole(row) elseif kind == 'calls' then c.window = bits
+  else
+    local list = {}
+    for _, b in ipairs(buckets) do list[#list + 1] = whole(b[1]) .. ':' .. b[2] .. ':' .. b[3] end
+    c.window = table.concat(list, ' ')
+  end
+  local list = {}
+  for probe, ends in pairs(leases) do list[#list + 1] = probe .. ':' .. whole(ends) end
+  c.leases = table.concat(list, ' ')
+  local values = {}
+  for _, name in ipairs(names) do
+    values[#values + 1] = name
+    values[#values + 1] = type(c[name]) == 'number' and whole(c[name]) or c[name]
+  end
+  redis.call('HSET', key, unpack(values))
+end
+if is_there or is_changed then
+  redis.call('PEXPIRE', key, (c.state == 'isolated' or c.state == 'disabled') and ttl_by_hand or ttl)
+end
+local left = c.state == 'open' and math.max(0, c.ends - now) or 0
+return {c.state, whole(c.era), c.said, c.why, c.because, whole(left), whole(shown_failed), whole(shown_seen),
+  whole(math.max(1, margin)), quiet, whole(c.openings), c.wait, free, whole(hint), table.concat(granted, ' ')}
+""")
+
+# ARGV: ratio, floor, calls to count, repeats asked for, repeats given back, ttl in ms.
+# A call earns in its second and the nine after it, a repeat counts in its second and the ten after it: to the strict side.
+BUDGET: Final = Script("""
+local key = KEYS[1]
+local ratio, floor = tonumber(ARGV[1]), tonumber(ARGV[2])
+local calls, wanted, returned, ttl = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local now = tonumber(redis.call('TIME')[1])
+local earning, spent, seconds = calls, 0, {}
+local found = redis.call('HGETALL', key)
+for i = 1, #found, 2 do
+  local sort, second, count = string.sub(found[i], 1, 1), tonumber(string.sub(found[i], 2)), tonumber(found[i + 1])
+  if sort == 'c' and second > now - 10 then earning = earning + count
+  elseif sort == 's' and second > now - 11 then spent = spent + count; seconds[second] = count
+  else redis.call('HDEL', key, found[i]) end
+end
+if calls > 0 then redis.call('HINCRBY', key, 'c' .. string.format('%.0f', now), calls) end
+for second = now, now - 10, -1 do
+  local back = math.min(returned, seconds[second] or 0)
+  if back > 0 then
+    redis.call('HINCRBY', key, 's' .. string.format('%.0f', second), -back)
+    returned = returned - back; spent = spent - back
+  end
+end
+local granted = 0
+while granted < wanted and spent + granted + 1 <= ratio * earning + floor + 1e-9 do granted = granted + 1 end
+if granted > 0 then redis.call('HINCRBY', key, 's' .. string.format('%.0f', now), granted) end
+redis.call('PEXPIRE', key, ttl)
+return {granted, earning, spent + granted}
+""")

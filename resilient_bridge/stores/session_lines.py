@@ -1,0 +1,126 @@
+"""Events and records as lines of a session log: one JSON object each, bounded, without secrets (V14). Does no I/O.
+
+Rule: whatever goes in, one line comes out. A value is a secret by its name, wherever the name stands: a key, the item before it, or a
+field `name` beside a field `value`; text is redacted besides. What was cut says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from ..errors import MASK, Failure, is_sensitive, redact, redact_value, text_of
+from .state_document import instant
+
+
+if TYPE_CHECKING:
+    from ..telemetry.events import Event
+
+__all__ = ["LONGEST_LINE", "event_line", "record_line"]
+
+LONGEST_LINE: Final = 65_536
+"""Bytes, the line break included."""
+_DEEPEST: Final = 8
+_WIDEST: Final = 100  # items of one mapping or sequence
+_MOST: Final = 2_000  # values in one line
+_CUT: Final = "…"
+_NAMES: Final = ("name", "key", "field", "header")
+_VALUES: Final = ("value", "received")
+
+
+def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
+    """Return the line of an event: `at`, `event` (its class), its fields, a failure as its `to_dict()`, and what else there is to say."""
+    kind = type(event).__name__
+    try:
+        fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))[1:]}
+        return record_line({"event": kind, **fields, **(more or {})}, event.at)
+    except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
+        return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})
+
+
+def record_line(record: Mapping[str, object], at: datetime) -> bytes:
+    """Return the line of a record: `at`, unless it has its own, and its fields. Never raises."""
+    try:
+        stamped: dict[str, object] = {"at": instant(at), **record}
+        plain = _Masked().mapping(stamped, 0)
+        line = _written(plain)
+    except Exception as error:  # noqa: BLE001 -- an object that cannot be looked at is a line that says so
+        return _written({"at": instant(at), "unreadable": type(error).__name__})
+    if len(line) <= LONGEST_LINE:
+        return line
+    told = {name: plain[name] for name in ("at", "event") if isinstance(plain.get(name), str)}
+    return _written({**told, "cut": f"a line of {len(line)} bytes"})
+
+
+def _written(plain: dict[str, Any]) -> bytes:
+    # ASCII: every control character, and whatever else breaks a line somewhere, is escaped.
+    return f"{json.dumps(plain, separators=(',', ':'), allow_nan=False)}\n".encode()
+
+
+class _Masked:
+    """One walk through a value, which may be of any size and hold itself."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def value(self, value: object, depth: int) -> Any:
+        """The value as plain data."""
+        self._left -= 1
+        match value:
+            case Failure():
+                return value.to_dict()  # redacted when it was made
+            case datetime():
+                return value.isoformat()
+            case float() if not math.isfinite(value):
+                return str(value)
+            case BaseException():
+                return f"{type(value).__name__}: {text_of(value)}"
+            case str() | bytes() | bytearray() | bool() | int() | float() | None:
+                return redact_value(value)
+            case _ if depth >= _DEEPEST or self._left <= 0:
+                return _CUT
+            case Mapping():
+                return self.mapping(cast("Mapping[Any, object]", value), depth)
+            case Sequence() | AbstractSet():
+                return self._items(list(cast("Sequence[object]", value)), depth)
+            case _:
+                return redact_value(value)
+
+    def mapping(self, value: Mapping[Any, object], depth: int) -> dict[str, Any]:
+        """The mapping as a dictionary."""
+        names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
+        plain: dict[str, Any] = {}
+        for number, (key, item) in enumerate(list(value.items())):
+            if number >= _WIDEST or self._left <= 0:
+                plain[_CUT] = len(value) - number
+                break
+            name = redact(_text(key), limit=100)
+            hidden = is_sensitive(name) or (names_secret and name in _VALUES)
+            plain[name] = MASK if hidden and item is not None else self.value(item, depth + 1)
+        return plain
+
+    def _items(self, items: list[object], depth: int) -> list[Any]:
+        plain: list[Any] = []
+        before: object = None
+        for number, item in enumerate(items):
+            if number >= _WIDEST or self._left <= 0:
+                plain.append(f"{_CUT} {len(items) - number} more")
+                break
+            plain.append(MASK if _is_secret(before) and item is not None else self.value(item, depth + 1))
+            before = item
+        return plain
+
+
+def _is_secret(name: object) -> bool:
+    """Whether what comes with this name is a secret."""
+    return isinstance(name, str | bytes) and is_sensitive(_text(name))
+
+
+def _text(name: object) -> str:
+    return name.decode("utf-8", "ignore") if isinstance(name, bytes) else str(name)

@@ -1,0 +1,225 @@
+"""A log of what happened in this process, one JSON object a line, only ever appended to (V14).
+
+Rule: a log never breaks or holds up what it logs. What cannot be written is counted, told once, and not kept; when it works again, that
+is told too. System calls go through `disk`, in whose place a test puts one that fails.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from ..errors import BridgeError, Failure, config_error, error_for
+from ..policies.fields import is_count
+from ..telemetry import emit, events, listen
+from .file_changes import write_all
+from .notice import warn
+from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
+from .session_lines import LONGEST_LINE, event_line, record_line
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["SessionLog"]
+
+disk: Final = os
+
+_FIELD: Final = "SessionLog.path"
+_MOST: Final = 1_000
+
+
+class SessionLog:
+    """Every event of this process as a line of a file, inside `with SessionLog(path):`.
+
+    A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its `to_dict()`; secrets are masked, and
+    control characters escaped. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one
+    before `<name>.2`, up to `keep` of them. The file is 0600; nothing is read back from it.
+
+    A full disk or a directory that is gone raises nothing and is not waited for: such lines are counted in `lost`, and told once
+    by StoreFailed and in the stdlib logger `resilient_bridge`, until StoreRecovered, which stands in the log with that count. A
+    line is handed to the system at once, so it survives this process, if killed; a power cut may take the last seconds. One process
+    writes to a path at a time; its threads may share the object. As for any listener, the default log is silent meanwhile.
+
+    Raises ConfigError for arguments that cannot be meant and, on entering, for a path that is not safe; on entering also StoreError
+    (SYS_STORE_UNAVAILABLE) if the file cannot be opened, (SYS_STORE_IN_USE) if this object is in use already.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], /, *, max_bytes: int = 10 * 1024 * 1024, keep: int = 5
+    ) -> None:
+        self._path = path_of(path, _FIELD)
+        if not is_count(max_bytes, LONGEST_LINE):
+            wanted = f"a whole number of at least {LONGEST_LINE}, the longest line"
+            raise config_error("SessionLog.max_bytes", wanted, max_bytes)
+        if not is_count(keep) or keep > _MOST:
+            raise config_error("SessionLog.keep", f"a whole number from 1 to {_MOST}", keep)
+        self._max_bytes, self._keep = max_bytes, keep
+        self._name = f"SessionLog {self._path}"
+        self._lock = Lock()
+        self._listening: AbstractContextManager[None] | None = None
+        self._handle: int | None = None
+        self._has_failed = False
+        self._lost = 0
+
+    def __repr__(self) -> str:
+        """A status line."""
+        state = "closed" if self._listening is None else "failing" if self._has_failed else "open"
+        return f"<SessionLog {self._path} {state} lost={self._lost}>"
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to now."""
+        return self._path
+
+    @property
+    def lost(self) -> int:
+        """How many lines could not be written."""
+        return self._lost
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            if self._listening is not None:
+                told = f"{self._name}: wanted one that is closed, got one that is open"
+                raise error_for(Failure.of("SYS_STORE_IN_USE", told))
+            prepare_directory(self._path, _FIELD)
+            with typed_errors(self._path, "be opened"):
+                self._open()
+            self._listening = listen(self._hear)
+            self._listening.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            listening, self._listening = self._listening, None
+        if listening is not None:  # first of all: whatever else happens, nobody is told to a log that is over
+            listening.__exit__(kind, error, trace)
+        with self._lock:
+            self._close()
+
+    def write(self, record: Mapping[str, object], /) -> None:
+        """Append a line of your own: `at`, unless the record has its own, and its fields, masked and escaped as those of events.
+
+        Texts are cut at 500 characters, lines at 64 KiB. Raises ConfigError for what is no mapping, StoreError (SYS_STORE_UNAVAILABLE)
+        outside of the `with` block, and nothing if it cannot be written: that is counted in `lost`.
+        """
+        if not hasattr(record, "items"):
+            raise config_error("SessionLog.write.record", "a mapping", type(record).__name__)
+        if self._listening is None:
+            told = f"{self._name}: wanted one that is open, got one that is closed"
+            raise error_for(
+                Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=("write inside its `with` block",))
+            )
+        self._append(record_line(record, datetime.now(UTC)))
+
+    def _hear(self, event: events.Event) -> None:
+        own = isinstance(event, events.StoreFailed | events.StoreRecovered) and event.store == self._name
+        if not own:
+            self._append(event_line(event))
+        elif isinstance(
+            event, events.StoreRecovered
+        ):  # the gap, in its place; that it began could not be written
+            self._append(event_line(event, {"lost": self._lost}))
+
+    def _append(self, line: bytes) -> None:
+        with self._lock:
+            if self._listening is None:
+                return  # told by a hub that did not know yet
+            event = self._written(line)
+        if isinstance(event, events.StoreFailed):
+            warn(f"{self._name}: lines are lost and counted: {event.failure}")  # the default log is silent
+        if event is not None:
+            emit(event)  # without the lock: this object hears it too
+
+    def _written(self, line: bytes) -> events.StoreFailed | events.StoreRecovered | None:
+        """Write the line, or count it; return what has changed by that."""
+        try:
+            with typed_errors(self._path, "be appended to"):
+                write_all(self._ready_for(len(line)), line)
+        except BridgeError as error:
+            self._lost += 1
+            self._close()  # opened anew for the next line, which ends what may have been begun here
+            if self._has_failed:
+                return None
+            self._has_failed = True
+            return events.StoreFailed(
+                at=datetime.now(UTC), store=self._name, degraded=True, failure=error.failure
+            )
+        if not self._has_failed:
+            return None
+        self._has_failed = False
+        return events.StoreRecovered(at=datetime.now(UTC), store=self._name)
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
+
+    def _ready_for(self, length: int) -> int:
+        """The descriptor of a file at this path that has room for so many bytes."""
+        if self._handle is not None and not self._is_in_place(self._handle):
+            self._close()
+        handle = self._open()
+        size = disk.fstat(handle).st_size
+        if size and size + length > self._max_bytes:
+            self._close()
+            self._rotate()
+            handle = self._open()
+        return handle
+
+    def _is_in_place(self, handle: int) -> bool:
+        """Whether the path still leads to the open file: one that was deleted or renamed takes lines that nobody will find."""
+        try:
+            there = disk.lstat(self._path)
+        except OSError:
+            return False  # opening it will show
+        here = disk.fstat(handle)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+    def _open(self) -> int:
+        """Open the file to append to; a line that was begun by a process that is gone is ended."""
+        if self._handle is None:
+            handle = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FIELD)
+            try:
+                if not self._ends_whole(handle):
+                    write_all(handle, b"\n")
+            except BaseException:
+                close_quietly(handle)
+                raise
+            self._handle = handle
+        return self._handle
+
+    def _ends_whole(self, handle: int) -> bool:
+        """Whether the last line has its end: the one byte that is ever looked at."""
+        end = disk.lseek(handle, 0, os.SEEK_END)
+        if not end:
+            return True
+        disk.lseek(handle, end - 1, os.SEEK_SET)
+        return disk.read(handle, 1) == b"\n"
+
+    def _rotate(self) -> None:
+        """Give the files their next numbers. If this fails half-way, it goes on from the free number, and loses no file by that."""
+        numbered = [
+            self._path,
+            *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._keep + 1)),
+        ]
+        last = next((n for n in range(1, self._keep) if not self._is_there(numbered[n])), self._keep)
+        for n in range(last, 0, -1):
+            disk.replace(numbered[n - 1], numbered[n])
+
+    def _is_there(self, path: Path) -> bool:
+        try:
+            disk.lstat(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _close(self) -> None:
+        if self._handle is not None:
+            close_quietly(self._handle)
+            self._handle = None

@@ -1,0 +1,81 @@
+"""`resilient-bridge pipe` as a child process of a test: lines in, lines out, and stderr as it comes. Rule: it is gone when the block ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+
+
+COMMAND = (sys.executable, "-m", "resilient_bridge", "pipe")
+
+
+class Child:
+    """A running `pipe`: lines in, lines out, and stderr collected."""
+
+    def __init__(self, process):
+        self.process = process
+        self.errors = []
+        self._said = asyncio.Event()
+        self._watch = asyncio.create_task(self._collect())
+
+    async def _collect(self):
+        async for line in self.process.stderr:
+            self.errors.append(line.decode().rstrip("\n"))
+            self._said.set()
+
+    def say(self, *lines):
+        for line in lines:
+            text = line if isinstance(line, str) else json.dumps(line)
+            self.process.stdin.write(text.encode() + b"\n")
+
+    async def hear(self):
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 20))
+
+    async def told(self, word):
+        """Wait until a line of stderr begins so, and return it."""
+        async with asyncio.timeout(20):
+            while True:
+                for line in self.errors:
+                    if line.startswith(word):
+                        return line
+                self._said.clear()
+                await self._said.wait()
+
+    async def end(self, *, close=True):
+        if close:
+            self.process.stdin.close()
+        code = await asyncio.wait_for(self.process.wait(), 40)
+        await self._watch
+        return code
+
+
+@contextlib.asynccontextmanager
+async def running(*argv, **environment):
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | environment,
+    )
+    child = Child(process)
+    try:
+        yield child
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await child._watch
+        process._transport.close()
+
+
+def message(n, **more):
+    return {"type": "tool_result", "payload": {"n": n}, **more}
+
+
+def applied(server):
+    return [frame["payload"]["n"] for frame in server.received]

@@ -1,0 +1,77 @@
+"""Where a life can be made to die exactly: before, inside or after its k-th transaction, or at a byte of its log.
+
+    {"at": 3, "when": "before" | "inside" | "after"}     the third call of Database.run
+    {"bytes": 50_000}                                     once open, as soon as it would write behind that byte of a file
+    {"slow": 0.2}                                         no death: each transaction takes that many seconds
+
+The second is a torn write: the system takes what fits, and the process dies within the same call.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from typing import Any
+
+from resilient_bridge.stores.sqlite import SQLiteStore
+from resilient_bridge.stores.sqlite_file import Database
+
+
+def die() -> None:
+    """kill -9, by our own hand."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(order: dict[str, Any] | None) -> None:
+    """Have this process die as ordered."""
+    if order is None:
+        return
+    if "bytes" in order:
+        _limit(order["bytes"])
+    elif "slow" in order:
+        _slow(order["slow"])
+    else:
+        _die_at(order["at"], order["when"])
+
+
+def _limit(size: int) -> None:
+    load = SQLiteStore._load
+
+    def limiting(self: SQLiteStore, *given: Any) -> None:
+        load(self, *given)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    SQLiteStore._load = limiting  # type: ignore[method-assign]
+
+
+def _slow(seconds: float) -> None:
+    run = Database.run
+
+    def slow(self: Database, ops: Any) -> None:
+        time.sleep(seconds)
+        run(self, ops)
+
+    Database.run = slow  # type: ignore[method-assign]
+
+
+def _die_at(left: int, when: str) -> None:
+    run = Database.run
+
+    def dying(self: Database, ops: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            return run(self, ops)
+        if when == "before":
+            die()
+        if when == "inside":
+            self.connection.create_function("die", 0, die)
+            run(self, [*ops, ("SELECT die()", ())])
+        run(self, ops)
+        return die()
+
+    Database.run = dying  # type: ignore[method-assign]

@@ -1,0 +1,106 @@
+"""What a consumer had in hand when its process ended: once by a crash, once by a close in the middle of a full inbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from resilient_bridge.testing.server import BridgeServer
+from tests.crashes.lives import Nursery
+
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+
+MANY = 60
+LONG = 200
+BOUND = 64  # messages that a crash may repeat
+WITHIN = 0.5  # seconds: half as long as a slow disk takes for one transaction
+
+
+@pytest.mark.parametrize("durability", ["process", "machine"])
+async def test_a_close_leaves_what_was_not_read_and_what_is_in_doubt(tmp_path, durability):
+    """A crash leaves 60 messages in doubt, the next process reads some and closes: the third gets the others only, and all of them flagged."""
+    async with BridgeServer() as server, Nursery() as nursery:
+        order = {"url": server.url, "store": str(tmp_path / "bridge.db"), "durability": durability, "last": 0}
+        crashed = nursery.start(**order, dawdles=0, variant="position_seldom_kept")
+        assert await crashed.until(lambda: crashed.is_idle), crashed
+        for n in range(1, MANY + 1):
+            await server.push("news", {"n": n})
+        assert await crashed.until(lambda: len(crashed.consumed) == MANY), crashed
+        crashed.kill()
+        await crashed.end()
+        closed = nursery.start(**order, dawdles=1, drain=0)
+        assert await closed.until(lambda: len(closed.consumed) >= 5), closed
+        closed.ask_to_close()
+        assert await closed.end() == 0
+        third = nursery.start(**order, dawdles=0)
+        assert await third.until(lambda: third.consumed and third.consumed[-1][0] == MANY), third
+        third.ask_to_close()
+        await third.end()
+    assert len(closed.consumed) < MANY
+    assert all(flagged for _, flagged in (*closed.consumed, *third.consumed))
+    assert third.consumed[0][0] in {closed.consumed[-1][0], closed.consumed[-1][0] + 1}
+
+
+async def _crash(directory, durability, **order):
+    """Have 200 messages read, kill, and start again; returns what both lives consumed."""
+    async with BridgeServer() as server, Nursery() as nursery:
+        order |= {"url": server.url, "store": str(directory / "bridge.db"), "durability": durability}
+        order |= {"last": 0, "dawdles": 0, "patience": 8}
+        first = nursery.start(**order)
+        assert await first.until(lambda: first.is_idle, 20), first
+        for n in range(1, LONG + 1):
+            await server.push("news", {"n": n})
+        assert await first.until(lambda: len(first.consumed) == LONG, WITHIN) or first.consumed, first
+        first.kill()
+        await first.end()
+        second = nursery.start(**order | {"die": None, "variant": None})
+        assert await second.until(lambda: second.consumed and second.consumed[-1][0] == LONG), second
+        second.ask_to_close()
+        await second.end()
+    return first.consumed, second.consumed
+
+
+def _judge(first, second):
+    again = {n for n, _ in first} & {n for n, _ in second}
+    assert len(first) >= BOUND - 1
+    assert len(again) <= BOUND
+    assert [n for n, flagged in second if n in again and not flagged] == []
+
+
+async def test_a_crash_repeats_at_most_64_messages(tmp_path):
+    """A consumer that does nothing but read is killed after 200 messages: the next process gets at most 64 of them again, flagged."""
+    _judge(*await _crash(tmp_path, "process"))
+
+
+async def test_a_position_that_is_seldom_kept_is_caught(tmp_path):
+    """That test has teeth: a position that goes only with other writes repeats all 200."""
+    with pytest.raises(AssertionError):
+        _judge(*await _crash(tmp_path, "process", variant="position_seldom_kept"))
+
+
+async def test_a_crash_repeats_at_most_64_messages_however_slow_the_disk_is(tmp_path):
+    """With the promise "machine" positions are written in a thread, and the consumer is no further than 64 messages ahead of it."""
+    _judge(*await _crash(tmp_path, "machine", die={"slow": 2 * WITHIN}))
+
+
+async def test_what_is_taken_while_a_position_is_written_counts_as_well(tmp_path):
+    """60 messages during a slow transaction and 60 after it: at the crash at most 64 of them are unkept, and flagged."""
+    slow = 1.0
+    async with BridgeServer() as server, Nursery() as nursery:
+        order = {"url": server.url, "store": str(tmp_path / "bridge.db"), "durability": "machine"}
+        order |= {"last": 0, "dawdles": 0, "patience": 8}
+        first = nursery.start(**order, die={"slow": slow})
+        assert await first.until(lambda: first.is_idle, 20), first
+        pushed = 0
+        for count, pause in ((1, 0.3), (60, slow + 0.1), (60, 0.3)):
+            for _ in range(count):
+                pushed += 1
+                await server.push("news", {"n": pushed})
+            await first.until(lambda: False, pause)  # the transactions begin 0.1 s after the first message
+        first.kill()
+        await first.end()
+        second = nursery.start(**order)
+        assert await second.until(lambda: second.consumed and second.consumed[-1][0] == pushed), second
+        second.ask_to_close()
+        await second.end()
+    _judge(first.consumed, second.consumed)

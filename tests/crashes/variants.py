@@ -1,0 +1,162 @@
+"""Known-bad variants of the durable client: each is a mistake that real outboxes make, and the campaign must catch every one.
+
+Rule: a variant changes one decision and nothing else, in a process that lives for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from resilient_bridge.client.driver import Driver
+from resilient_bridge.protocol import Watermark, outbound
+from resilient_bridge.protocol.outbox import Outbox
+from resilient_bridge.stores import sqlite, sqlite_opening
+from resilient_bridge.stores.sqlite import SQLiteStore
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SOON: Final = 0.02  # seconds: less than what a careful reader would notice
+
+
+def mark_after_send() -> None:
+    """Notes what was handed out a moment after it went: a crash in between makes it provably unsent, and it is not."""
+    mark = SQLiteStore.mark
+
+    def late(self: SQLiteStore, through: int, wall: float) -> None:
+        def now() -> None:
+            if self._users:
+                mark(self, through, wall)
+
+        asyncio.get_running_loop().call_later(_SOON, now)
+
+    SQLiteStore.mark = late  # type: ignore[method-assign, assignment]
+
+
+def accepted_before_written() -> None:
+    """Says "accepted" and writes it a moment later."""
+    put = SQLiteStore.put
+
+    def late(self: SQLiteStore, entry: Any) -> None:
+        def now() -> None:
+            if self._users:
+                put(self, entry)
+
+        asyncio.get_running_loop().call_later(_SOON, now)
+
+    SQLiteStore.put = late  # type: ignore[method-assign, assignment]
+
+
+def outcomes_never_written() -> None:
+    """Forgets with its process what was confirmed: each life says everything again."""
+    SQLiteStore.settle = lambda self, entry: None  # type: ignore[method-assign]
+
+
+def position_before_taken() -> None:
+    """Counts a message as read when it arrives: what the consumer had not seen at the crash is lost."""
+    accept = Watermark.accept
+
+    def eager(self: Watermark, *args: Any, **kwargs: Any) -> None:
+        accept(self, *args, **kwargs)
+        self.handed = self.taken = self.accepted
+
+    Watermark.accept = eager  # type: ignore[method-assign]
+    Watermark.hand = Watermark.take = lambda self: None  # type: ignore[method-assign]
+
+
+def pop_before_ack() -> None:
+    """Takes a message out of the store when it is written to the socket: what was in flight at the crash is gone."""
+    hand_out = Outbox.hand_out
+    after = Driver.after
+
+    def popping(self: Outbox, now: Any, generation: int) -> Any:
+        entry = hand_out(self, now, generation)
+        popped.append(entry)
+        return entry
+
+    popped: list[Any] = []
+
+    def settling(self: Driver, now: Any) -> None:
+        for entry in popped:
+            self.store.settle(entry)
+        popped.clear()
+        after(self, now)
+
+    Outbox.hand_out = popping  # type: ignore[method-assign]
+    Driver.after = settling  # type: ignore[method-assign]
+
+
+def another_id_on_resend() -> None:
+    """Gives what it reads back from the store a new identity: the server takes it for something new."""
+    entry_of = sqlite.entry_of
+
+    def renamed(row: Any, handed: Any, now: Any) -> Any:
+        new = f"{row.id[:-4]}ffff" if not row.id.endswith("ffff") else f"{row.id[:-4]}0000"
+        frame = row.frame.replace(row.id, new)
+        return entry_of(row._replace(id=new, frame=frame), handed, now)
+
+    sqlite.entry_of = renamed
+
+
+def repeats_unflagged() -> None:
+    """Takes every message of a replay for one that nobody had in hand."""
+    Watermark.was_in_hand = lambda self, key, text: False  # type: ignore[method-assign]
+
+
+def position_seldom_kept() -> None:
+    """Keeps the position when something is written anyway, and else not: a crash repeats whatever came since."""
+    SQLiteStore.touch = lambda self, taken=0: None  # type: ignore[method-assign]
+
+
+def order_of_keys() -> None:
+    """Reads the outbox back in the order of the keys, as text."""
+    restore = outbound.Outbox.restore
+
+    def shuffled(self: Outbox, entries: Any) -> None:
+        restore(self, entries)
+        for queue in (self.queued, self.unconfirmed):
+            kept = sorted(queue, key=lambda entry: entry.key)
+            queue.clear()
+            queue.extend(kept)
+
+    outbound.Outbox.restore = shuffled  # type: ignore[method-assign]
+    outbound.Outbox.requeue = _requeue_unsorted  # type: ignore[method-assign]
+
+
+def _requeue_unsorted(self: Outbox, now: Any, *, same_epoch: bool) -> None:
+    del now, same_epoch
+    again = [*self.unconfirmed, *self.queued]
+    self.unconfirmed.clear()
+    self.queued.clear()
+    self.queued.extend(again)
+
+
+def leavings_stay() -> None:
+    """Leaves in the log what an unfinished write left there: after a shorter write it looks like a loss."""
+    sqlite_opening.cut_log = lambda path, end: None
+
+
+#: Name -> what makes the mistake.
+VARIANTS: Final[dict[str, Callable[[], None]]] = {
+    make.__name__: make
+    for make in (
+        mark_after_send, accepted_before_written, outcomes_never_written, position_before_taken, pop_before_ack,
+        another_id_on_resend, repeats_unflagged, position_seldom_kept, order_of_keys,
+        leavings_stay,
+    )
+}  # fmt: skip
+
+#: What some of them change, for a test that makes the mistake in its own process and undoes it.
+CHANGED: Final[dict[str, list[tuple[Any, str]]]] = {
+    "accepted_before_written": [(SQLiteStore, "put")],
+    "another_id_on_resend": [(sqlite, "entry_of")],
+    "repeats_unflagged": [(Watermark, "was_in_hand")],
+}
+
+
+def become(name: str | None) -> None:
+    """Make this process one that makes the mistake."""
+    if name is not None:
+        VARIANTS[name]()

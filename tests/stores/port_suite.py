@@ -1,0 +1,173 @@
+"""Every store as one kind of thing: a place that outlives the objects that open it, and can be left as a crash would leave it.
+
+Rule: a test says what any store must do, and a store is in the suite by standing in PLACES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from resilient_bridge.errors import StoreError
+from resilient_bridge.protocol import Entry, Now
+from resilient_bridge.stores import MemoryStore, SQLiteStore
+from resilient_bridge.stores.redis import RedisStore
+
+
+WALL = 1_774_000_000.0  # 2026-03-20T09:46:40Z
+
+
+def now(wall=None):
+    """Both clocks, the monotonic one of this loop."""
+    return Now(asyncio.get_running_loop().time(), time.time() if wall is None else wall)
+
+
+async def done(kept):
+    """What a store promised, once it has kept it."""
+    if kept is not None:
+        await kept
+
+
+def send(seq, *, ttl=None, at=None, coalesce=None, frame=None):
+    """A send as a client makes it."""
+    entry = Entry(seq, f"id-{seq}", f"key-{seq}", "note", frame or f'{{"n":{seq}}}', coalesce=coalesce)
+    if ttl is not None:
+        entry.expires = Now(at.mono + ttl, at.wall + ttl)
+    return entry
+
+
+def read(watermark, first, last, *, taken=True, at=None, kind="tool_call"):
+    """Messages `first` to `last` arrive, are handed to the consumer, and `taken` by him."""
+    mono = asyncio.get_running_loop().time() if at is None else at
+    for n in range(first, last + 1):
+        key = None if kind.startswith("stream_") else (kind, f"m{n}")
+        watermark.accept(key, f'{{"n":{n}}}', f"2026-03-20T10:{n // 60 % 60:02d}:{n % 60:02d}Z", mono)
+        watermark.hand()
+        if taken:
+            watermark.take()
+
+
+class Place:
+    """Where a store keeps things. `store()` makes an object that opens it."""
+
+    is_durable = True
+
+    @asynccontextmanager
+    async def opened(self, wall=None, **options):
+        """An open store, closed at the end."""
+        store = self.store(**options)
+        await store.open(now(wall))
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+class MemoryPlace(Place):
+    """One object is the place."""
+
+    is_durable = False
+
+    def __init__(self, folder, server):
+        self._store = MemoryStore()
+
+    def store(self, **options):
+        """The same object."""
+        return self._store
+
+
+class SQLitePlace(Place):
+    """A file."""
+
+    durability = "process"
+
+    def __init__(self, folder, server, name="store"):
+        self._folder, self._server, self._name = folder, server, name
+
+    def store(self, **options):
+        """One more object on the file."""
+        return SQLiteStore(self._folder / self._name / "outbox.db", durability=self.durability, **options)
+
+    async def crashed(self):
+        """A copy of what a `kill -9` at this moment would leave."""
+        copy = type(self)(self._folder, self._server, self._name + "+")
+        shutil.copytree(self._folder / self._name, self._folder / copy._name)
+        return copy
+
+
+class MachinePlace(SQLitePlace):
+    """A file that survives a power cut."""
+
+    durability = "machine"
+
+
+class RedisPlace(Place):
+    """The keys of one name."""
+
+    def __init__(self, folder, server, name=None):
+        self.server = server() if callable(server) else server
+        self.name = name or f"t{time.monotonic_ns()}"
+        self.tag = f"{{resilient_bridge:{self.name}}}"
+
+    def store(self, **options):
+        """One more object on the keys."""
+        return RedisStore(self.server.url, name=self.name, **options)
+
+    async def crashed(self):
+        """A copy of the keys, without an owner: his lease has run out."""
+        copy = RedisPlace(None, self.server, f"{self.name}+{time.monotonic_ns()}")
+        copy.tag = copy.store()._keys.tag
+        with self.server.client(decode_responses=False) as client:
+            for key in client.keys(f"{self.tag}:*"):
+                part = key[len(self.tag) :]
+                if part != b":owner":
+                    client.copy(key, copy.tag.encode() + part)
+        return copy
+
+
+PLACES = [
+    pytest.param(MemoryPlace, id="memory"),
+    pytest.param(SQLitePlace, id="sqlite"),
+    pytest.param(MachinePlace, id="machine"),
+    pytest.param(RedisPlace, id="redis", marks=pytest.mark.real),
+]
+DURABLE = PLACES[1:]
+
+
+def ids(entries):
+    """The ids of entries, by number."""
+    return [entry.id for entry in sorted(entries, key=lambda entry: entry.seq)]
+
+
+def place_fixture(places):
+    """A fixture that gives a place of each kind; the module has a `server` for the one that needs it."""
+
+    @pytest.fixture(params=places)
+    def place(request, tmp_path):
+        return request.param(tmp_path, lambda: request.getfixturevalue("server"))
+
+    return place
+
+
+async def refused(awaitable):
+    """The failure of what a store refuses, and the seconds until it did."""
+    begun = time.monotonic()
+    with pytest.raises(StoreError) as caught:
+        await awaitable
+    return caught.value.failure, time.monotonic() - begun
+
+
+async def accepted(store, *numbers):
+    """Sends with these numbers, one after the other."""
+    for n in numbers:
+        await store.put(send(n))
+
+
+async def after_a_crash(place):
+    """What the next process would find now."""
+    async with (await place.crashed()).opened() as store:
+        return ids(store.entries())

@@ -1,0 +1,185 @@
+"""Bits turned over and files cut off: whatever happens to a database, what it still gives is true, and what is gone is said.
+
+By default a sample, the same in every run; with RB_DAMAGE=all every case (some twenty minutes on one core).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.stores.database_content import SIDES, checkpointed, crashed, look, never_copied
+from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, place, sweep
+
+
+IS_ALL = os.environ.get("RB_DAMAGE") == "all"
+FRAME = 24 + 4096
+HEADER = range(108)  # the file's, and that of the tree on its first page
+
+pytestmark = [pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
+
+
+def some(places, count):
+    """All of them, or about so many, evenly spread; the damage is done one at a time, because each is a copy."""
+    places = list(places)
+    return places if IS_ALL else places[:: max(len(places) // count, 1)]
+
+
+@pytest.fixture(scope="module")
+async def known():
+    """The files of the known database, in its three conditions, and the truth of each."""
+    room = Path(tempfile.mkdtemp(prefix="known-", dir=ROOM))
+    found = {}
+    try:
+        for make in (checkpointed, crashed, never_copied):
+            files = files_of(await make(room / make.__name__))
+            whole = room / f"{make.__name__} whole"
+            whole.mkdir(mode=0o700)
+            truth, events = await look(place(Damaged("", files), whole))
+            assert events == []
+            found[make.__name__] = files, truth
+    finally:
+        shutil.rmtree(room)
+    return found
+
+
+def bit_of(place):
+    """Another bit for each place."""
+    return (place * 2_654_435_761 >> 16) % 8
+
+
+# ---- bits ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_known_content_is_read_whole(known):
+    """The three conditions say the same, all of what was written: what the sweeps compare with is no accident."""
+    for _, truth in known.values():
+        assert len(truth.entries) == 31
+        assert len(truth.outcomes) == 9
+        assert (truth.taken, len(truth.tail), len(truth.answers)) == (100, 100, 5)
+        assert [row[-2].value for row in truth.entries.values()] == ["written"] * 21 + ["queued"] * 10
+        assert (truth.last, truth.flags) == ("s1", (True, True, False, "e1"))
+    assert known["checkpointed"][0]["-wal"] is None
+
+
+@pytest.mark.parametrize("condition", ["checkpointed", "crashed"])
+async def test_every_bit_of_the_headers(known, condition):
+    """The header of the file and of its first tree: exact or said, and never refused for good."""
+    files, truth = known[condition]
+    bits = some(((at, bit) for at in HEADER for bit in range(8)), 120)
+    found, counts = await sweep((flipped(files, "", at, bit) for at, bit in bits), truth)
+    assert found == []
+    assert counts["mended"] >= 1
+    assert counts["kept %"] >= 90  # the first page is replaced, and the tables begin where they always do
+
+
+async def test_every_16th_byte_of_the_file(known):
+    """One file: exact or said, and on average three rows of four are saved."""
+    files, truth = known["checkpointed"]
+    places = some(range(0, len(files[""]), 16), 300)
+    found, counts = await sweep((flipped(files, "", at, bit_of(at)) for at in places), truth)
+    assert found == []
+    assert counts["mended"] >= 30
+    assert counts["silent"] > 50
+    assert counts["kept %"] >= 75
+
+
+async def test_every_16th_byte_of_the_file_beside_its_log(known):
+    """Half in the file, half in the log: exact or said."""
+    files, truth = known["crashed"]
+    places = some(range(0, len(files[""]), 16), 150)
+    found, _ = await sweep((flipped(files, "", at, bit_of(at)) for at in places), truth)
+    assert found == []
+
+
+async def test_every_16th_byte_of_the_log(known):
+    """Each is told: SQLite would drop what is behind it without a word."""
+    files, truth = known["crashed"]
+    places = some(range(32, len(files["-wal"]), 16), 160)
+    found, counts = await sweep((flipped(files, "-wal", at, bit_of(at)) for at in places), truth)
+    assert found == []
+    assert counts["silent"] == 0
+
+
+async def test_every_byte_of_the_headers_in_the_log(known):
+    """The header of the log and that of every page in it: each is told."""
+    files, truth = known["crashed"]
+    log = range(32, len(files["-wal"]), FRAME)
+    places = [*range(32), *(start + at for start in log for at in range(24))]
+    found, counts = await sweep((flipped(files, "-wal", at, at % 8) for at in some(places, 120)), truth)
+    assert found == []
+    assert counts["silent"] == 0
+
+
+# ---- cut off ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", ["checkpointed", "crashed"])
+async def test_the_file_cut_off_at_every_64th_byte(known, condition):
+    """Also to nothing: it is told, and what the log has is used."""
+    files, truth = known[condition]
+    sizes = some(range(0, len(files[""]), 64), 70)
+    found, counts = await sweep((cut(files, "", size) for size in sizes), truth)
+    assert found == []
+    if condition == "checkpointed":
+        assert counts["silent"] == 0
+
+
+@pytest.mark.parametrize("condition", ["crashed", "never_copied"])
+async def test_the_log_cut_off_at_every_64th_byte(known, condition):
+    """An older state, and nothing that never was: a log that ends too early looks like one that was not written further."""
+    files, truth = known[condition]
+    sizes = some(range(0, len(files["-wal"]), 64), 70)
+    found, counts = await sweep((cut(files, "-wal", size) for size in sizes), truth, is_prefix_right=True)
+    assert found == []
+    assert counts["silent"] > 50
+
+
+async def test_a_log_that_is_gone(known):
+    """The file as it was copied last: older, sound, silent, because nothing in it says that there was a log."""
+    files, truth = known["crashed"]
+    found, counts = await sweep([Damaged("no log", {**files, "-wal": None})], truth, is_prefix_right=True)
+    assert (found, counts["silent"]) == ([], 1)
+
+
+async def test_a_file_that_is_gone_beside_its_log(known):
+    """The log alone holds everything since the last copy: that is used, and the loss is told."""
+    files, truth = known["crashed"]
+    room = Path(tempfile.mkdtemp(dir=ROOM))
+    try:
+        said = await answer(Damaged("no file", {**files, "": None}), truth, room)
+    finally:
+        shutil.rmtree(room)
+    assert said.wrong == []
+    assert not said.is_silent
+    assert said.share > 0.2
+
+
+# ---- other files in its place ----------------------------------------------------------------------------------------
+
+
+OTHERS = {
+    "nothing": b"",
+    "zeros": bytes(20_000),
+    "random bytes": bytes((at * at * 31 + at) % 251 for at in range(20_000)),
+    "a text": b"dear diary\n" * 50,
+    "the beginning of a database": b"SQLite format 3\0",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("log", [None, "crashed"])
+async def test_another_file_in_its_place(known, tmp_path, name, log):
+    """Kept beside a new database, which holds what the log has; told, and never a silent empty start."""
+    files, truth = known["crashed"]
+    damaged = Damaged(name, {"": OTHERS[name], "-wal": log and files["-wal"]})
+    tmp_path.chmod(0o700)
+    said = await answer(damaged, truth, tmp_path)
+    assert said.wrong == []
+    assert not said.is_silent
+    assert (said.share > 0.2) == bool(log)
+    assert not [side for side in SIDES[1:] if Path(f"{tmp_path / 'known.db'}{side}").exists()]
