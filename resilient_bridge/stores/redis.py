@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisStore"]
 
 _WITHIN: Final = 0.1  # seconds after which a position is kept
-_AT_MOST: Final = 64  # messages after which it is
+_AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
 
 
 class RedisStore:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["SQLiteStore"]
 
 _WITHIN: Final = 0.1  # seconds after which a position is kept
-_AT_MOST: Final = 63  # messages after which it is; the consumer has one more in hand when he waits for that
+_AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
 _RETRY: Final = 1.0  # seconds until what could not be kept is tried again
 
 _MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts

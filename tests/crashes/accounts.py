@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .lives import Life
 
-REPEATED: Final = 64  # messages that a crash may repeat
+REPEATED: Final = 64  # messages that a crash may repeat; with the promise "machine", one more: it is in hand while these are written
 NEVER: Final = frozenset({"StateSetAside", "StoreFailed", "GaveUp", "MessageDropped", "MessageQuarantined", "DuplicateConflict"})  # fmt: skip
 
 

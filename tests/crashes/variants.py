@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from resilient_bridge.client.driver import Driver
 from resilient_bridge.protocol import Watermark, outbound
 from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.stores import sqlite, sqlite_opening
+from resilient_bridge.stores import sqlite_opening, sqlite_sends
 from resilient_bridge.stores.sqlite import SQLiteStore
 
 
@@ -90,14 +90,14 @@ def pop_before_ack() -> None:
 
 def another_id_on_resend() -> None:
     """Gives what it reads back from the store a new identity: the server takes it for something new."""
-    entry_of = sqlite.entry_of
+    entry_of = sqlite_sends.entry_of
 
     def renamed(row: Any, handed: Any, now: Any) -> Any:
         new = f"{row.id[:-4]}ffff" if not row.id.endswith("ffff") else f"{row.id[:-4]}0000"
         frame = row.frame.replace(row.id, new)
         return entry_of(row._replace(id=new, frame=frame), handed, now)
 
-    sqlite.entry_of = renamed
+    sqlite_sends.entry_of = renamed
 
 
 def repeats_unflagged() -> None:
@@ -151,7 +151,7 @@ VARIANTS: Final[dict[str, Callable[[], None]]] = {
 #: What some of them change, for a test that makes the mistake in its own process and undoes it.
 CHANGED: Final[dict[str, list[tuple[Any, str]]]] = {
     "accepted_before_written": [(SQLiteStore, "put")],
-    "another_id_on_resend": [(sqlite, "entry_of")],
+    "another_id_on_resend": [(sqlite_sends, "entry_of")],
     "repeats_unflagged": [(Watermark, "was_in_hand")],
 }
 

@@ -42,6 +42,14 @@ async def tried(op, number, work):
     return True
 
 
+async def send(store, seq):
+    """Have it accepted; what is refused is settled, as a client does."""
+    sent = entry(seq)
+    if not await tried("put", seq, lambda: store.put(sent)):
+        sent.settle(EntryState.DROPPED, reason="refused by the store")
+        store.settle(sent)
+
+
 async def life(store, first=1, last=SENDS):
     """Sends, marks, outcomes, positions and records, each asked for once."""
     position = store.session(SESSION)
@@ -50,12 +58,9 @@ async def life(store, first=1, last=SENDS):
     for seq in range(first, last + 1):
         if seq - first + 1 in GROUP:
             if seq - first + 1 == GROUP[0]:
-                each = range(seq, seq + len(GROUP))
-                await asyncio.gather(
-                    *(tried("put", one, lambda one=one: store.put(entry(one))) for one in each)
-                )
+                await asyncio.gather(*(send(store, one) for one in range(seq, seq + len(GROUP))))
         else:
-            await tried("put", seq, lambda seq=seq: store.put(entry(seq)))
+            await send(store, seq)
         if seq % 8 == 0:
             await tried("mark", seq - 4, lambda seq=seq: store.mark(seq - 4, time.time()))
             settled = entry(seq - 7)
@@ -78,7 +83,7 @@ async def one_life(path, durability, end):
     if await tried("open", 0, lambda: store.open(now())):
         if end == "sends":
             for seq in range(1, 7):
-                await tried("put", seq, lambda seq=seq: store.put(entry(seq)))
+                await send(store, seq)
         else:
             await life(store)
         if end == "close":

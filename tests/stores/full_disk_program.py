@@ -18,7 +18,7 @@ from resilient_bridge.stores import SQLiteStore, sqlite_commits
 from resilient_bridge.testing.proxy import FaultProxy
 from resilient_bridge.testing.server import BridgeServer
 from tests.stores.database_content import copy, entry, now
-from tests.stores.database_worker import SENDS, life, say, tried
+from tests.stores.database_worker import SENDS, life, say, send, tried
 from tests.threats.watching import Watch, quick, until
 
 
@@ -52,7 +52,7 @@ async def store(disk, out, durability):
     kept = SQLiteStore(path, durability=durability)
     await kept.open(now())
     for seq in range(1, 6):
-        await tried("put", seq, lambda seq=seq: kept.put(entry(seq)))
+        await send(kept, seq)
     disk.fill()
     say(op="full", n=0, code="")
     await life(kept, 6, SENDS)

@@ -94,7 +94,7 @@ class SQLitePlace(Place):
 
     async def crashed(self):
         """A copy of what a `kill -9` at this moment would leave."""
-        copy = type(self)(self._folder, self._server, self._name + "+")
+        copy = type(self)(self._folder, self._server, f"{self._name}+{time.monotonic_ns()}")
         shutil.copytree(self._folder / self._name, self._folder / copy._name)
         return copy
 

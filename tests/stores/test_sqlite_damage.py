@@ -115,6 +115,23 @@ async def test_every_byte_of_the_headers_in_the_log(known):
     assert counts["silent"] == 0
 
 
+async def test_every_page_made_zeros(known):
+    """What is on the other pages is found from both ends: only without the root of their tree are all sends gone."""
+    files, truth = known["checkpointed"]
+    empty = 0
+    for page in range(0, len(files[""]), 4096):
+        zeros = files[""][:page] + bytes(4096) + files[""][page + 4096 :]
+        room = Path(tempfile.mkdtemp(dir=ROOM))
+        try:
+            said = await answer(Damaged(f"page {page // 4096}", {**files, "": zeros}), truth, room)
+            content, _ = await look(room / "known.db")
+        finally:
+            shutil.rmtree(room)
+        assert (page, said.wrong, said.is_silent) == (page, [], False)
+        empty += not content.entries
+    assert empty == 1
+
+
 # ---- cut off ---------------------------------------------------------------------------------------------------------
 
 

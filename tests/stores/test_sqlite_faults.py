@@ -66,7 +66,8 @@ async def wrong_after(told, path):
     put, marked = answers["put"], max([n for n, is_ok in answers["mark"].items() if is_ok], default=0)
     asked = max(answers["mark"], default=0)
     for seq, is_ok in put.items():
-        is_there = seq in content.entries or seq in content.outcomes
+        outcome = content.outcomes.get(seq)
+        is_there = seq in content.entries or (outcome is not None and outcome[2] is not EntryState.DROPPED)
         if is_ok != is_there and not (is_ok and seq in SETTLED):
             wrong.append(f"send {seq} was {'accepted, and is gone' if is_ok else 'refused, and is there'}")
     for seq, (*row, state, _) in content.entries.items():
@@ -76,7 +77,9 @@ async def wrong_after(told, path):
             wrong.append(f"send {seq} was marked, and is shown as never handed out")
         if state is not EntryState.QUEUED and seq > asked:
             wrong.append(f"send {seq} was never marked, and is shown as handed out")
-    wrong += [f"outcome {seq}" for seq in content.outcomes if not put.get(seq)]
+    wrong += [
+        f"outcome {seq}" for seq, (*_, reason) in content.outcomes.items() if put.get(seq) == bool(reason)
+    ]
     kept = max([n for n, is_ok in answers["keep"].items() if is_ok], default=0)
     if not kept <= content.taken <= max(len(put), kept):
         wrong.append(f"position {content.taken}, kept was {kept}")

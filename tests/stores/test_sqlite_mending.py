@@ -12,9 +12,11 @@ import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores import sqlite_opening
+from resilient_bridge.stores.kept import entry_row
+from resilient_bridge.stores.sqlite_file import insert, summed
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
-from tests.stores.database_content import checkpointed, crashed, done, entry, look, opened, read
+from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
 from tests.stores.database_damage import Damaged, answer, files_of, flipped, place, wrong_event, wrong_rows
 from tests.stores.faulty_disk import CrashError, files_in
 
@@ -58,6 +60,22 @@ async def test_another_version_of_ours(known, room, version):
     said = await answer(Damaged("version", other), truth, room / "c")
     assert said.wrong == []
     assert (said.is_silent, said.share) == (False, 1.0)
+
+
+async def test_a_send_whose_outcome_is_known_does_not_come_back(known, room):
+    """An old page of the sends beside a new one of the outcomes: what is settled stays settled."""
+    files, truth = known
+    row = summed(entry_row(entry(min(SETTLED)), 1.0))
+    path = place(Damaged("", files), room / "a")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(insert("outbox"), row)
+        connection.execute("PRAGMA user_version=2")
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content, events = await look(path)
+    assert len(events) == 1
+    assert content.entries.keys() == truth.entries.keys()
+    assert content.outcomes == truth.outcomes
 
 
 SHAPES = {
