@@ -23,7 +23,8 @@ class Messages:
 
     Asking for the next message commits the one before. `on_gap` is awaited where messages are missing; if it raises, the
     reader sees that, and the gap is reported again on the next request. Ends when the client is closed, raises the fatal
-    error when it has failed, both after the last accepted message.
+    error when it has failed, both after the last accepted message; with a durable store what was not asked for before the
+    client was closed is the next client's.
     """
 
     def __init__(self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None) -> None:

@@ -21,7 +21,7 @@ from .private_files import open_private, prepare_directory, sync_directory
 from .sqlite_faults import Faults, faults_of, is_about_content
 from .sqlite_file import TABLES, Database, name_of, store_error
 from .sqlite_log import cut_log, log_of, read_log
-from .sqlite_salvage import is_foreign, salvage
+from .sqlite_salvage import is_foreign, remove_rooms, salvage
 
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def _make(path: Path, rows: Rows) -> None:
 
 def _clear_up(path: Path) -> None:
     """After a crash in the middle of mending, the damaged file is put back where it was, and all of it is done again."""
+    remove_rooms(path)
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)

@@ -8,6 +8,7 @@ that may have been handed out was, and a position that may be too old is.
 
 from __future__ import annotations
 
+import glob
 import json
 import shutil
 import sqlite3
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .sqlite_faults import Faults
     from .sqlite_file import Rows
 
-__all__ = ["is_foreign", "salvage"]
+__all__ = ["is_foreign", "remove_rooms", "salvage"]
 
 _PAGE: Final = 4_096
 _ALL: Final = "everything"
@@ -38,13 +39,24 @@ def is_foreign(path: Path) -> bool:
     """Is this a sound database of another program? Its owner would miss it, so it is not even renamed."""
     names, application = _tables_of(path)
     if not names and application != APPLICATION and log_of(path).exists():
-        with tempfile.TemporaryDirectory(prefix="resilient-bridge-") as room:
+        with _room(path) as room:
             copy = Path(room) / "copy.db"
             for side in ("", "-wal"):
                 shutil.copyfile(path.with_name(path.name + side), copy.with_name(copy.name + side))
             names, application = _tables_of(copy, "")
     is_ours = application == APPLICATION or set(TABLES) <= names
     return not is_ours and bool(names or application)
+
+
+def _room(path: Path) -> tempfile.TemporaryDirectory[str]:
+    """A directory of our own beside the file: messages have no business in /tmp, should this process be killed."""
+    return tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.reading-")
+
+
+def remove_rooms(path: Path) -> None:
+    """Remove what a process that was killed while it read a damaged file has left."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.reading-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _tables_of(path: Path, how: str = "&immutable=1") -> tuple[set[str], int]:
@@ -62,7 +74,7 @@ def _tables_of(path: Path, how: str = "&immutable=1") -> tuple[set[str], int]:
 def salvage(path: Path, faults: Faults) -> tuple[Rows, str]:
     """Read what is certain in a damaged file, without a change to it. Returns the rows, and what is lost, in words."""
     log = read_log(path)
-    with tempfile.TemporaryDirectory(prefix="resilient-bridge-") as room:
+    with _room(path) as room:
         copy = Path(room) / "copy.db"
         shutil.copyfile(path, copy)
         if log.pages:

@@ -119,8 +119,9 @@ def test_a_directory_that_is_not_there_is_made_private(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o750, 0o1777, 0o1775])
-def test_a_directory_where_nobody_else_can_swap_files_will_do(directory, mode):
+def test_a_directory_where_nobody_else_can_swap_files_will_do(directory, monkeypatch, mode):
     """A home or a project that others may list, and /tmp, where the sticky bit keeps them from what is ours."""
+    monkeypatch.setattr(private_files, "_is_ours_alone", lambda group: False)
     directory.chmod(mode)
     prepare_directory(directory / "x")
     assert mode_of(directory) == mode & 0o777 | mode & 0o1000
@@ -167,16 +168,19 @@ def test_a_group_that_nobody_knows_is_not_ours(monkeypatch):
     assert not private_files._is_ours_alone(4_000_000_000)
 
 
-def test_a_directory_of_somebody_else_is_refused(directory, monkeypatch):
-    """Threat 38: its owner could put another file in the place of ours."""
-    as_somebody_else(monkeypatch)
+@pytest.mark.parametrize("owner", [0, 999, 12345])
+def test_a_directory_of_somebody_else_is_refused(directory, monkeypatch, owner):
+    """Threat 38: its owner could put another file in the place of ours. Root could anyway, and we may."""
     real = directory.stat()
-    theirs = os.stat_result((*real[:4], 999, *real[5:]))
-    insert(monkeypatch, FaultyDisk(geteuid=lambda: 12345, stat=lambda path: theirs))
-    with pytest.raises(
-        ConfigError, match=r"wanted a path in a directory of ours or of root, got '.*of user 999'"
-    ):
+    owned = os.stat_result((*real[:4], owner, *real[5:]))
+    insert(monkeypatch, FaultyDisk(geteuid=lambda: 12345, stat=lambda path: owned))
+    if owner != 999:
         prepare_directory(directory / "x")
+        return
+    with pytest.raises(
+        ConfigError, match=r"f: wanted a path in a directory of ours or of root, got '.*of user 999'"
+    ):
+        prepare_directory(directory / "x", "f")
 
 
 @pytest.mark.parametrize("below", ["x", "deep/x", "deeper/still/x"])
@@ -215,8 +219,9 @@ def test_a_directory_that_cannot_be_made_is_typed(tmp_path, monkeypatch, kind):
 # ---- one file --------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_file_is_ours_alone(directory):
-    """0600, whatever the umask."""
+def test_a_new_file_is_ours_alone(directory, monkeypatch):
+    """0600, whatever the umask, and from the first moment on."""
+    monkeypatch.setattr(private_files, "_HAS_OWNERS", False)  # so that nobody makes it so afterwards
     before = os.umask(0)
     try:
         os.close(open_private(directory / "x", WRITE))
@@ -234,6 +239,16 @@ def test_an_old_file_is_made_private(directory, mode):
     os.close(open_private(path, WRITE))
     assert not mode_of(path) & 0o077
     assert path.read_text() == "kept"
+
+
+def test_a_private_file_stays_as_it_is(directory, monkeypatch):
+    """Also one that its owner may only read."""
+    path = directory / "x"
+    path.write_text("kept")
+    path.chmod(0o400)
+    disk = insert(monkeypatch, FaultyDisk())
+    assert read_private(path) == b"kept"
+    assert "fchmod" not in disk.calls
 
 
 def test_the_descriptor_is_not_inherited(directory):
@@ -287,8 +302,9 @@ def test_a_link_is_refused_where_the_system_has_no_flag_for_that(directory, monk
     """As on Windows: looked at before it is opened."""
     monkeypatch.setattr(private_files, "_NOFOLLOW", 0)
     _link(directory / "x", directory / "target")
-    with pytest.raises(ConfigError, match="a symbolic link"):
-        open_private(directory / "x", os.O_RDONLY)
+    told = r"f: wanted a regular file of ours that has one name, got '.*x, a symbolic link'"
+    with pytest.raises(ConfigError, match=told):
+        open_private(directory / "x", os.O_RDONLY, "f")
 
 
 def test_a_file_of_somebody_else_is_refused(directory, monkeypatch):
@@ -297,8 +313,9 @@ def test_a_file_of_somebody_else_is_refused(directory, monkeypatch):
     path.write_text("theirs")
     path.chmod(0o666)
     as_somebody_else(monkeypatch)
-    with pytest.raises(ConfigError, match=f"of user {os.geteuid()}"):
-        open_private(path, WRITE | os.O_TRUNC)
+    told = rf"f: wanted a regular file of ours that has one name, got '.*x, of user {os.geteuid()}'"
+    with pytest.raises(ConfigError, match=told):
+        open_private(path, WRITE | os.O_TRUNC, "f")
     assert mode_of(path) == 0o666
     assert path.read_text() == "theirs"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores import sqlite_opening
+from resilient_bridge.stores import sqlite_opening, sqlite_salvage
 from resilient_bridge.stores.kept import entry_row
 from resilient_bridge.stores.sqlite_file import insert, summed
 from resilient_bridge.telemetry import listen
@@ -291,3 +291,23 @@ async def test_a_mended_file_whose_original_was_taken_away(known, room, has_log)
     content, _ = await look(path)
     assert content == truth
     assert len([one for one in path.parent.iterdir() if "damaged" in one.name]) == has_log
+
+
+async def test_messages_stay_beside_their_file(known, room, monkeypatch):
+    """A damaged file is read from a copy beside it; what a killed process leaves of that is removed by the next, and nothing of others."""
+    files, _ = known
+    path = place(flipped(files, "", 4_096 + 4, 7), room / "c")
+    seen = []
+    real = sqlite_salvage.shutil.copyfile
+    monkeypatch.setattr(
+        sqlite_salvage.shutil, "copyfile", lambda a, b: (seen.append(Path(b).parent), real(a, b))
+    )
+    left = path.with_name(f"{path.name}.reading-left")
+    left.mkdir()
+    (left / "copy.db").write_bytes(b"messages")
+    other = path.with_name("other.db.reading-left")
+    other.mkdir()
+    await look(path)
+    assert seen
+    assert {one.parent for one in seen} == {path.parent}
+    assert sorted(one.name for one in path.parent.iterdir() if one.is_dir()) == [other.name]

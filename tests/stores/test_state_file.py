@@ -219,10 +219,18 @@ def test_arguments_that_cannot_be_meant_are_refused(path, arguments, field):
         StateFile(path, **{"version": 1, **arguments})
 
 
-def test_a_path_that_is_none_is_refused():
-    """At once."""
+def test_a_path_that_is_none_is_refused(file, path):
+    """At once; and what is in the way of it when it is used, with the name of the field."""
     with pytest.raises(ConfigError, match=r"StateFile\.path"):
         StateFile("", version=1)
+    below = StateFile(path / "state.json", version=1)
+    for use in (below.load, lambda: below.save(ONE)):
+        with pytest.raises(ConfigError, match=r"StateFile\.path: wanted a path in a directory"):
+            use()
+    path.unlink()
+    path.symlink_to(backup_of(path))
+    with pytest.raises(ConfigError, match=r"StateFile\.path: wanted a regular file"):
+        file.save(ONE)
 
 
 @pytest.mark.parametrize("which", ["state.json", "state.json.backup"])

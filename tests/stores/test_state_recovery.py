@@ -223,7 +223,7 @@ def test_saving_over_something_damaged_keeps_it_and_the_backup(file, path, heard
     file.save(THREE)
     assert (value_in(path), value_in(backup_of(path))) == (THREE, ONE)
     (event,) = heard
-    assert event.source == "the value that is being saved"
+    assert (event.source, event.lost) == ("the value that is being saved", "what was there")
     assert path.with_name(event.set_aside.rpartition("/")[2]).read_bytes() == damaged
 
 
