@@ -37,13 +37,13 @@ def layers(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All that runs in virtual time or none: the loop to work in."""
-    session.run("python", "-m", "pytest", "-q", "-m", "not real and not simulation", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "-m", "not real and not simulation and not crash", *session.posargs)
 
 
 @nox.session
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
-    session.run("python", "-m", "pytest", "-q", "-m", "real", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "-m", "real and not crash", *session.posargs)
 
 
 @nox.session
@@ -52,6 +52,13 @@ def simulation(session: nox.Session) -> None:
     # Runs are told apart by their seed alone, so it does not matter who makes them.
     spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
     session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)
+
+
+@nox.session
+def crashes(session: nox.Session) -> None:
+    """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
+    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
+    session.run("python", "-m", "pytest", "-q", "-m", "crash", *spread, *session.posargs)
 
 
 @nox.session

@@ -14,7 +14,7 @@ from resilient_bridge.testing import BridgeServer
 from tests.cli.running_pipe import applied, message, running
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 
 KILLS = 4
 

@@ -11,7 +11,7 @@ from tests.crashes.campaign import Campaign
 from tests.crashes.variants import VARIANTS
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 
 TIMES = int(os.environ.get("CRASHES_TIMES", "1"))  # how many times the kills of a quick run
 SEED = int(os.environ.get("CRASHES_SEED", "1"))

@@ -9,7 +9,7 @@ from tests.crashes.lives import Nursery
 from tests.crashes.script import Script
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(120)]
 
 HEADER, PAGE = 32, 24 + 4_096  # of SQLite's log
 ENOUGH = 60  # transactions: more than the script has

@@ -8,7 +8,7 @@ from resilient_bridge.testing.server import BridgeServer
 from tests.crashes.lives import Nursery
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(60)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.pipeline.forms import both
 from tests.redis_server import redis_server, redis_server_fixture
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 server = redis_server_fixture()
 TIMEOUT = 0.2
 SLACK = 0.6  # seconds that a busy machine may take on top

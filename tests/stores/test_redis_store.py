@@ -19,7 +19,7 @@ from tests.stores.port_suite import RedisPlace, accepted, after_a_crash, ids, no
 from tests.threats.watching import Watch, quick, until
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 server = redis_server_fixture()
 
 

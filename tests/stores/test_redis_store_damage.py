@@ -18,7 +18,7 @@ from tests.stores.port_suite import RedisPlace, ids, now, read, send
 from tests.threats.watching import Watch, push, quick, until
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 server = redis_server_fixture(scope="module")
 
 

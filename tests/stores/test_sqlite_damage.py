@@ -20,7 +20,7 @@ IS_ALL = os.environ.get("RB_DAMAGE") == "all"
 FRAME = 24 + 4096
 HEADER = range(108)  # the file's, and that of the tree on its first page
 
-pytestmark = [pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
+pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
 
 
 def some(places, count):

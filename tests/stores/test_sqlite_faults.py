@@ -27,7 +27,7 @@ DURABILITY = ["process", "machine"]
 STRACE = shutil.which("strace")
 SETTLED = set(range(1, 40, 8))
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(7200 if IS_ALL else 120)]
+pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(7200 if IS_ALL else 120)]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.stores.faulty_disk import open_files
 from tests.stores.test_sqlite_faults import DURABILITY, ROOT, wrong_after
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.crash]
 
 
 @cache

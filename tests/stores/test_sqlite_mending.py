@@ -21,7 +21,7 @@ from tests.stores.database_damage import Damaged, answer, files_of, flipped, pla
 from tests.stores.faulty_disk import CrashError, files_in
 
 
-pytestmark = pytest.mark.requirement("C5")
+pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5")]
 
 
 @pytest.fixture
