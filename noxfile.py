@@ -37,7 +37,9 @@ def layers(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All that runs in virtual time or none: the loop to work in."""
-    session.run("python", "-m", "pytest", "-q", "-m", "not real and not simulation and not crash", *session.posargs)
+    session.run(
+        "python", "-m", "pytest", "-q", "-m", "not real and not simulation and not crash", *session.posargs
+    )
 
 
 @nox.session
