@@ -70,6 +70,11 @@ async def running(*argv, **environment):
             process.kill()
         await process.wait()
         await child._watch
+        process.stdin.close()
+        with contextlib.suppress(
+            OSError
+        ):  # what was written to one that was killed; unread, it is told as an error of the loop
+            await process.stdin.wait_closed()
         process._transport.close()
 
 

@@ -158,7 +158,7 @@ def test_a_private_group_has_our_name_and_no_other_member(monkeypatch, name, mem
     user = pwd.struct_passwd(("me", "x", os.geteuid(), primary, "", "/", "/bin/sh"))
     group = grp.struct_group((name, "x", 7, members))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
-    monkeypatch.setattr(grp, "getgrgid", lambda gid: group)
+    monkeypatch.setattr(grp, "getgrgid", {7: group}.__getitem__)
     assert private_files._is_ours_alone(7) is alone
 
 
