@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from ..testing.ledger import Ledger
+from .demo_story import judgement
 
 
 __all__ = ["Book", "book_lines"]
@@ -160,7 +161,5 @@ def book_lines(totals: Mapping[str, Any]) -> list[str]:
         f"  re-joins         {totals['reconnects']}: {said}",
         f"  {broke.format(**totals)}",
     ]
-    broken: list[str] = totals["broken"]
-    if broken:
-        return [*lines, "", "BROKEN", *(f"  {finding}" for finding in broken)]
-    return [*lines, "kept: nothing was lost, applied twice, reordered, or repeated without saying so"]
+    kept = "nothing was lost, applied twice, reordered, or repeated without saying so"
+    return [*lines, *judgement(totals["broken"], kept)]

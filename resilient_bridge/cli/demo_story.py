@@ -6,14 +6,14 @@ Rule: plain text that needs no colour, one line per thing that happened, no payl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 from .. import events
 from ..errors import Failure
 
 
-__all__ = ["Story", "ledger_lines"]
+__all__ = ["Story", "judgement", "ledger_lines"]
 
 _COLOURS: Final = {"RECOVERED": "32", "GAP": "35", "UNKNOWN": "36", "BROKEN": "31", "FAILED": "31"}
 _REASONS: Final[Mapping[str, str]] = {
@@ -156,7 +156,11 @@ def ledger_lines(totals: Mapping[str, Any]) -> list[str]:
         f"  re-joins         {totals['reconnects']}: {said}",
         f"  {broke.format(**totals)}",
     ]
-    broken: list[str] = totals["broken"]
+    return [*lines, *judgement(totals["broken"], "nothing was lost, repeated or reordered without saying so")]
+
+
+def judgement(broken: Sequence[str], kept: str) -> list[str]:
+    """The last lines of a ledger: the promises that broke, or what was kept."""
     if broken:
-        return [*lines, "", "BROKEN", *(f"  {finding}" for finding in broken)]
-    return [*lines, "kept: nothing was lost, repeated or reordered without saying so"]
+        return ["", "BROKEN", *(f"  {finding}" for finding in broken)]
+    return [f"kept: {kept}"]

@@ -7,13 +7,13 @@ infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, 
 from __future__ import annotations
 
 import json
-import math
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Executed, Failure, ProtocolError
 from .messages import parse_timestamp
+from .strict_json import decoder, is_deeper
 
 
 if TYPE_CHECKING:
@@ -35,26 +35,10 @@ class InvalidFrameError(ValueError):
         self.failure = failure
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"expected JSON, got {name}")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, got {text[:20]}")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("expected unique keys, got a duplicate key")
-    return value
-
-
-_read: Final = json.JSONDecoder(
-    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+_read: Final = decoder(
+    constant="expected JSON, got {}",
+    infinite="expected a finite number, got {}",
+    twice="expected unique keys, got a duplicate key",
 ).raw_decode
 _canonical: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True).encode
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -81,30 +65,15 @@ def decode(frame: str | bytes) -> dict[str, Any]:
         value: Any = _decode(text)
         if "\\u" in text and "\\ud" in text.lower():
             _encode(value).encode()  # a lone surrogate cannot be written again
-        if len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH:
-            _check_depth(value)
+        may_be_deep = len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH
+        if may_be_deep and is_deeper(value, _MAX_DEPTH):
+            raise ValueError("nested too deeply")  # noqa: TRY301 -- it is one of the reasons below
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise InvalidFrameError(
             Failure.of("PROTO_INVALID_FRAME", f"expected one JSON message, got an unreadable frame: {reason}")
         ) from None
     return envelope(value)
-
-
-def _check_depth(value: Any) -> None:
-    """Far below the interpreter's limit, because what is read here is written and compared deeper in the stack."""
-    level: list[Any] = [value]
-    for _ in range(_MAX_DEPTH):
-        inner: list[Any] = []
-        for part in level:
-            if type(part) is dict:
-                inner += cast("dict[str, Any]", part).values()
-            elif type(part) is list:
-                inner += part
-        if not inner:
-            return
-        level = inner
-    raise ValueError("nested too deeply")
 
 
 def envelope(value: Any) -> dict[str, Any]:
@@ -117,7 +86,7 @@ def envelope(value: Any) -> dict[str, Any]:
             and body["type"]
             and (identity is None or type(identity) is str)
             and (stamp is None or type(stamp) is str)
-            and type(body.get("payload", _unique)) in _PAYLOADS
+            and type(body.get("payload", _MISSING)) in _PAYLOADS
         ):
             return body
         found = violations(body, strict=False)
@@ -132,7 +101,8 @@ def envelope(value: Any) -> dict[str, Any]:
     )
 
 
-_PAYLOADS: Final = (dict, type(_unique))  # the second is the default above: a missing payload is read as {}
+_MISSING: Final = object()  # what no JSON holds: a missing payload is read as {}
+_PAYLOADS: Final = (dict, object)
 
 
 def _is_type(value: object) -> bool:

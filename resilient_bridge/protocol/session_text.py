@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Category, ConfigError, Executed, Failure, Kind, Severity, StoreError, config_error
 from .messages import parse_timestamp
+from .strict_json import is_deeper, unique
 
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ _FAILURE: Final = (
     "details",
 )
 
+_unique: Final = unique("a key that occurs twice")
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -63,7 +65,7 @@ def as_json(path: str, value: Any, most: int) -> Any:
         text = _encode(value)
         size = len(text.encode())
         back = json.loads(text)
-        is_same = back == value and not _is_deep(back)
+        is_same = back == value and not is_deeper(back, _DEEPEST)
     except (TypeError, ValueError, RecursionError) as error:
         raise config_error(path, "a JSON value", str(error)[:_SHOWN]) from None
     if not is_same:
@@ -72,21 +74,6 @@ def as_json(path: str, value: Any, most: int) -> Any:
     if size > most:
         raise config_error(path, f"at most {most} bytes of JSON", f"{size} bytes")
     return back
-
-
-def _is_deep(value: Any) -> bool:
-    level: list[Any] = [value]
-    for _ in range(_DEEPEST):
-        inner: list[Any] = []
-        for part in level:
-            if type(part) is dict:
-                inner += cast("dict[str, Any]", part).values()
-            elif type(part) is list:
-                inner += part
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 # ---- failures --------------------------------------------------------------------------------------------------
@@ -177,13 +164,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise damaged("$", "a JSON object", type(said).__name__)
     return cast("dict[str, Any]", said)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key that occurs twice")
-    return value
 
 
 def _check_format(version: object) -> None:

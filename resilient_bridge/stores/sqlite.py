@@ -121,8 +121,9 @@ class SQLiteStore:
         self._timer: asyncio.Handle | None = None
         self._loop = asyncio.get_running_loop()
         self._sends = Sends(database, now)
-        self._records = {session: body for session, _, body in sorted(database.rows("records"), key=_used)}
-        self._records_used = max((used for _, used, _ in database.rows("records")), default=0)
+        records = sorted(database.rows("records"), key=_used)
+        self._records = {session: body for session, _, body in records}
+        self._records_used = _used(records[-1]) if records else 0
         self._positions = Positions(database, now, self._current)
 
     def _current(self) -> Now:

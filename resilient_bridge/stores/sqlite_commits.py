@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import StoreError, config_error
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .sqlite_file import Database, Op
 
@@ -98,8 +97,10 @@ class Commits:
         if self._inline:
             gathered = self._gather()
             if gathered.ops:
-                with self._told():
+                try:
                     self._with(gathered, ())
+                except StoreError as error:
+                    self._on_failure(error)
         else:
             self._start()
 
@@ -132,13 +133,6 @@ class Commits:
             gathered.failed()
             raise
         gathered.done()
-
-    @contextmanager
-    def _told(self) -> Generator[None]:
-        try:
-            yield
-        except StoreError as error:
-            self._on_failure(error)
 
     # ---- in the thread ----------------------------------------------------------------------------------------
 

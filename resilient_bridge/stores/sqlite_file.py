@@ -1,8 +1,8 @@
-"""One database file of ours: its schema, its rows, its transactions, its log. What is wrong with it is found here, before it is used.
+"""One database file of ours: its schema, its rows, its transactions, and what becomes of its log.
 
 Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. The log has checksums,
-and SQLite drops what comes after a bad one without a word: `sqlite_log` reads it first. Rule: a file with any doubt in it is not
-used as it is; `sqlite_salvage` makes a new one of what is certain.
+and SQLite drops what comes after a bad one without a word: `sqlite_log` reads it first, `sqlite_faults` judges the file. Rule: a file
+with any doubt in it is not used as it is; `sqlite_salvage` makes a new one of what is certain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..errors import Failure, StoreError
 from .private_files import ALWAYS, close_quietly
-from .sqlite_log import log_of
+from .sqlite_log import FRAME_HEADER, LOG_HEADER, log_of
 
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APPLICATION",
     "KEYS",
+    "PAGE",
     "SCHEMA",
     "TABLES",
     "VERSION",
@@ -47,10 +48,8 @@ Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
 
 VERSION: Final = 1
 APPLICATION: Final = 0x72_62_73_31  # "rbs1"
-_PAGE: Final = 4_096
+PAGE: Final = 4_096
 _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
-_LOG_HEADER: Final = 32
-_FRAME_HEADER: Final = 24
 
 # Made in this order in an empty file, so the roots of all tables are known: a file whose first page is lost can still be read.
 TABLES: Final = {
@@ -111,7 +110,7 @@ def connect(path: Path, *, is_machine: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
     try:
         execute = connection.execute
-        execute(f"PRAGMA page_size={_PAGE}")
+        execute(f"PRAGMA page_size={PAGE}")
         execute("PRAGMA journal_mode=WAL")
         # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
         execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
@@ -203,8 +202,8 @@ class Database:
         if self._log < 0:
             return
         with suppress(OSError):
-            salts, frame = os.pread(self._log, 8, 16), _FRAME_HEADER + _PAGE
-            if end < _LOG_HEADER + frame or os.pread(self._log, 8, end - frame + 8) != salts:
+            salts, frame = os.pread(self._log, 8, 16), FRAME_HEADER + PAGE
+            if end < LOG_HEADER + frame or os.pread(self._log, 8, end - frame + 8) != salts:
                 end = 0  # the failed one has begun the log anew, because all before it had been copied
             os.ftruncate(self._log, end)
             if self._is_machine:

@@ -17,10 +17,10 @@ from .private_files import ALWAYS, read_private
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Log", "cut_log", "log_of", "read_log"]
+__all__ = ["FRAME_HEADER", "LOG_HEADER", "Log", "cut_log", "log_of", "read_log"]
 
-_HEADER: Final = 32
-_FRAME_HEADER: Final = 24
+LOG_HEADER: Final = 32
+FRAME_HEADER: Final = 24
 
 
 class Log(NamedTuple):
@@ -44,28 +44,28 @@ def read_log(path: Path) -> Log:
     alone in a log that has just begun; and what `cut_log` leaves behind none.
     """
     log = read_private(log_of(path), "store") or b""
-    if len(log) <= _HEADER:
+    if len(log) <= LOG_HEADER:
         return Log({}, 0, 0, "")
     is_native = (log[3] & 1) == (sys.byteorder == "big")
     total = _sum(log[:24], (0, 0), is_native=is_native)
     page = int.from_bytes(log[8:12], "big")
     if log[:3] != b"\x37\x7f\x06" or _pair(log, 24) != total or not 512 <= page <= 65_536:
         return Log({}, 0, 0, "all of its log")
-    salts, size = log[16:24], _FRAME_HEADER + page
-    places = range(_HEADER, len(log) - size + 1, size)
+    salts, size = log[16:24], FRAME_HEADER + page
+    places = range(LOG_HEADER, len(log) - size + 1, size)
     pages: dict[int, bytes] = {}
     begun: dict[int, bytes] = {}
     left = end = 0
     for place in places:
         found = log[place + 8 : place + 16]
         total = _sum(log[place : place + 8], total, is_native=is_native)
-        total = _sum(log[place + _FRAME_HEADER : place + size], total, is_native=is_native)
+        total = _sum(log[place + FRAME_HEADER : place + size], total, is_native=is_native)
         if found != salts or total != _pair(log, place + 16):
             others = sum(log[at + 8 : at + 16] == salts for at in places if at > place)
             is_lost = others or (end and not _is_older(found, salts))
             return Log(pages, left, end, f"{1 + others} pages of its log" if is_lost else "")
         number, size_after = _pair(log, place)
-        begun[number] = log[place + _FRAME_HEADER : place + size]
+        begun[number] = log[place + FRAME_HEADER : place + size]
         if size_after:
             pages.update(begun)
             begun, left, end = {}, size_after, place + size

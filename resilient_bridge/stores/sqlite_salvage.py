@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .sqlite_faults import is_about_content
-from .sqlite_file import APPLICATION, KEYS, TABLES, connect, is_good
+from .sqlite_file import APPLICATION, KEYS, PAGE, TABLES, connect, is_good
 from .sqlite_log import log_of, read_log
 
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["is_foreign", "remove_rooms", "salvage"]
 
-_PAGE: Final = 4_096
 _ALL: Final = "everything"
 _MANY: Final = 2_048  # messages that the consumer may have had since a position that may be old
 
@@ -156,13 +155,13 @@ def _give_first_page(path: Path) -> None:
         connect(fresh, is_machine=False).close()
         with closing(sqlite3.connect(fresh)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        page = bytearray(fresh.read_bytes()[:_PAGE])
-        pages = path.stat().st_size // _PAGE
+        page = bytearray(fresh.read_bytes()[:PAGE])
+        pages = path.stat().st_size // PAGE
         page[28:32] = pages.to_bytes(4, "big")
         page[24:28] = page[92:96] = (1).to_bytes(4, "big")  # the size is believed if both counters agree
         page[32:40] = bytes(8)  # no free pages
         data = path.read_bytes()
-        path.write_bytes(bytes(page) + data[_PAGE:])
+        path.write_bytes(bytes(page) + data[PAGE:])
 
 
 def _consistent(rows: Rows, *, knows_marks: bool) -> Rows:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import attrs
 
 from ..errors import config_error
+from ..protocol.strict_json import decoder
 
 
 __all__ = ["FORMAT", "Document", "InvalidDocumentError", "instant", "read_document", "write_document"]
@@ -116,26 +117,10 @@ def _moment(stamp: object) -> datetime | None:
 # ---- strict JSON -----------------------------------------------------------------------------------------------------
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} instead of a number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number that is not finite")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key that is there twice")
-    return found
-
-
-_read: Final = json.JSONDecoder(
-    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+_read: Final = decoder(
+    constant="{} instead of a number",
+    infinite="a number that is not finite",
+    twice="a key that is there twice",
 ).decode
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _canonical: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode

@@ -18,7 +18,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores.session_lines import LONGEST_LINE
 from resilient_bridge.stores.session_log import SessionLog
-from resilient_bridge.telemetry import emit, events, has_listeners, listen
+from resilient_bridge.telemetry import emit, events, has_listeners
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert, open_files
 
 
@@ -32,14 +32,6 @@ SMALL = LONGEST_LINE
 def path(tmp_path):
     """Where the log is, in a directory of its own."""
     return tmp_path / "logs" / "session.jsonl"
-
-
-@pytest.fixture
-def heard():
-    """What another listener hears."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 def lines(path):

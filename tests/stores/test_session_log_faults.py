@@ -14,7 +14,7 @@ import pytest
 
 from resilient_bridge.errors import ConfigError, Failure, StoreError
 from resilient_bridge.stores.session_log import SessionLog
-from resilient_bridge.telemetry import emit, events, has_listeners, hub, listen
+from resilient_bridge.telemetry import emit, events, has_listeners, hub
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, insert, open_files
 
 
@@ -27,14 +27,6 @@ LINE = {"at": "2026-03-20T14:32:00.000Z", "event": "Closed", "reason": "user"}
 def path(tmp_path):
     """Where the log is, in a directory of its own."""
     return tmp_path / "logs" / "session.jsonl"
-
-
-@pytest.fixture
-def heard():
-    """What another listener hears."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 def lines(path):

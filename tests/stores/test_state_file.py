@@ -15,32 +15,15 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores.state_document import read_document
 from resilient_bridge.stores.state_file import Loaded, StateFile
-from resilient_bridge.telemetry import events, listen
+from resilient_bridge.telemetry import listen
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert
-from tests.stores.states import ONE, THREE, TWO, backup_of, damage, is_state, value_in
+from tests.stores.states import ONE, THREE, TWO, backup_of, damage, value_in
 
 
 @pytest.fixture
 def path(tmp_path):
     """Where the state is, in a directory of its own."""
     return tmp_path / "flow" / "state.json"
-
-
-@pytest.fixture
-def file(path):
-    """A file that holds TWO, with ONE as its backup."""
-    made = StateFile(path, version=1, check=is_state)
-    made.save(ONE)
-    made.save(TWO)
-    return made
-
-
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 # ---- save and load ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from resilient_bridge.errors import Executed, StoreError
 from resilient_bridge.stores.state_file import StateFile
-from resilient_bridge.telemetry import events, listen
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state
 from tests.stores.test_state_document import JSON
@@ -39,14 +38,6 @@ def path(tmp_path):
 def fast(monkeypatch):
     """Thousands of saves, and no power cut: nothing has to reach the plate."""
     insert(monkeypatch, FaultyDisk(fsync=lambda handle: None))
-
-
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 def restore(path, files):
@@ -155,15 +146,6 @@ def count_calls(monkeypatch, do):
         disk = insert(patch, FaultyDisk())
         do()
         return len(disk.calls)
-
-
-@pytest.fixture
-def file(path):
-    """A file that holds TWO, with ONE as its backup."""
-    made = StateFile(path, version=1, check=is_state)
-    made.save(ONE)
-    made.save(TWO)
-    return made
 
 
 @pytest.mark.requirement("C7")

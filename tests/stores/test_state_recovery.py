@@ -11,7 +11,7 @@ import pytest
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.stores.state_document import InvalidDocumentError, read_document
 from resilient_bridge.stores.state_file import StateFile
-from resilient_bridge.telemetry import events, listen
+from resilient_bridge.telemetry import events
 from tests.stores.faulty_disk import files_in
 from tests.stores.states import ONE, THREE, TWO, backup_of, damage, is_state, value_in, write
 
@@ -20,23 +20,6 @@ from tests.stores.states import ONE, THREE, TWO, backup_of, damage, is_state, va
 def path(tmp_path):
     """Where the state is, in a directory of its own."""
     return tmp_path / "flow" / "state.json"
-
-
-@pytest.fixture
-def file(path):
-    """A file that holds TWO, with ONE as its backup."""
-    made = StateFile(path, version=1, check=is_state)
-    made.save(ONE)
-    made.save(TWO)
-    return made
-
-
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------

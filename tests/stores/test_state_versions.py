@@ -14,7 +14,6 @@ from resilient_bridge.stores.state_document import (
     write_document,
 )
 from resilient_bridge.stores.state_file import StateFile
-from resilient_bridge.telemetry import events, listen
 from tests.stores.faulty_disk import files_in
 from tests.stores.states import EPOCH, ONE, backup_of, damage, value_in, write
 
@@ -26,14 +25,6 @@ MIGRATIONS = {1: lambda value: {**value, "one": 1}, 2: lambda value: {**value, "
 def path(tmp_path):
     """Where the state is."""
     return tmp_path / "state.json"
-
-
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with listen(found.append):
-        yield found
 
 
 def test_an_older_version_is_migrated_step_by_step(path, heard):

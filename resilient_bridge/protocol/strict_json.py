@@ -1,0 +1,59 @@
+"""What every reader of JSON here refuses, each in words of its own: what is no JSON, what is no number, a key that is there twice, a pit.
+
+Rule: nothing is read that two readers could read differently, and nothing deeper than can be written again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["decoder", "is_deeper", "unique"]
+
+
+def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
+    """A decoder that raises ValueError with these words for NaN and its like, for 1e400, for a key that is there twice; `{}` is what was read."""
+
+    def no_constant(name: str) -> Any:
+        raise ValueError(constant.format(name))
+
+    def finite(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(infinite.format(text[:20]))
+        return value
+
+    return json.JSONDecoder(parse_constant=no_constant, parse_float=finite, object_pairs_hook=unique(twice))
+
+
+def unique(twice: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """What makes an object of its pairs, or raises ValueError with these words for a key that is there twice."""
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            raise ValueError(twice)
+        return value
+
+    return made
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Is what was read nested deeper than that? Far below the interpreter's limit, because it is written and compared deeper in the stack."""
+    level: list[Any] = [value]
+    for _ in range(levels):
+        inner: list[Any] = []
+        for part in level:
+            if type(part) is dict:
+                inner += cast("dict[str, Any]", part).values()
+            elif type(part) is list:
+                inner += part
+        if not inner:
+            return False
+        level = inner
+    return True
