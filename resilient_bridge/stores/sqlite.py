@@ -305,7 +305,7 @@ class SQLiteStore:
             self._timer = self._loop.call_soon(self._flush)
 
     def _wall(self) -> float:
-        return self._current().wall
+        return self._now.wall + self._loop.time() - self._now.mono
 
     # ---- session records --------------------------------------------------------------------------------------
 

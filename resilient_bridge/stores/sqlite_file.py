@@ -48,7 +48,7 @@ Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
 
 VERSION: Final = 1
 APPLICATION: Final = 0x72_62_73_31  # "rbs1"
-PAGE: Final = 4_096
+PAGE: Final = 2_048  # bytes: a commit writes whole pages, and a message is a tenth of this; larger texts cost a little more
 _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
 
 # Made in this order in an empty file, so the roots of all tables are known: a file whose first page is lost can still be read.
@@ -163,6 +163,7 @@ class Database:
         self._side: sqlite3.Connection | None = None
         self._log = -1
         try:
+            self._frame = FRAME_HEADER + int(self.connection.execute("PRAGMA page_size").fetchone()[0])
             self.connection.execute("SELECT 1 FROM marks LIMIT 1")  # from here on there is a log
             with suppress(FileNotFoundError):  # on a file system that cannot have one
                 self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
@@ -202,7 +203,7 @@ class Database:
         if self._log < 0:
             return
         with suppress(OSError):
-            salts, frame = os.pread(self._log, 8, 16), FRAME_HEADER + PAGE
+            salts, frame = os.pread(self._log, 8, 16), self._frame
             if end < LOG_HEADER + frame or os.pread(self._log, 8, end - frame + 8) != salts:
                 end = 0  # the failed one has begun the log anew, because all before it had been copied
             os.ftruncate(self._log, end)

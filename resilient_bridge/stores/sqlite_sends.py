@@ -23,6 +23,8 @@ __all__ = ["Sends"]
 _REMEMBERED: Final = 1_024  # outcomes
 _PRUNE_EVERY: Final = 256  # outcomes
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
 _PUT: Final = insert("outbox")
 _OUTCOME: Final = insert("outcomes", or_what="REPLACE")
 
@@ -68,7 +70,7 @@ class Sends:
         ops: list[Op] = []
         if settled:
             numbers = sorted(entry.seq for entry in settled)
-            told = json.dumps([outcome_row(entry, wall) for entry in settled])
+            told = _encode([outcome_row(entry, wall) for entry in settled])
             ops.append((_OUTCOME, summed((numbers[-1], told))))
             ops.append(("DELETE FROM outbox WHERE seq BETWEEN ? AND ?", _runs(numbers)))
             self._since_prune += len(settled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge.stores.sqlite_file import PAGE
 from tests.crashes.accounts import BrokenError
 from tests.crashes.lives import Nursery
 from tests.crashes.script import Script
@@ -11,7 +12,7 @@ from tests.crashes.script import Script
 
 pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(120)]
 
-HEADER, PAGE = 32, 24 + 4_096  # of SQLite's log
+HEADER, FRAME = 32, 24 + PAGE  # of SQLite's log
 ENOUGH = 60  # transactions: more than the script has
 
 
@@ -61,7 +62,7 @@ async def test_a_mark_that_comes_late_is_caught_at_some_step(nursery, tmp_path):
 
 def _torn(nursery, directory, frame, byte, **options):
     """Three deaths: at a byte of a page in the log, after the first transaction of the next life, and after the second of the third."""
-    deaths = {"bytes": HEADER + frame * PAGE + byte}, {"at": 1, "when": "after"}, {"at": 2, "when": "after"}
+    deaths = {"bytes": HEADER + frame * FRAME + byte}, {"at": 1, "when": "after"}, {"at": 2, "when": "after"}
     more = {"text": "x" * 12_000}  # four pages: most deaths are in the middle of a transaction
     return Script(nursery, directory / f"{frame}-{byte}.db", more=more, **options).run(*deaths)
 

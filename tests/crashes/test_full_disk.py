@@ -11,9 +11,10 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.stores.sqlite_file import PAGE
 
 
-PAGE = 24 + 4_096  # in SQLite's log
+FRAME = 24 + PAGE  # in SQLite's log
 
 
 def _now():
@@ -32,7 +33,7 @@ async def test_a_write_that_failed_for_want_of_room_is_no_damage_later(tmp_path,
     store.put(_entry(1, 100))
     size = (tmp_path / "bridge.db-wal").stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + pages * PAGE + 100, hard))  # the signal is ignored
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + pages * FRAME + 100, hard))  # the signal is ignored
     try:
         with pytest.raises(rb.StoreError):
             store.put(_entry(2, 40_000))

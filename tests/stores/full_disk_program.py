@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from resilient_bridge.errors import StoreError
-from resilient_bridge.stores import SQLiteStore, sqlite_commits
+from resilient_bridge.stores import SQLiteStore, sqlite_commits, sqlite_file
 from resilient_bridge.testing.proxy import FaultProxy
 from resilient_bridge.testing.server import BridgeServer
 from tests.stores.database_content import copy, entry, now
@@ -162,6 +162,7 @@ async def _while_away(disk, bridge, proxy, watch):
 
 if __name__ == "__main__":
     name, where, result, durable = sys.argv[1:]
+    sqlite_file.PAGE = 4_096  # a block of this file system: when that is full, not one page finds room
     if name == "store":
         sqlite_commits._COPY_EVERY = 8
     scenario = {"store": store, "read_only": read_only, "client": client}[name]

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from resilient_bridge.stores.sqlite_file import PAGE
 from tests.stores.database_content import SIDES, checkpointed, crashed, look, never_copied
 from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, place, sweep
 
 
 IS_ALL = os.environ.get("RB_DAMAGE") == "all"
-FRAME = 24 + 4096
+FRAME = 24 + PAGE
 HEADER = range(108)  # the file's, and that of the tree on its first page
 
 pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
@@ -119,11 +120,11 @@ async def test_every_page_made_zeros(known):
     """What is on the other pages is found from both ends: only without the root of their tree are all sends gone."""
     files, truth = known["checkpointed"]
     empty = 0
-    for page in range(0, len(files[""]), 4096):
-        zeros = files[""][:page] + bytes(4096) + files[""][page + 4096 :]
+    for page in range(0, len(files[""]), PAGE):
+        zeros = files[""][:page] + bytes(PAGE) + files[""][page + PAGE :]
         room = Path(tempfile.mkdtemp(dir=ROOM))
         try:
-            said = await answer(Damaged(f"page {page // 4096}", {**files, "": zeros}), truth, room)
+            said = await answer(Damaged(f"page {page // PAGE}", {**files, "": zeros}), truth, room)
             content, _ = await look(room / "known.db")
         finally:
             shutil.rmtree(room)

@@ -13,7 +13,7 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores import sqlite_opening, sqlite_salvage
 from resilient_bridge.stores.kept import entry_row
-from resilient_bridge.stores.sqlite_file import insert, summed
+from resilient_bridge.stores.sqlite_file import PAGE, insert, summed
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
@@ -165,7 +165,7 @@ async def test_a_log_of_another_database_of_ours(room):
 async def test_a_write_that_was_not_finished(room, frames):
     """Pages of a transaction without its last one: never there, no damage, and none later when less than them was written over them."""
     files = files_of(await crashed(room / "b"))
-    frame, log = 24 + 4096, files["-wal"]
+    frame, log = 24 + PAGE, files["-wal"]
     ends = [at for at in range(32, len(log), frame) if log[at + 4 : at + 8] != bytes(4)]
     start = next(at + frame for at, then in pairwise(ends) if then - at > (frames + 1) * frame)
     before, _ = await look(place(Damaged("", {**files, "-wal": log[:start]}), room / "a"))
@@ -194,13 +194,13 @@ async def test_a_directory_in_its_place(room):
 async def test_a_disk_too_full_for_the_new_file(known, room, monkeypatch):
     """The damaged file stays where it is, whole; when there is room it is mended, and told once."""
     files, truth = known
-    broken = {**files, "": files[""][:-4096]}
+    broken = {**files, "": files[""][:-PAGE]}
     path = place(Damaged("", broken), room / "c")
     with monkeypatch.context() as patch:
         patch.setattr(
             sqlite_opening.Database, "begin_log_anew", lambda _: None
         )  # as on a full disk: nothing is copied
-        patch.setattr(sqlite_opening.Database, "log_size", lambda _: 4096)
+        patch.setattr(sqlite_opening.Database, "log_size", lambda _: PAGE)
         with pytest.raises(StoreError) as caught:
             await look(path)
     assert caught.value.failure.code == "SYS_STORE_UNAVAILABLE"
@@ -296,7 +296,7 @@ async def test_a_mended_file_whose_original_was_taken_away(known, room, has_log)
 async def test_messages_stay_beside_their_file(known, room, monkeypatch):
     """A damaged file is read from a copy beside it; what a killed process leaves of that is removed by the next, and nothing of others."""
     files, _ = known
-    path = place(flipped(files, "", 4_096 + 4, 7), room / "c")
+    path = place(flipped(files, "", PAGE + 4, 7), room / "c")
     seen = []
     real = sqlite_salvage.shutil.copyfile
     monkeypatch.setattr(
