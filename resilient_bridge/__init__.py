@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .errors import Category as Category
     from .errors import CircuitOpenError as CircuitOpenError
     from .errors import ConfigError as ConfigError
+    from .errors import ContextOverflowError as ContextOverflowError
     from .errors import DeadlineExceededError as DeadlineExceededError
     from .errors import Executed as Executed
     from .errors import Failure as Failure
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from .errors import RejectedError as RejectedError
     from .errors import SessionError as SessionError
     from .errors import Severity as Severity
+    from .errors import SpendLimitError as SpendLimitError
     from .errors import StoreError as StoreError
     from .errors import ThrottledError as ThrottledError
     from .pipeline import Attempt as Attempt
@@ -126,6 +128,7 @@ __all__ = [
     "ConfigError",
     "ConnectionStates",
     "ConnectionTracker",
+    "ContextOverflowError",
     "Daemon",
     "DaemonAnswer",
     "DaemonHealth",
@@ -177,6 +180,7 @@ __all__ = [
     "SessionState",
     "Sessions",
     "Severity",
+    "SpendLimitError",
     "StateFile",
     "StoreError",
     "ThrottledError",
@@ -220,6 +224,7 @@ _HOMES = {
     "ConfigError": "errors",
     "ConnectionStates": "adapters",
     "ConnectionTracker": "adapters",
+    "ContextOverflowError": "errors",
     "Daemon": "adapters",
     "DaemonAnswer": "adapters",
     "DaemonHealth": "adapters",
@@ -271,6 +276,7 @@ _HOMES = {
     "SessionState": "protocol.session_records",
     "Sessions": "client.sessions",
     "Severity": "errors",
+    "SpendLimitError": "errors",
     "StateFile": "stores",
     "StoreError": "errors",
     "ThrottledError": "errors",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .exceptions import BulkheadFullError as BulkheadFullError
     from .exceptions import CircuitOpenError as CircuitOpenError
     from .exceptions import ConfigError as ConfigError
+    from .exceptions import ContextOverflowError as ContextOverflowError
+    from .exceptions import ContextOverflowError as ContextOverflowError
     from .exceptions import DeadlineExceededError as DeadlineExceededError
     from .exceptions import InboxFullError as InboxFullError
     from .exceptions import NotConnectedError as NotConnectedError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .exceptions import ProtocolError as ProtocolError
     from .exceptions import RejectedError as RejectedError
     from .exceptions import SessionError as SessionError
+    from .exceptions import SpendLimitError as SpendLimitError
     from .exceptions import StoreError as StoreError
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
@@ -74,6 +77,7 @@ __all__ = [
     "CircuitOpenError",
     "CodeInfo",
     "ConfigError",
+    "ContextOverflowError",
     "DeadlineExceededError",
     "Executed",
     "Failure",
@@ -88,6 +92,7 @@ __all__ = [
     "RejectedError",
     "SessionError",
     "Severity",
+    "SpendLimitError",
     "Stopped",
     "StoreError",
     "ThrottledError",
@@ -137,6 +142,8 @@ _MODULES = {
     "Record": "record",
     "RejectedError": "exceptions",
     "SessionError": "exceptions",
+    "SpendLimitError": "exceptions",
+    "ContextOverflowError": "exceptions",
     "StoreError": "exceptions",
     "Severity": "taxonomy",
     "Stopped": "failure",

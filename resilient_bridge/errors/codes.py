@@ -230,6 +230,12 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "TOOL_TIMEOUT": _passing(
             _TIMEOUT, _ERROR, _MAYBE, "tool timed out", "ask for less at once, or allow more time"
         ),
+        "TOOL_NOT_FOUND": _lasting(
+            _UPSTREAM, _WARNING, _NO, "no such tool", "call one of the tools there are"
+        ),
+        "TOOL_ARGUMENTS_INVALID": _lasting(
+            _PROTOCOL, _WARNING, _NO, "tool arguments invalid", "correct the listed fields"
+        ),
         "HOOK_VALIDATION_FAILED": _lasting(
             _PROTOCOL, _WARNING, _NO, "hook event invalid", "correct the listed fields"
         ),
@@ -303,6 +309,20 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _NO,
             "saved state of another version or program",
             "use the version that wrote it, or another path",
+        ),
+        "SYS_ARTIFACT_INVALID": _lasting(
+            _UPSTREAM,
+            _ERROR,
+            _YES,
+            "artifact missing or changed",
+            "run the phase that makes it again",
+            kind=Kind.PARTIAL,
+        ),
+        "SYS_SPEND_LIMIT": _lasting(
+            _CONFIG, _WARNING, _NO, "spend limit reached", "have a person approve more, or cancel"
+        ),
+        "SYS_CONTEXT_OVERFLOW": _lasting(
+            _UPSTREAM, _WARNING, _NO, "context too long", "compact the history, or offer fewer tools"
         ),
         "SYS_OUTCOME_UNKNOWN": _lasting(
             _TRANSPORT,

@@ -101,6 +101,14 @@ class NotDeliveredError(RejectedError):
     """The message was withdrawn, expired or returned before it was ever handed to the link."""
 
 
+class SpendLimitError(RejectedError):
+    """The budget is spent: nothing was called."""
+
+
+class ContextOverflowError(RejectedError):
+    """The conversation is longer than the model can take: nothing was sent."""
+
+
 class NotConnectedError(RejectedError, ConnectionError):
     """There is no usable connection."""
 
@@ -125,6 +133,8 @@ _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
         "SYS_STORE_IN_USE": StoreError,
         "SYS_STATE_DAMAGED": StoreError,
         "SYS_STATE_FOREIGN": StoreError,
+        "SYS_SPEND_LIMIT": SpendLimitError,
+        "SYS_CONTEXT_OVERFLOW": ContextOverflowError,
         "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
         "SYS_INBOX_FULL": InboxFullError,
     }

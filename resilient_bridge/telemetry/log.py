@@ -13,18 +13,34 @@ from .events import (
     CircuitClosed,
     CircuitHalfOpened,
     CircuitOpened,
+    ContextCompacted,
+    Degraded,
     DeliveryUnknown,
     Event,
     FellBack,
     GaveUp,
+    HookRejected,
+    PhaseCompleted,
+    PhaseSkipped,
+    PhaseStarted,
+    PhaseUndone,
     ReconnectScheduled,
     RetryRecovered,
     RetryScheduled,
+    SpendApproved,
+    SpendCancelled,
+    SpendPaused,
+    SpendWarned,
     StateSetAside,
     StoreFailed,
     StoreRecovered,
     Suspended,
     ThreadLeftBehind,
+    ToolFailed,
+    WorkflowAborted,
+    WorkflowCompleted,
+    WorkflowHalted,
+    WorkflowStarted,
 )
 
 
@@ -42,7 +58,8 @@ QUIET_WAIT = 1.0
 def log_event(event: Event) -> None:
     """Log what somebody has to hear; leave every other event alone. Never raises.
 
-    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state and unknown deliveries are warnings. A give-up is told at the level of its severity
+    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state, unknown deliveries, and work that is
+    skipped, done again or paused are warnings; a workflow that halts is an error. A give-up is told at the level of its severity
     (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no policy had anything to do
     with stays at debug, as do short waits.
     """
@@ -103,6 +120,11 @@ def _circuit_opened(event: Any) -> str:
     return f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
 
 
+def _tool_failed(event: Any) -> str:
+    told = "failed" if event.required else "is optional and skipped"
+    return f"tool {event.tool} {told}: {event.failure}"
+
+
 def _state_set_aside(event: Any) -> str:
     where = f", kept as {event.set_aside}" if event.set_aside else ""
     return f"state unusable{where}: {event.failure}; used instead: {event.source}; lost: {event.lost}"
@@ -130,6 +152,55 @@ _CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
     ThreadLeftBehind: (
         "warning",
         lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",
+    ),
+    ToolFailed: ("warning", _tool_failed),
+    HookRejected: ("warning", lambda event: f"hook event refused: {event.failure}"),
+    WorkflowStarted: (
+        "info",
+        lambda event: f"{event.workflow} began, {event.completed} of {event.total} phases are finished",
+    ),
+    PhaseStarted: (
+        "info",
+        lambda event: f"{event.workflow}: phase {event.phase} began ({event.number} of {event.total})",
+    ),
+    PhaseCompleted: (
+        "info",
+        lambda event: f"{event.workflow}: phase {event.phase} finished in {event.seconds:.3g} s",
+    ),
+    PhaseSkipped: (
+        "warning",
+        lambda event: (
+            f"{event.workflow}: skipping phase {event.phase}: {_reason(event.reason, event.failure)}"
+        ),
+    ),
+    PhaseUndone: (
+        "warning",
+        lambda event: f"{event.workflow}: phase {event.phase} will run again: {event.failure}",
+    ),
+    WorkflowHalted: (
+        "error",
+        lambda event: f"{event.workflow} halted at phase {event.phase}: {event.failure}",
+    ),
+    WorkflowCompleted: (
+        "info",
+        lambda event: (
+            f"{event.workflow} completed{', without ' if event.skipped else ''}{', '.join(event.skipped)}"
+        ),
+    ),
+    WorkflowAborted: ("warning", lambda event: f"{event.workflow} was aborted"),
+    SpendWarned: ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} are spent"),
+    SpendPaused: ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} spent, paused"),
+    SpendApproved: ("info", lambda event: f"{event.budget}: goes on, up to {event.limit}"),
+    SpendCancelled: ("warning", lambda event: f"{event.budget}: cancelled at {event.spent}"),
+    ContextCompacted: (
+        "info",
+        lambda event: f"context compacted from {event.before} to {event.after} of {event.limit} tokens",
+    ),
+    Degraded: (
+        "warning",
+        lambda event: (
+            f"{event.feature}: {event.mode or 'given up'} instead of {event.previous}: {event.failure}"
+        ),
     ),
 }
 

@@ -1,0 +1,51 @@
+"""What every event has: its time, and how it reads, compares and hashes.
+
+Rule: an event carries no payload, no argument and no secret.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import attrs
+
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["Event"]
+
+
+# Repr, equality and hash are written once, in the base: attrs would compile them for every class, most of the cost of
+# importing this module.
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class Event:
+    """What all events have: `at`, the wall-clock time with its time zone."""
+
+    at: datetime
+
+    def __repr__(self) -> str:
+        """Return the record as a call, the time last: what happened is read first."""
+        fields = [field.name for field in attrs.fields(type(self))]
+        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in (*fields[1:], fields[0]))
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        """Equal: of one class, with equal fields."""
+        return isinstance(other, Event) and type(self) is type(other) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        """By class and fields."""
+        return hash((type(self), *self._values()))
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, field.name) for field in attrs.fields(type(self)))
+
+
+def _shown(value: object) -> str:
+    # An enum member reads better by its name, a time in the form people paste into searches.
+    if isinstance(value, StrEnum):
+        return str(value)
+    isoformat = getattr(value, "isoformat", None)
+    return str(isoformat()) if isoformat is not None else repr(value)

@@ -1,0 +1,195 @@
+"""The events of work above the wire: tools, workflows, budgets, contexts, degradation, hooks. Public as `rb.events`.
+
+Rule: as for all events: a tool's name, a phase's name, an amount; never an argument or a result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from .event import Event
+
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from ..errors import Failure
+
+__all__ = [
+    "ContextCompacted",
+    "Degraded",
+    "HookRejected",
+    "PhaseCompleted",
+    "PhaseSkipped",
+    "PhaseStarted",
+    "PhaseUndone",
+    "SpendApproved",
+    "SpendCancelled",
+    "SpendPaused",
+    "SpendWarned",
+    "ToolFailed",
+    "WorkflowAborted",
+    "WorkflowCompleted",
+    "WorkflowHalted",
+    "WorkflowStarted",
+]
+
+
+# ---- tools and hooks ---------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class ToolFailed(Event):
+    """A tool of a Toolbox failed for good; the failure went to the caller as data. `required` is False for one that may be skipped."""
+
+    tool: str
+    required: bool
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class HookRejected(Event):
+    """A hook event was not valid (R13); the failure lists its wrong fields."""
+
+    failure: Failure
+
+
+# ---- workflows ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class WorkflowStarted(Event):
+    """A run of a workflow began, or went on; `completed` of its `total` phases were finished by then."""
+
+    workflow: str
+    completed: int
+    total: int
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class PhaseStarted(Event):
+    """A phase begins; `number` counts the phases from 1, `run` the times this one has begun, across restarts."""
+
+    workflow: str
+    phase: str
+    number: int
+    total: int
+    run: int
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class PhaseCompleted(Event):
+    """A phase ended well, its artifacts are there, and the checkpoint says so; it never runs again."""
+
+    workflow: str
+    phase: str
+    number: int
+    total: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class PhaseSkipped(Event):
+    """A phase was left out: an optional one failed (with its failure), or a person said so."""
+
+    workflow: str
+    phase: str
+    number: int
+    total: int
+    reason: str
+    failure: Failure | None
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class PhaseUndone(Event):
+    """A finished phase does not hold any more, because an artifact of it is gone or changed: it will run again."""
+
+    workflow: str
+    phase: str
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class WorkflowHalted(Event):
+    """A required phase failed for good. The checkpoint is saved; resume, skip or abort is up to a person."""
+
+    workflow: str
+    phase: str
+    failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class WorkflowCompleted(Event):
+    """Every phase is finished or skipped."""
+
+    workflow: str
+    skipped: tuple[str, ...]
+    seconds: float
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class WorkflowAborted(Event):
+    """A person ended the workflow; what its finished phases made is still there."""
+
+    workflow: str
+    phase: str | None
+
+
+# ---- model calls -------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class SpendWarned(Event):
+    """Spending has reached the warning threshold, 80 % of the limit unless said otherwise (V11)."""
+
+    budget: str
+    spent: Decimal
+    limit: Decimal
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class SpendPaused(Event):
+    """Spending has reached a hard limit: calls wait, or are refused, until more is approved (V11)."""
+
+    budget: str
+    spent: Decimal
+    limit: Decimal
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class SpendApproved(Event):
+    """More was approved; `limit` is the new one."""
+
+    budget: str
+    spent: Decimal
+    limit: Decimal
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class SpendCancelled(Event):
+    """A person said no to more: every call is refused from here on."""
+
+    budget: str
+    spent: Decimal
+    limit: Decimal
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class ContextCompacted(Event):
+    """A conversation was too long and has been compacted, from `before` to `after` tokens of at most `limit` (V12)."""
+
+    before: int
+    after: int
+    limit: int
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class Degraded(Event):
+    """A capability went from one mode to a lesser one after a failure (V15); None means that none is left."""
+
+    feature: str
+    previous: str
+    mode: str | None
+    failure: Failure
