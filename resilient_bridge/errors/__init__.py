@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .exceptions import CircuitOpenError as CircuitOpenError
     from .exceptions import ConfigError as ConfigError
     from .exceptions import ContextOverflowError as ContextOverflowError
-    from .exceptions import ContextOverflowError as ContextOverflowError
     from .exceptions import DeadlineExceededError as DeadlineExceededError
     from .exceptions import InboxFullError as InboxFullError
     from .exceptions import NotConnectedError as NotConnectedError
