@@ -9,13 +9,14 @@ import errno
 import json
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
 from .codes import CODES, code_info
-from .redaction import redact, redact_details
+from .redaction import redact, redact_details, redact_value
 from .rpc import read_rpc_error
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
@@ -191,6 +192,38 @@ class Failure:
             "stopped": self.stopped,
         }
 
+    def to_report(
+        self,
+        at: datetime,
+        *,
+        tool: str | None = None,
+        provider: str | None = None,
+        attempt: int | None = None,
+    ) -> dict[str, Any]:
+        """Return the report for a board: type, message, recoverable, context, suggestion, timestamp (V16); JSON types only.
+
+        `at` is when it happened, and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
+        known of tool, provider and attempt; what is not said is looked for in the details and counted from the history.
+        """
+        if at.utcoffset() is None:
+            message = f"at: wanted a time with its zone, got {at.isoformat()}"
+            raise ValueError(message)
+        known = {
+            "tool": tool,
+            "provider": provider or self.details.get("provider_id"),
+            "attempt": attempt if attempt is not None or not self.history else len(self.history) + 1,
+        }
+        return {
+            "type": self.category.value.lower(),
+            "message": self.message,
+            "recoverable": self.retryable,
+            "context": {
+                name: _jsonable(redact_value(value)) for name, value in known.items() if value is not None
+            },
+            "suggestion": "; ".join(self.suggestions),
+            "timestamp": at.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z",
+        }
+
     def to_mcp(self) -> dict[str, Any]:
         """Return the error object of a JSON-RPC answer: code, message, data (S2)."""
         data: dict[str, Any] = {
@@ -231,17 +264,46 @@ class Failure:
         return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
 
     def _model_type(self) -> str:
+        """Return the one word a model acts on: why it failed, as far as the model could do something about it (V6)."""
         if self.category is Category.TIMEOUT:
             return "timeout"
-        if self.category is Category.AUTH:
-            return "permission"
         if self.code == "SYS_RATE_LIMITED":
             return "rate_limit"
-        if self.code == "SESS_NOT_FOUND" or self.details.get("http_status") in (404, 410):
+        if self.code == "SYS_CONTEXT_OVERFLOW" or self.details.get("reason") == "context_length_exceeded":
+            return "context_overflow"
+        # A missing file and a command that may not run are SYS_CONFIG_INVALID as well: the numbers say more.
+        if self.category is Category.AUTH or self._is_told(_PERMISSION):
+            return "permission"
+        if self.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or self._is_told(_NOT_FOUND):
             return "not_found"
-        if self.code in {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "SYS_CONFIG_INVALID"}:
-            return "validation"
-        return "unknown"
+        is_invalid = self.code in _INVALID or self.details.get("violations") or self._is_told(_REFUSED)
+        return "validation" if is_invalid else "unknown"
+
+    def _is_told(self, signs: Mapping[str, tuple[object, ...]]) -> bool:
+        """Return whether a detail is one of these signs; of a text only what stands before its colon counts."""
+        for key, these in signs.items():
+            told = self.details.get(key)
+            if (told.partition(":")[0] if isinstance(told, str) else told) in these:
+                return True
+        return False
+
+
+_PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
+    "errno": (errno.EACCES, errno.EPERM),
+    "exit_code": (126, 77),
+    "http_status": (403,),
+    "error": ("PermissionError",),  # raised with a text alone, as tools do: no errno
+}
+_NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
+    "errno": (errno.ENOENT,),
+    "exit_code": (127,),
+    "http_status": (404, 410),
+    "error": ("FileNotFoundError",),
+}
+_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {"rpc_code": (-32602,), "http_status": (422,)}
+_INVALID: Final = frozenset(
+    {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
+)
 
 
 def _rebuild(state: dict[str, Any]) -> Failure:

@@ -19,6 +19,8 @@ _READ: Final = 8_192  # characters looked at: text from outside may be megabytes
 _DEEP: Final = 6
 _MANY: Final = 50
 _LARGEST: Final = 2**64
+_NAMING: Final = ("name", "key", "field", "header")
+_NAMED_BY: Final = ("value", "received")
 
 _NAME = (
     r"[\w-]{0,40}?(?:authorization|api[_-]?key|access[_-]?key|private[_-]?key|secret|passw(?:or)?d|passphrase|pwd"
@@ -141,8 +143,7 @@ def redact_value(value: object, depth: int = 0) -> Any:
         case Mapping():
             return _redact_mapping(cast("Mapping[object, object]", value), depth)
         case Sequence() | AbstractSet():
-            items = list(cast("Sequence[object]", value))
-            return tuple(redact_value(item, depth + 1) for item in items[:_MANY])
+            return _redact_items(list(cast("Sequence[object]", value))[:_MANY], depth)
         case _:
             return redact(_text(value))
 
@@ -159,13 +160,32 @@ def text_of(error: BaseException) -> str:
 
 def _redact_mapping(value: Mapping[object, object], depth: int) -> dict[str, Any]:
     # {"field": "token", "received": …}: the name of the secret is itself a value
-    names_secret = "field" in value and is_sensitive(str(value["field"]))
+    names_secret = any(_names_secret(value.get(name)) for name in _NAMING)
     plain: dict[str, Any] = {}
     for key, item in list(value.items())[:_MANY]:
-        name, hidden = _field(str(key))
-        hidden = hidden or (names_secret and name == "received")
+        name, hidden = _field(_name(key))
+        hidden = hidden or (names_secret and name in _NAMED_BY)
         plain[name] = MASK if hidden and item is not None else redact_value(item, depth + 1)
     return plain
+
+
+def _redact_items(items: list[object], depth: int) -> tuple[Any, ...]:
+    # ("Authorization", …), ["--token", …]: what follows the name of a secret is one
+    shown: list[Any] = []
+    before: object = None
+    for item in items:
+        hidden = item is not None and _names_secret(before)
+        shown.append(MASK if hidden else redact_value(item, depth + 1))
+        before = item
+    return tuple(shown)
+
+
+def _names_secret(value: object) -> bool:
+    return isinstance(value, str | bytes) and _field(_name(value))[1]
+
+
+def _name(key: object) -> str:
+    return key[:_READ].decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 
 @lru_cache(maxsize=256)  # the same few names, over and over

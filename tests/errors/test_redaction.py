@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import (
+    MASK,
     Failure,
     config_error,
     error_for,
@@ -167,3 +168,34 @@ def test_an_error_without_a_text_has_one():
     assert text_of(BrokenError()) == "<BrokenError without text>"
     assert text_of(wrong()) == "<WrongError without text>"
     assert text_of(TimeoutError()) == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [("Authorization", SECRET)],
+        [(b"authorization", SECRET.encode())],
+        {b"api_key": SECRET},
+        {"headers": {b"Cookie": SECRET.encode()}},
+        {"name": "X-Api-Key", "value": SECRET},
+        {"key": b"token", "value": SECRET},
+        {"header": "Set-Cookie", "value": SECRET, "age": 3},
+        ["curl", "--token", SECRET, "https://host"],
+    ],
+)
+def test_a_secret_that_stands_beside_its_name_is_masked(value):
+    """Pairs, records of a name and a value, keys of bytes, arguments of a command: the name need not be the key."""
+    shown = repr(redact_value(value))
+    assert SECRET not in shown
+    assert MASK in shown
+
+
+def test_what_stands_beside_a_harmless_name_stays():
+    """Masking looks at names, not at places."""
+    value = {"name": "colour", "value": "red", "pairs": [("size", "9")], "words": ["--verbose", "x"]}
+    assert redact_value(value) == {
+        "name": "colour",
+        "value": "red",
+        "pairs": (("size", "9"),),
+        "words": ("--verbose", "x"),
+    }
