@@ -103,6 +103,22 @@ if TYPE_CHECKING:
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
     from .telemetry.events import Verdict as Verdict
+    from .tools import CommandResult as CommandResult
+    from .tools import ContextGuard as ContextGuard
+    from .tools import Degradation as Degradation
+    from .tools import HookEvent as HookEvent
+    from .tools import SpendBudget as SpendBudget
+    from .tools import SpendState as SpendState
+    from .tools import SpendStatus as SpendStatus
+    from .tools import Tool as Tool
+    from .tools import Toolbox as Toolbox
+    from .tools import degradations as degradations
+    from .tools import hook_answer as hook_answer
+    from .tools import suggest as suggest
+    from .workflow import Phase as Phase
+    from .workflow import Workflow as Workflow
+    from .workflow import WorkflowReport as WorkflowReport
+    from .workflow import WorkflowStatus as WorkflowStatus
 
 __version__ = "0.1.0"
 
@@ -123,17 +139,20 @@ __all__ = [
     "Circuit",
     "CircuitOpenError",
     "Command",
+    "CommandResult",
     "CommandStatus",
     "Commands",
     "ConfigError",
     "ConnectionStates",
     "ConnectionTracker",
+    "ContextGuard",
     "ContextOverflowError",
     "Daemon",
     "DaemonAnswer",
     "DaemonHealth",
     "Deadline",
     "DeadlineExceededError",
+    "Degradation",
     "Dialect",
     "EventSource",
     "Executed",
@@ -144,6 +163,7 @@ __all__ = [
     "HTTPTransport",
     "Health",
     "Heartbeat",
+    "HookEvent",
     "Inbox",
     "InboxFullError",
     "Kind",
@@ -158,6 +178,7 @@ __all__ = [
     "Outcome",
     "OutcomeUnknownError",
     "Peer",
+    "Phase",
     "Policy",
     "ProtocolError",
     "RateLimit",
@@ -180,23 +201,34 @@ __all__ = [
     "SessionState",
     "Sessions",
     "Severity",
+    "SpendBudget",
     "SpendLimitError",
+    "SpendState",
+    "SpendStatus",
     "StateFile",
     "StoreError",
     "ThrottledError",
     "Timeout",
+    "Tool",
+    "Toolbox",
     "Verdict",
+    "Workflow",
+    "WorkflowReport",
+    "WorkflowStatus",
     "capture",
     "circuit",
     "circuits",
     "classify",
     "current_attempt",
+    "degradations",
     "events",
+    "hook_answer",
     "listen",
     "presets",
     "reconnecting",
     "resilient",
     "stdio",
+    "suggest",
     "testing",
     "wrap",
 ]
@@ -219,17 +251,20 @@ _HOMES = {
     "Circuit": "pipeline",
     "CircuitOpenError": "errors",
     "Command": "adapters",
+    "CommandResult": "tools",
     "CommandStatus": "adapters",
     "Commands": "adapters",
     "ConfigError": "errors",
     "ConnectionStates": "adapters",
     "ConnectionTracker": "adapters",
+    "ContextGuard": "tools",
     "ContextOverflowError": "errors",
     "Daemon": "adapters",
     "DaemonAnswer": "adapters",
     "DaemonHealth": "adapters",
     "Deadline": "policies",
     "DeadlineExceededError": "errors",
+    "Degradation": "tools",
     "Dialect": "policies",
     "EventSource": "adapters",
     "Executed": "errors",
@@ -240,6 +275,7 @@ _HOMES = {
     "HTTPTransport": "adapters",
     "Health": "client",
     "Heartbeat": "policies",
+    "HookEvent": "tools",
     "Inbox": "policies",
     "InboxFullError": "errors",
     "Kind": "errors",
@@ -254,6 +290,7 @@ _HOMES = {
     "Outcome": "pipeline",
     "OutcomeUnknownError": "errors",
     "Peer": "adapters",
+    "Phase": "workflow",
     "Policy": "pipeline",
     "ProtocolError": "errors",
     "RateLimit": "policies",
@@ -276,23 +313,34 @@ _HOMES = {
     "SessionState": "protocol.session_records",
     "Sessions": "client.sessions",
     "Severity": "errors",
+    "SpendBudget": "tools",
     "SpendLimitError": "errors",
+    "SpendState": "tools",
+    "SpendStatus": "tools",
     "StateFile": "stores",
     "StoreError": "errors",
     "ThrottledError": "errors",
     "Timeout": "policies",
+    "Tool": "tools",
+    "Toolbox": "tools",
     "Verdict": "telemetry.events",
+    "Workflow": "workflow",
+    "WorkflowReport": "workflow",
+    "WorkflowStatus": "workflow",
     "capture": "pipeline",
     "circuit": "pipeline",
     "circuits": "pipeline",
     "classify": "classification",
     "current_attempt": "pipeline",
+    "degradations": "tools",
     "events": "=telemetry.events",
+    "hook_answer": "tools",
     "listen": "telemetry",
     "presets": "=presets",
     "reconnecting": "adapters",
     "resilient": "pipeline",
     "stdio": "adapters",
+    "suggest": "tools",
     "testing": "=testing",
     "wrap": "adapters",
 }

@@ -32,7 +32,7 @@ SOURCES = {
 }
 
 _PROVEN = frozenset(
-    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R14 R15 R16 R17 C1 C2 C5 C7 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V1 V2 V3 V4 V7 V8 V9 V13 V14".split()
+    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V1 V2 V3 V4 V5 V6 V7 V8 V9 V11 V12 V13 V14 V15 V16".split()
 )
 
 _PROMISES = {
@@ -46,7 +46,7 @@ _PROMISES = {
     "R8": "a message out of phase is named with what was expected, what was received and the phase",
     "R9": "SESS_NOT_FOUND comes with suggestions, also as the body of an HTTP error",
     "R10": "sessions move created, active, paused, closed (error, resumable); only a paused resumable one resumes, with its checkpoint",
-    "R11": "a failed tool reports exit code, stderr, stdout, duration, and whether and how often it may be retried, by the table of causes (the table is there, the report comes later)",
+    "R11": "a failed tool reports exit code, stderr, stdout, duration, and whether and how often it may be retried, by the table of causes",
     "R12": "tools are bounded: bash 300 s, read_file 10 s, edit_file 30 s, search 60 s, and the call really ends",
     "R13": "the seven hook events are validated, and the answer carries the field errors",
     "R14": "the replay buffer holds 100 KB and 30 min and answers `since` correctly under overflow, age and equal timestamps",
@@ -101,7 +101,7 @@ _PROMISES = {
     "V13": "a dead peer is noticed by an unclean close, a silent heartbeat (30 s) or a failed health check; work is sent again with its key",
     "V14": "session logs are JSON lines, only ever appended",
     "V15": "degradation follows a ladder, and each step is reported",
-    "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines",
+    "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines (the report is there, such logs come later)",
 }
 
 REQUIREMENTS = tuple(

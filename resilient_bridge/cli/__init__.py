@@ -24,6 +24,16 @@ _EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge fa
 that cannot be used;
 3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
 
+_TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
+why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""
+_ACTIONS: Final = {
+    "run": "begin, or go on where an earlier run ended",
+    "resume": "go on where it halted, with the phase that failed",
+    "skip": "leave a phase out; resume goes on",
+    "abort": "end it; the next run begins anew",
+    "status": "tell how far it is, also while it runs",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice."""
@@ -47,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_backoff(commands)
     _add_classify(commands)
+    _add_workflow(commands)
     return parser
 
 
@@ -196,3 +207,27 @@ def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
     )
     classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")
+
+
+def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    workflow = _command(
+        commands,
+        "workflow",
+        "run a workflow, look how far it is, resume it, skip a phase, abort it",
+        _TARGETS,
+    )
+    actions = workflow.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    for name, text in _ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, epilog=_TARGETS)
+        action.add_argument("target", metavar="TARGET", help="where the workflow is defined")
+        if name == "skip":
+            action.add_argument(
+                "phase", nargs="?", metavar="PHASE", help="which one (default: the one that it halted at)"
+            )
+            action.add_argument(
+                "--reason",
+                default="skipped by hand",
+                metavar="TEXT",
+                help="why, for the end (default: %(default)s)",
+            )
+        action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")

@@ -16,16 +16,30 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
 
-__all__ = ["Outcome", "capture"]
+__all__ = ["Outcome", "capture", "captured"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Outcome(Generic[T]):
-    """How a call ended. `failure` is None when it succeeded; `attempts` counts its calls, `seconds` is all the time it took."""
+    """How a call ended. `failure` is None when it succeeded; `attempts` counts its calls, `seconds` is all the time it took.
 
-    __slots__ = ("_error", "_trace", "_value", "attempts", "failure", "seconds")
+    Of a Toolbox it also says which `tool` was called ("" for any other call), whether it is `required`, and its `max_retries`: how
+    often the policy repeats such a failure.
+    """
+
+    __slots__ = (
+        "_error",
+        "_trace",
+        "_value",
+        "attempts",
+        "failure",
+        "max_retries",
+        "required",
+        "seconds",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -34,6 +48,10 @@ class Outcome(Generic[T]):
         failure: Failure | None,
         attempts: int,
         seconds: float,
+        *,
+        tool: str = "",
+        required: bool = True,
+        max_retries: int = 0,
     ) -> None:
         """Hold what was returned or raised."""
         self._value = value
@@ -42,6 +60,9 @@ class Outcome(Generic[T]):
         self.failure = failure
         self.attempts = attempts
         self.seconds = seconds
+        self.tool = tool
+        self.required = required
+        self.max_retries = max_retries
 
     @property
     def value(self) -> T:
@@ -50,19 +71,115 @@ class Outcome(Generic[T]):
             raise self._error.with_traceback(self._trace)  # or it would grow with every look
         return cast("T", self._value)  # without an error there is a value, and None may be one
 
+    @property
+    def error(self) -> BaseException | None:
+        """What the call raised, None if it returned."""
+        return self._error
+
+    @property
+    def ok(self) -> bool:
+        """Whether it succeeded."""
+        return self.failure is None
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether an optional tool failed: the work goes on without it."""
+        return self.failure is not None and not self.required
+
+    @property
+    def type(self) -> str | None:
+        """One word for a model: timeout, permission, not_found, rate_limit, validation, unknown (V6); None without a failure."""
+        return None if self.failure is None else cast("str", self._report()["type"])
+
+    @property
+    def message(self) -> str:
+        """What went wrong, as one line; empty without a failure."""
+        return "" if self.failure is None else self.failure.message
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether repeating the same call can help; False without a failure."""
+        return self.failure is not None and self.failure.retryable
+
+    @property
+    def suggestion(self) -> str:
+        """What to do about it, likeliest first; empty without a failure."""
+        return "" if self.failure is None else "; ".join(self.failure.suggestions)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a command, None for any other call."""
+        from .outcome_text import printed
+
+        code = printed("exit_code", self._value, self._error, self.failure)
+        return code if isinstance(code, int) else None
+
+    @property
+    def stdout(self) -> str:
+        """What a command printed; of one that failed with secrets masked. Empty for any other call."""
+        return self._printed("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """What a command printed on its error output; of one that failed with secrets masked."""
+        return self._printed("stderr")
+
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: the failure with its suggestion, or `{"ok": true, "result": …}` (V6)."""
-        if self.failure is not None:
-            return self.failure.to_llm()
+        """Return one line of JSON for a model: the failure with its suggestion, or `{"ok": true, "result": …}` (V6).
+
+        Never raises, whatever the value is, and is bounded: of what is longer than 100,000 characters the beginning is
+        there, and `cut` says so. A command that failed adds its exit code and output.
+        """
+        from .outcome_text import as_line
+
+        code = self.exit_code
+        said: dict[str, Any] = {} if code is None else {"exit_code": code}
+        said.update((name, text) for name in ("stderr", "stdout") if (text := self._printed(name)))
+        if self.failure is None:
+            return as_line({"ok": True}, result=self._value if code is None else said)
+        return as_line(self._report(), **said)
+
+    def to_tool_error(self, tool_call_id: str) -> dict[str, Any]:
+        """Return the failure as the `tool_error` message of a bridge, JSON types only (R11). ConfigError without a failure."""
+        failure = self.failure
+        if failure is None:
+            from ..errors import config_error
+
+            raise config_error("Outcome.to_tool_error", "an outcome that is a failure", "a success")
+        payload = {
+            "tool_call_id": tool_call_id,
+            "tool": self.tool,
+            "code": failure.code,
+            "message": failure.message,
+            "details": {
+                "exit_code": self.exit_code,
+                "stderr": self.stderr,
+                "stdout": self.stdout,
+                "execution_time_ms": round(self.seconds * 1000),
+            },
+            "retryable": failure.retryable,
+            "max_retries": self.max_retries if failure.retryable else 0,
+        }
+        return {"type": "tool_error", "payload": payload}
+
+    def _printed(self, name: str) -> str:
+        from .outcome_text import printed
+
+        text = printed(name, self._value, self._error, self.failure)
+        return text if isinstance(text, str) else ""
+
+    def _report(self) -> dict[str, Any]:
         import json
 
-        return json.dumps({"ok": True, "result": self._value}, ensure_ascii=False, default=str)
+        report: dict[str, Any] = {} if self.failure is None else json.loads(self.failure.to_llm())
+        return report
 
     def __repr__(self) -> str:
         """Return how it ended, without the value: it may be large, or secret."""
+        whose = f"{self.tool}: " if self.tool else ""
         end = "ok" if self.failure is None else str(self.failure)
         calls = "1 call" if self.attempts == 1 else f"{self.attempts} calls"
-        return f"<Outcome {end}, {calls}, {self.seconds:.3g} s>"
+        return f"<Outcome {whose}{end}, {calls}, {self.seconds:.3g} s>"
 
 
 @overload
@@ -77,7 +194,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":
-        return _capture_async(function, args, kwargs)
+        return captured(function, args, kwargs)
     edge = _edge()
     token = CURRENT.set(edge)
     try:
@@ -88,10 +205,12 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         CURRENT.reset(token)
 
 
-async def _capture_async(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+async def captured(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None
 ) -> Outcome[Any]:
+    """Do what `capture` does for an async function; `key` is left where a tool of a Toolbox finds it."""
     edge = _edge()
+    edge.key = key
     token = CURRENT.set(edge)
     try:
         return _returned(edge, await function(*args, **kwargs))

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     Spelling: TypeAlias = Callable[[str], str]
 
-__all__ = ["as_damage", "as_json", "damaged", "kept_failure", "read_fields", "stamp", "told_failure", "write"]
+__all__ = [
+    "as_damage",
+    "as_json",
+    "damaged",
+    "kept_failure",
+    "read_failure",
+    "read_fields",
+    "stamp",
+    "told_failure",
+    "write",
+]
 
 _FORMAT: Final = 1
 _DEEPEST: Final = 100
@@ -106,7 +116,8 @@ def _failure_of(told: Mapping[str, Any]) -> Failure:
     )
 
 
-def _read_failure(told: Any) -> Failure:
+def read_failure(told: Any) -> Failure:
+    """The failure that `told_failure` wrote. Raises StoreError (SYS_STATE_DAMAGED) for anything else."""
     try:
         failure = _failure_of(told)
         if told_failure(failure) == told and {type(failure.retryable), type(failure.session_valid)} == {bool}:
@@ -152,7 +163,7 @@ def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
     if found["checkpoint"] is not None:
         found["checkpoint"] = _fields(found["checkpoint"], _CHECKPOINT, spell, "checkpoint")
     if found["error"] is not None:
-        found["error"] = _read_failure(found["error"])
+        found["error"] = read_failure(found["error"])
     return found, spell
 
 

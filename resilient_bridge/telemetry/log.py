@@ -35,6 +35,7 @@ from .events import (
     StoreFailed,
     StoreRecovered,
     Suspended,
+    TaskLeftBehind,
     ThreadLeftBehind,
     ToolFailed,
     WorkflowAborted,
@@ -152,6 +153,10 @@ _CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
     ThreadLeftBehind: (
         "warning",
         lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",
+    ),
+    TaskLeftBehind: (
+        "warning",
+        lambda event: f"{event.name}: a task that was cancelled runs on after {event.seconds:.3g} s",
     ),
     ToolFailed: ("warning", _tool_failed),
     HookRejected: ("warning", lambda event: f"hook event refused: {event.failure}"),

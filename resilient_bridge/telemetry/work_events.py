@@ -5,7 +5,7 @@ Rule: as for all events: a tool's name, a phase's name, an amount; never an argu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -25,10 +25,12 @@ __all__ = [
     "PhaseSkipped",
     "PhaseStarted",
     "PhaseUndone",
+    "Restored",
     "SpendApproved",
     "SpendCancelled",
     "SpendPaused",
     "SpendWarned",
+    "TaskLeftBehind",
     "ToolFailed",
     "WorkflowAborted",
     "WorkflowCompleted",
@@ -47,6 +49,14 @@ class ToolFailed(Event):
     tool: str
     required: bool
     failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class TaskLeftBehind(Event):
+    """An async call of `name` was cancelled after `seconds` and goes on all the same; nobody waits for it."""
+
+    name: str
+    seconds: float
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -193,3 +203,13 @@ class Degraded(Event):
     previous: str
     mode: str | None
     failure: Failure
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class Restored(Event):
+    """A capability went up again (V15): one mode after so long without a failure, or to its first one because somebody said so."""
+
+    feature: str
+    previous: str
+    mode: str
+    reason: Literal["restore_after", "reset"]

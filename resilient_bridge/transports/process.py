@@ -9,58 +9,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ..errors import redact
 from .lines import Lines, Outgoing
+from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
 
 
 __all__ = ["ChildProcess", "Outgoing"]
 
 STDERR_BYTES: Final = 8 * 1024
 GRACE_SECONDS: Final = 0.5  # once a child goes: what its exit code, last lines and last words have to arrive
-KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
-_ORPHAN_SECONDS: Final = 0.5  # the same for what that child had started; nobody tells us, so we look
-_LOOK_SECONDS: Final = (0.01, 0.2)  # between two looks: at first, and at most
-_CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_TERM: Final = int(signal.SIGTERM)
-_KILL: Final = int(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no such signal
-
-
-class _Calm:
-    """Waits that no cancellation cuts short: it is kept, and raised once what has to end has ended."""
-
-    def __init__(self) -> None:
-        self._kept: asyncio.CancelledError | None = None
-
-    async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
-        """Return whether the future was done within so many seconds."""
-        loop = asyncio.get_running_loop()
-        until = None if seconds is None else loop.time() + seconds
-        while not future.done():
-            left = None if until is None else until - loop.time()
-            if left is not None and left <= 0:
-                break
-            try:
-                await asyncio.wait([future], timeout=left)
-            except asyncio.CancelledError as error:
-                self._kept = error
-        return future.done()
-
-    def give_back(self) -> None:
-        """Raise the cancellation that was kept, if there was one."""
-        if self._kept is not None:
-            try:
-                raise self._kept
-            finally:
-                self._kept = None
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
@@ -103,7 +67,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         PermissionError). A cancelled start leaves nothing behind.
         """
         self._on_line, self._on_lost = on_line, on_lost
-        calm = _Calm()
+        calm = Calm()
         starting = asyncio.ensure_future(
             self._loop.subprocess_exec(
                 lambda: self,
@@ -188,6 +152,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """It runs."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.pid = self._transport.get_pid()
+        self._tree = ProcessTree(self._transport, self._exited)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
         self._stdin.set_write_buffer_limits(high=0)
 
@@ -272,86 +237,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
         Returns when all are gone and the child is reaped, 7 s after the kill at the latest; a cancellation is raised only
         then. A line that the pipe has begun to take is still written. What moved to a session of its own is not reached.
         """
-        calm = _Calm()
+        calm = Calm()
         self._is_closing = True
         self._stop_waiting()
         self._queue.clear()
         self._stdin.close()
-        if not await self._ended_within(calm, seconds):
-            self._signal(_TERM)
-            if not await self._ended_within(calm, seconds):
-                self._signal(_KILL)
-                await calm.wait(self._exited, KILL_SECONDS)
-                await self._ended_within(calm, _ORPHAN_SECONDS)
+        if not await self._tree.is_ended_within(calm, seconds):
+            await self._tree.end(calm, seconds)
         if self._stdin.get_write_buffer_size():  # else it is closed already, and must not be closed twice
             self._stdin.abort()
         self._transport.close()
-        await calm.wait(self._gone, _CLOSE_SECONDS)
+        await calm.wait(self._gone, CLOSE_SECONDS)
         calm.give_back()
-
-    async def _ended_within(self, calm: _Calm, seconds: float) -> bool:
-        until = self._loop.time() + seconds
-        await calm.wait(self._exited, seconds)
-        pause, longest = _LOOK_SECONDS
-        while self._exited.done() and self._has_survivors():
-            left = until - self._loop.time()
-            if left <= 0:
-                return False
-            await calm.wait(self._loop.create_future(), min(left, pause))
-            pause = min(2 * pause, longest)
-        return self._exited.done()
-
-    def _has_survivors(self) -> bool:
-        """Whether anything that the child started, and that stayed in its group, still runs."""
-        if self._signal(0):
-            if _is_running(self.pid):
-                return True
-            _reap_orphans(self.pid)
-        return False
-
-    def _signal(self, number: int) -> bool:
-        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
-        if sys.platform == "win32":
-            if number and self.returncode is None:
-                self._transport.kill()
-            return False
-        # A group keeps its number from being used again, so a process of that number says that ours is gone.
-        if self.returncode is not None and _is_there(os.kill, self.pid, 0):
-            return False
-        return _is_there(os.killpg, self.pid, number)
-
-
-def _is_there(send: Callable[[int, int], None], target: int, number: int) -> bool:
-    try:
-        send(target, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return send is os.kill  # a process of somebody else; a group in which we may signal nobody
-    return True
-
-
-def _reap_orphans(group: int) -> None:
-    """Where we are the init of a container, what our child left behind became ours, and nobody else will reap it."""
-    if sys.platform != "win32":
-        try:
-            while os.waitpid(-group, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
-
-
-def _is_running(group: int) -> bool:
-    """Whether any of a group is more than a zombie: an init that reaps late, or never, must not keep us waiting.
-
-    Reads all of /proc, so it is asked last; where there is none, whoever is there counts as running.
-    """
-    stats = list(Path("/proc").glob("[0-9]*/stat"))
-    for stat in stats:
-        try:
-            state, _, its_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
-        except (OSError, ValueError):  # gone since
-            continue
-        if int(its_group) == group and state not in {b"Z", b"X"}:
-            return True
-    return not stats

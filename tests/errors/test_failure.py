@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import math
 import pickle
+import subprocess
 
 import attrs
+import httpx
 import pytest
 
+from resilient_bridge.classification import classify
 from resilient_bridge.errors import Category, Executed, Failure, Kind
+
+
+REQUEST = httpx.Request("POST", "https://api.example/")
 
 
 def test_the_line_of_the_design():
@@ -105,19 +112,65 @@ def test_the_line_for_a_model_is_json():
 
 
 @pytest.mark.parametrize(
-    ("code", "word"),
+    ("code", "details", "word"),
     [
-        ("CONN_TIMEOUT", "timeout"),
-        ("AUTH_FORBIDDEN", "permission"),
-        ("SESS_NOT_FOUND", "not_found"),
-        ("PROTO_INVALID_MESSAGE", "validation"),
-        ("SYS_CONFIG_INVALID", "validation"),
-        ("CONN_RESET", "unknown"),
+        ("CONN_TIMEOUT", {}, "timeout"),
+        ("TOOL_TIMEOUT", {"exit_code": 127}, "timeout"),
+        ("SYS_RATE_LIMITED", {"http_status": 403}, "rate_limit"),
+        ("AUTH_FORBIDDEN", {}, "permission"),
+        ("SYS_CONFIG_INVALID", {"errno": errno.EACCES}, "permission"),
+        ("SYS_CONFIG_INVALID", {"errno": errno.EPERM}, "permission"),
+        ("SYS_CONFIG_INVALID", {"exit_code": 126}, "permission"),
+        ("TOOL_EXECUTION_FAILED", {"exit_code": 77}, "permission"),
+        ("SYS_UPSTREAM_REJECTED", {"http_status": 403}, "permission"),
+        ("SESS_NOT_FOUND", {}, "not_found"),
+        ("TOOL_NOT_FOUND", {}, "not_found"),
+        ("SYS_CONFIG_INVALID", {"errno": errno.ENOENT}, "not_found"),
+        ("SYS_CONFIG_INVALID", {"exit_code": 127}, "not_found"),
+        ("SYS_UPSTREAM_REJECTED", {"http_status": 404}, "not_found"),
+        ("PROTO_INVALID_MESSAGE", {}, "validation"),
+        ("HOOK_VALIDATION_FAILED", {}, "validation"),
+        ("TOOL_ARGUMENTS_INVALID", {}, "validation"),
+        ("SYS_CONFIG_INVALID", {}, "validation"),
+        ("SYS_UPSTREAM_REJECTED", {"violations": ({"field": "path"},)}, "validation"),
+        ("SYS_UPSTREAM_REJECTED", {"rpc_code": -32602}, "validation"),
+        ("SYS_UPSTREAM_REJECTED", {"http_status": 422}, "validation"),
+        ("SYS_CONTEXT_OVERFLOW", {}, "context_overflow"),
+        ("SYS_UPSTREAM_REJECTED", {"reason": "context_length_exceeded"}, "context_overflow"),
+        ("CONN_RESET", {}, "unknown"),
+        ("TOOL_EXECUTION_FAILED", {"exit_code": 1}, "unknown"),
+        ("SYS_INTERNAL_ERROR", {"errno": [2], "exit_code": {}, "violations": ()}, "unknown"),
     ],
 )
-def test_a_model_is_told_one_of_six_types(code, word):
-    """timeout permission not_found rate_limit validation unknown, as the seed lists them."""
-    assert json.loads(Failure.of(code).to_llm())["type"] == word
+def test_a_model_is_told_what_it_can_act_on(code, details, word):
+    """timeout permission not_found rate_limit validation unknown, as the seed lists them, and context_overflow."""
+    assert json.loads(Failure.of(code, details=details).to_llm())["type"] == word
+
+
+@pytest.mark.requirement("V6")
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (FileNotFoundError(errno.ENOENT, "no such file", "a.txt"), "not_found"),
+        (FileNotFoundError("a.txt"), "not_found"),
+        (PermissionError(errno.EACCES, "denied", "a.txt"), "permission"),
+        (PermissionError("ask first"), "permission"),
+        (subprocess.CalledProcessError(127, ["grpe"]), "not_found"),
+        (subprocess.CalledProcessError(126, ["./a"]), "permission"),
+        (subprocess.CalledProcessError(1, ["grep"]), "unknown"),
+        (subprocess.TimeoutExpired(["grep"], 30), "timeout"),
+        (httpx.HTTPStatusError("", request=REQUEST, response=httpx.Response(403)), "permission"),
+        (httpx.HTTPStatusError("", request=REQUEST, response=httpx.Response(404)), "not_found"),
+        (httpx.HTTPStatusError("", request=REQUEST, response=httpx.Response(429)), "rate_limit"),
+        (ValueError("PermissionError: no"), "unknown"),
+    ],
+    ids=str,
+)
+def test_the_errors_of_tools_have_their_type(error, word):
+    """What tools raise every day, as it is classified; also once the error itself is gone."""
+    failure = classify(error)
+    assert json.loads(failure.to_llm())["type"] == word
+    assert json.loads(pickle.loads(pickle.dumps(failure)).to_llm())["type"] == word
 
 
 def test_the_record_for_a_log_is_plain_json():

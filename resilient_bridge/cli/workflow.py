@@ -1,0 +1,100 @@
+"""`resilient-bridge workflow`: run, resume, skip, abort or look at a workflow that a Python file defines."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import BridgeError
+from ..workflow import Workflow, WorkflowReport, WorkflowStatus
+from .printing import complain, show
+from .progress import Progress
+
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["run"]
+
+_INTERRUPTED: Final = 130
+_ENDS: Final = {WorkflowStatus.HALTED: 1, WorkflowStatus.ABORTED: 3}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it and print the report; 0, 1 if it halted, 3 if it is aborted, 2 with one line for what cannot be done, 130 when interrupted."""
+    try:
+        flow = _found(arguments.target)
+    except _NotFoundError as error:
+        return complain("workflow", str(error))
+    try:
+        report = _done(flow, arguments)
+    except BridgeError as error:
+        return complain("workflow", str(error))
+    except KeyboardInterrupt:
+        complain("workflow", f"interrupted; go on with: resilient-bridge workflow run {arguments.target}")
+        return _INTERRUPTED
+    text = json.dumps(report.to_dict()) if arguments.json else report.explain()
+    return show("workflow", text) or (0 if arguments.action == "abort" else _ENDS.get(report.status, 0))
+
+
+def _done(flow: Workflow, arguments: argparse.Namespace) -> WorkflowReport:
+    if arguments.action == "status":
+        return flow.status()
+    if arguments.action == "abort":
+        return asyncio.run(flow.abort())
+    if arguments.action == "skip":
+        return asyncio.run(flow.skip(arguments.phase, reason=arguments.reason))
+    return asyncio.run(_watched(flow, arguments.action))
+
+
+async def _watched(flow: Workflow, action: str) -> WorkflowReport:
+    with Progress(sys.stderr):
+        return await (flow.run() if action == "run" else flow.resume())
+
+
+class _NotFoundError(Exception):
+    """There is no such workflow."""
+
+
+def _found(target: str) -> Workflow:
+    """The workflow in `FILE.py`, `FILE.py:NAME`, `MODULE` or `MODULE:NAME`."""
+    where, _, name = target.rpartition(":") if _has_name(target) else (target, "", "")
+    module = _loaded(where)
+    if name:
+        found: object = getattr(module, name, None)
+        if not isinstance(found, Workflow):
+            raise _NotFoundError(f"TARGET: wanted a Workflow, got {where}:{name}, {type(found).__name__}")
+        return found
+    flows = {key: value for key, value in vars(module).items() if isinstance(value, Workflow)}
+    if len({id(flow) for flow in flows.values()}) != 1:
+        told = ", ".join(flows) or "none"
+        raise _NotFoundError(f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {told}")
+    return next(iter(flows.values()))
+
+
+def _has_name(target: str) -> bool:
+    tail = target.rpartition(":")[2]
+    return ":" in target and tail.isidentifier()  # and not the drive of C:\flow.py
+
+
+def _loaded(where: str) -> ModuleType:
+    try:
+        if not where.endswith(".py"):
+            sys.path.insert(0, str(Path.cwd()))
+            return import_module(where)
+        path = Path(where)
+        spec = spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise _NotFoundError(f"TARGET: wanted a Python file or a module, got {where!r}")
+        sys.path.insert(0, str(path.absolute().parent))
+        module = sys.modules[path.stem] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except (ImportError, ValueError, SyntaxError) as error:
+        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {error}") from error
+    return module

@@ -1,0 +1,140 @@
+"""What an Outcome shows of a value that may be anything: as JSON, bounded, and never with an error of its own.
+
+Rule: the output of a failed call is redacted; a result is not, because it is what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import redact
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+
+__all__ = ["LIMIT", "as_line", "printed"]
+
+LIMIT: Final = 100_000
+"""Characters of a result that a model is shown."""
+_DEEPEST: Final = 20
+_OUTPUT: Final = 32 * 1024  # characters kept of what a failed command printed: the end says why
+_LINE: Final = 2_000
+_BINARY: Final = 10  # one character in so many that is none
+
+
+class _Room:
+    """The characters that are left, and whether anything had to be left out."""
+
+    def __init__(self) -> None:
+        self.left = LIMIT
+        self.is_cut = False
+
+
+def as_line(report: Mapping[str, Any], **values: object) -> str:
+    """Return one line of JSON: the report as it is, and the values as far as they fit; `cut` says that something is missing."""
+    import json
+
+    room = _Room()
+    line = {**report, **{name: _plain(value, room, 0) for name, value in values.items()}}
+    if room.is_cut:
+        line["cut"] = f"longer than {LIMIT:,} characters: the rest is left out"
+    return json.dumps(line, ensure_ascii=False)
+
+
+def printed(name: str, value: object, error: BaseException | None, failure: Failure | None) -> object:
+    """Return what is known of a command's `exit_code`, `stdout` or `stderr`: from its error, the failure, or its result."""
+    for each in (error, None if error is None else error.__cause__):
+        if type(each).__module__ == "subprocess":
+            told = getattr(each, "returncode" if name == "exit_code" else name, None)
+            if told is not None:
+                return told if name == "exit_code" else _redacted(told)
+    if failure is not None:
+        return failure.details.get(name)
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 -- a value may be anything
+        return None
+
+
+def _redacted(output: object) -> str:
+    if isinstance(output, bytes):
+        output = output[-4 * _OUTPUT :].decode("utf-8", "replace")
+    text = output if isinstance(output, str) else ""
+    if len(text) > _OUTPUT:  # half a secret may no longer look like one: drop the first word with it
+        text = ([*text[-_OUTPUT:].split(None, 1), ""])[1]
+    return "\n".join(redact(line, limit=_LINE) for line in text.strip().splitlines())
+
+
+def _plain(value: Any, room: _Room, depth: int) -> Any:
+    """Return a value as data of JSON, and take what it needs from the room."""
+    if room.left <= 0 or depth > _DEEPEST:
+        room.is_cut = True
+        return "…"
+    room.left -= 2  # a bracket, a comma
+    try:
+        return _taken_apart(value, room, depth)
+    except Exception:  # noqa: BLE001 -- a value may be anything, and its own methods may fail
+        return f"<{type(value).__name__} without text>"
+
+
+def _taken_apart(value: Any, room: _Room, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) in (int, float):
+        text = repr(value)  # ValueError for an integer of thousands of digits
+        room.left -= len(text)
+        return value if value - value == 0 else text  # not so for nan and infinity, which are no JSON
+    if isinstance(value, bytes | bytearray):
+        return _fitting(_decoded(value, room.left), room)
+    if isinstance(value, Mapping):
+        return _named(cast("Any", value), room, depth)
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = cast("list[Any]", value)
+        found: list[Any] = []
+        for part in parts:
+            if room.left <= 0:
+                room.is_cut = True
+                break
+            found.append(_plain(part, room, depth + 1))
+        return found
+    return _fitting(value if type(value) is str else str(value), room)
+
+
+def _named(value: Mapping[Any, Any], room: _Room, depth: int) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for key, item in value.items():
+        if room.left <= 0:
+            room.is_cut = True
+            break
+        name = _fitting(str(key), room)
+        named[name] = _plain(item, room, depth + 1)
+    return named
+
+
+def _decoded(data: bytes | bytearray, most: int) -> str:
+    text = bytes(data[: most + 1]).decode("utf-8", "replace")
+    if "\0" in text or text.count("\ufffd") > 1 + len(text) // _BINARY:
+        return f"<{len(data)} bytes that are no text>"
+    return text
+
+
+def _fitting(text: str, room: _Room) -> str:
+    """Return as much of a text as there is room for, in the form that JSON gives it."""
+    most = max(room.left, 0)
+    if len(text) > most:
+        room.is_cut = True
+        text = text[:most] + "…"
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # half of a surrogate pair is no text
+    cost = len(text)
+    if not text.isprintable():
+        import json
+
+        cost = len(json.dumps(text, ensure_ascii=False))
+        if cost > most + 2:  # every control character takes six
+            room.is_cut = True
+            text = text[: len(text) * most // cost]
+    room.left -= cost
+    return text

@@ -1,0 +1,261 @@
+"""A tool's time limit, kept: an async tool in a task of its own, a sync one in a thread, and the caller goes on in time.
+
+Rule: honest about what cannot be stopped. A thread goes on until its function returns, and so does a task that ignores being
+cancelled; either is left behind, kept until it ends, its end unheard, and an event says so. Context variables are those of
+the caller; what a tool sets in them stays with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from concurrent.futures import Executor, Future, wait
+from contextvars import copy_context
+from datetime import UTC, datetime
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..classification import classify
+from ..errors import AttemptTimeoutError, Executed, Failure
+from ..pipeline.attempt import CURRENT, Attempt
+from ..pipeline.guards import too_late
+from ..pipeline.steps import settled
+from ..telemetry import emit, events
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from ..pipeline.environment import Environment
+    from ..policies.timeout import Timeout
+
+__all__ = ["GRACE", "THREADS", "bound_async", "bound_in_thread", "bound_sync"]
+
+GRACE: Final = 1.0
+"""Seconds a cancelled tool has to clean up before it is left behind."""
+
+_left: set[asyncio.Future[Any]] = (
+    set()
+)  # the loop itself holds tasks weakly: one nobody holds may vanish halfway
+
+
+class _Ended(NamedTuple):
+    """How a tool ended. As a value: an error kept by a task that nobody asks would be complained about."""
+
+    value: Any
+    error: BaseException | None
+
+    def result(self) -> Any:
+        if self.error is None:
+            return self.value
+        try:
+            raise self.error
+        finally:
+            del self  # an error must not be held by a frame that it holds
+
+
+class _Threads(Executor):
+    """A daemonic thread for each call: one that never returns must keep neither the process nor the calls after it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Begin at once."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        # In a list, and taken out of it: an error holds the frames it came through, and must not be held by one of them.
+        run = functools.partial(_run, [future], functools.partial(fn, *args, **kwargs))
+        Thread(target=run, name="resilient_bridge tool", daemon=True).start()
+        return future
+
+
+def _run(held: list[Future[Any]], function: Callable[[], Any]) -> None:
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
+        held.pop().set_exception(error)
+    else:
+        held.pop().set_result(result)
+        del result
+
+
+THREADS: Final = _Threads()
+
+
+def bound_async(
+    function: Callable[..., Awaitable[Any]], *, timeout: Timeout, name: str, grace: float = GRACE
+) -> Callable[..., Any]:
+    """Return the async `function` bounded by `timeout`; once it is cancelled it has `grace` seconds to end."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        if attempt.env.is_disabled:
+            return await function(*args, **kwargs)
+        seconds = timeout.of(attempt.number)
+        task = asyncio.ensure_future(_ended(function, args, kwargs))
+        try:
+            if await _is_done_within(task, attempt.env, seconds):
+                return task.result().result()
+            await _let_go(task, attempt.env, name, seconds, grace)
+            raise timed_out(seconds, _error_of(task))
+        except asyncio.CancelledError:
+            if not task.done() and task not in _left:
+                await _let_go(task, attempt.env, name, attempt.env.monotonic() - attempt.started, grace)
+            raise
+        except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
+            _keep(task)
+            task.cancel()
+            raise
+        finally:
+            del task  # it holds the error that holds this frame
+
+    return call
+
+
+def bound_in_thread(function: Callable[..., Any], *, timeout: Timeout, name: str) -> Callable[..., Any]:
+    """Return the sync `function` as an async one that runs it in a thread, bounded by `timeout`."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        seconds = timeout.of(attempt.number)
+        context = copy_context()
+        work = asyncio.get_running_loop().run_in_executor(
+            THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
+        )
+        try:
+            if await _is_done_within(work, attempt.env, seconds):
+                return settled(function, work.result().result())
+            _tell_thread(name, seconds)
+            raise timed_out(seconds, None)
+        except (asyncio.CancelledError, GeneratorExit):
+            if not work.done():
+                _tell_thread(name, attempt.env.monotonic() - attempt.started)
+            raise
+        finally:
+            work.cancel()  # whatever it still says, nobody hears it
+            del work  # it holds the error that holds this frame
+
+    return call
+
+
+def bound_sync(function: Callable[..., Any], *, timeout: Timeout, name: str) -> Callable[..., Any]:
+    """Return the sync `function` bounded by `timeout` and by the deadline around it; it runs in a thread all the same."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        if attempt.env.is_disabled:
+            return function(*args, **kwargs)
+        seconds = timeout.of(attempt.number)
+        left = attempt.remaining
+        is_last = left is not None and left < seconds
+        if left is not None and is_last:
+            seconds = left
+        work = THREADS.submit(copy_context().run, _ended_sync, function, args, kwargs)
+        try:
+            if wait([work], seconds).done:
+                return work.result().result()
+        finally:
+            del work  # it holds the error that holds this frame
+        _tell_thread(name, seconds)
+        raise too_late(seconds, Executed.MAYBE, None) if is_last else timed_out(seconds, None)
+
+    return call
+
+
+def timed_out(seconds: float, cause: BaseException | None) -> AttemptTimeoutError:
+    """Return the error for a tool that took too long; what it had printed by then is known from its last error."""
+    told: Mapping[str, Any] = classify(cause).details if isinstance(cause, Exception) else {}
+    error = AttemptTimeoutError(
+        Failure.of(
+            "TOOL_TIMEOUT",
+            f"timed out after {seconds:g} s",
+            executed=Executed.MAYBE,
+            details={key: told[key] for key in ("stdout", "stderr") if key in told},
+            cause=cause,
+        )
+    )
+    error.__cause__ = cause
+    return error
+
+
+async def _ended(
+    function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _Ended:
+    try:
+        return _Ended(await function(*args, **kwargs), None)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
+        return _Ended(None, error)
+
+
+def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+    try:
+        return _Ended(function(*args, **kwargs), None)
+    except BaseException as error:  # noqa: BLE001 -- as above; a StopIteration could not even cross a future
+        return _Ended(None, error)
+
+
+def _attempt() -> Attempt:
+    """Return the attempt in progress, with the key that the edge around its call was given."""
+    attempt = CURRENT.get()
+    first = attempt.first or attempt
+    if first.key is None and first.outer is not None and first.outer.plan is None:
+        first.key = first.outer.key
+    return attempt
+
+
+async def _is_done_within(work: asyncio.Future[Any], env: Environment, seconds: float) -> bool:
+    """Wait, by the clock of the policies; the work goes on whatever becomes of the wait."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = env.call_later(loop, seconds, wake)
+    work.add_done_callback(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        work.remove_done_callback(wake)
+    return work.done()
+
+
+async def _let_go(
+    task: asyncio.Future[Any], env: Environment, name: str, seconds: float, grace: float
+) -> None:
+    """Cancel the task, wait a moment for its end, and leave it behind if it does not come."""
+    _keep(task)
+    task.cancel()
+    try:
+        is_done = await _is_done_within(task, env, grace)
+    except asyncio.CancelledError:  # whoever waits for us has no patience left
+        _tell_task(task, name, seconds)
+        raise
+    if not is_done:
+        _tell_task(task, name, seconds)
+
+
+def _keep(task: asyncio.Future[Any]) -> None:
+    _left.add(task)
+    task.add_done_callback(_left.discard)
+
+
+def _tell_task(task: asyncio.Future[Any], name: str, seconds: float) -> None:
+    if not task.done():
+        emit(events.TaskLeftBehind(at=datetime.now(UTC), name=name, seconds=seconds))
+
+
+def _tell_thread(name: str, seconds: float) -> None:
+    emit(events.ThreadLeftBehind(at=datetime.now(UTC), name=name, seconds=seconds))
+
+
+def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
+    if not task.done() or task.cancelled():
+        return None
+    ended: _Ended = task.result()
+    return ended.error

@@ -1,0 +1,237 @@
+"""A conversation that stays within what a model can take: counted before it is sent, compacted if it may be, else an error (V12).
+
+Rule: the caller's list is the caller's. It is never changed, and what comes back is a list of its own; what counts and what compacts
+are functions of the caller's, and their errors come out as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from inspect import isawaitable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from ..classification import classify
+from ..errors import ContextOverflowError, Failure, config_error
+from ..policies.fields import is_count, is_number
+from ..telemetry import emit, events
+
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["ContextGuard"]
+
+M = TypeVar("M")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Count: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], int | Awaitable[int]]
+Compact: TypeAlias = Callable[[list[Any], int], Sequence[Any] | Awaitable[Sequence[Any]]]
+Suggestion: TypeAlias = Literal["compact_history", "reduce_tools", "start_new_session"]
+
+_TRIES: Final = 2
+_HINTS: Final[dict[Suggestion, tuple[str, ...]]] = {
+    "compact_history": (
+        "compact the history: give ContextGuard a function as compact=",
+        "start a new session",
+    ),
+    "reduce_tools": ("offer fewer tools, or shorter descriptions of them",),
+    "start_new_session": ("start a new session, with a summary of this one", "offer fewer tools"),
+}
+
+
+class ContextGuard:
+    """A conversation may take `limit` tokens, less `reserve` for the answer.
+
+    `count(messages, tools)` says how many tokens they take together; `compact(messages, target)` returns messages that take at most
+    `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds. A guard remembers the
+    last count, so each conversation has its own. ConfigError names an argument that is wrong.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        count: Count,
+        compact: Compact | None = None,
+        reserve: int = 0,
+        warn_at: float = 0.9,
+    ) -> None:
+        if not is_count(limit):
+            raise config_error("ContextGuard.limit", "a whole number of at least 1", limit)
+        if not is_count(reserve, 0) or reserve >= limit:
+            raise config_error("ContextGuard.reserve", "a whole number from 0 to below the limit", reserve)
+        if not callable(count):
+            raise config_error("ContextGuard.count", "a function of messages and tools", count)
+        if not (compact is None or callable(compact)):
+            raise config_error(
+                "ContextGuard.compact", "a function of messages and a target, or None", compact
+            )
+        if not is_number(warn_at) or not 0 < warn_at <= 1:
+            raise config_error("ContextGuard.warn_at", "a number above 0, at most 1", warn_at)
+        self._room = limit - reserve
+        self._reserve = reserve
+        self._count = count
+        self._compact = compact
+        self._warn_at = warn_at
+        self._tokens = 0
+
+    def __repr__(self) -> str:
+        """A status line."""
+        full = ", nearly full" if self.is_nearly_full else ""
+        return f"<ContextGuard {self._tokens} of {self._room} tokens{full}>"
+
+    @property
+    def share(self) -> float:
+        """What the conversation took of `limit - reserve` when it was last counted, 0.9 for 90 %; 0.0 before, above 1 after an overflow."""
+        return self._tokens / self._room
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether `share` has reached `warn_at`: the time to save what a new session needs (C10)."""
+        return self.share >= self._warn_at
+
+    async def fit(self, messages: Sequence[M], tools: Sequence[Any] = ()) -> list[M]:
+        """Return a list of the messages if they fit, together with the tools; else of what `compact` makes of them, told by ContextCompacted.
+
+        `compact` is asked twice at most, the second time for half. Raises ContextOverflowError if that is not enough, or there is none;
+        `failure.details` has `type` "context_overflow", `current_tokens`, `max_tokens`, and as `suggestion` reduce_tools (the tools alone
+        take too much), compact_history (there is no `compact`) or start_new_session (it did not suffice).
+        """
+        whole = list(messages)
+        self._tokens = tokens = await self._counted(whole, tools)
+        if tokens <= self._room:
+            return whole
+        return await self._compacted(whole, tools, tokens, self._room)
+
+    @overload
+    async def call(
+        self,
+        function: Callable[Concatenate[list[M], P], Coroutine[Any, Any, T]],
+        messages: Sequence[M],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T: ...
+    @overload
+    async def call(
+        self,
+        function: Callable[Concatenate[list[M], P], T],
+        messages: Sequence[M],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T: ...
+    async def call(
+        self, function: Callable[..., Any], messages: Sequence[Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Return `function(messages, …)`, sync or async, with messages that fit; an argument `tools=` is counted with them.
+
+        If the provider itself says that they are too long (`classify`: the reason context_length_exceeded), they are compacted to 80 % of
+        what was counted, and the function is called once more. Raises what `fit` does, from the provider's error where there is one,
+        and what the function raises.
+        """
+        tools: Sequence[Any] = kwargs.get("tools") or ()
+        fitting = await self.fit(messages, tools)
+        tokens = self._tokens
+        try:
+            return await _result(function(fitting, *args, **kwargs))
+        except Exception as error:
+            if not _is_too_long(error):
+                raise
+            refused = error
+        fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
+        del refused  # its traceback holds this frame
+        try:
+            return await _result(function(fitting, *args, **kwargs))
+        except Exception as error:
+            if not _is_too_long(error):
+                raise
+            raise self._overflow("start_new_session", self._tokens, error) from error
+
+    async def _compacted(
+        self,
+        messages: list[Any],
+        tools: Sequence[Any],
+        before: int,
+        room: int,
+        refused: Exception | None = None,
+    ) -> list[Any]:
+        """Return messages that take at most `room` with the tools, where they took `before`; `refused`: the provider said it was too much."""
+        taken = await self._counted([], tools) if tools else 0
+        if taken >= room:
+            raise self._overflow("reduce_tools", before, refused, tools_tokens=taken) from refused
+        if self._compact is None:
+            raise self._overflow("compact_history", before, refused, tools_tokens=taken) from refused
+        target, after = room - taken, before
+        for _ in range(_TRIES):
+            found = _messages_of(await _result(self._compact(list(messages), target)))
+            tokens = await self._counted(found, tools)
+            if tokens <= room:
+                self._tokens = tokens
+                emit(events.ContextCompacted(at=datetime.now(UTC), before=before, after=tokens, limit=room))
+                return found
+            if tokens < after:
+                messages, after = found, tokens
+            target = max(1, target // 2)  # it measures otherwise than `count`: ask for less
+        raise self._overflow(
+            "start_new_session", before, refused, tools_tokens=taken, compacted_tokens=after
+        ) from refused
+
+    async def _counted(self, messages: list[Any], tools: Sequence[Any]) -> int:
+        tokens = await _result(self._count(messages, tools))
+        if not is_count(tokens, 0):
+            raise config_error(
+                "ContextGuard.count", "a function that returns a whole number of at least 0", tokens
+            )
+        return cast("int", tokens)
+
+    def _overflow(
+        self, suggestion: Suggestion, tokens: int, refused: Exception | None, **more: int
+    ) -> ContextOverflowError:
+        """Return the error in the form of V12; `max_tokens` is what messages and tools may take."""
+        why = f"wanted at most {self._room}" if refused is None else "which the provider refused"
+        details = {
+            "type": "context_overflow",
+            "current_tokens": tokens,
+            "max_tokens": self._room,
+            "reserve": self._reserve,
+            "suggestion": suggestion,
+            **more,
+        }
+        return ContextOverflowError(
+            Failure.of(
+                "SYS_CONTEXT_OVERFLOW",
+                f"context of {tokens} tokens, {why}",
+                suggestions=_HINTS[suggestion],
+                details=details,
+                cause=refused,
+            )
+        )
+
+
+async def _result(answer: Any) -> Any:
+    return await answer if isawaitable(answer) else answer
+
+
+def _messages_of(answer: object) -> list[Any]:
+    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
+        raise config_error("ContextGuard.compact", "a function that returns messages", type(answer).__name__)
+    return list(cast("Any", answer))
+
+
+def _is_too_long(error: Exception) -> bool:
+    """Whether the provider says that the context is too long; it has not run then."""
+    return classify(error).details.get("reason") == "context_length_exceeded"

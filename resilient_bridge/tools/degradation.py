@@ -1,0 +1,320 @@
+"""A capability that gives way step by step: a ladder of modes, and who stands on it goes down when a mode fails (V15).
+
+Rule: never silently. Each step down and each step up is an event, and the history holds them; cancellation is no failure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar
+
+from ..classification import classify
+from ..errors import Executed, Failure, RejectedError, config_error, without_cause
+from ..pipeline.attempt import CURRENT
+from ..policies.fields import LONGEST, as_seconds, is_count, is_number
+from ..policies.what import WANTED, as_whats, is_what, matches
+from ..telemetry import emit, events
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..policies.fields import Seconds
+    from ..policies.what import What, Whats
+
+__all__ = ["Degradation", "Degradations", "degradations"]
+
+M = TypeVar("M", bound="str | float")
+
+_MOST_STEPS: Final = 100  # steps remembered: a ladder may go up and down for months
+_FEWEST: Final = 2  # a ladder of one mode has nowhere to go
+_BROWSER: Final = ("browser", "web_scrape", "text")  # the seed's hierarchy
+
+
+class Degradation(Generic[M]):
+    """A ladder of modes, best first; `mode` is the one to use now.
+
+    `on` says which failures take it down; empty means any. `restore_after` is seconds: after so long without one, `mode` is one
+    better again, looked at when it is read; None: only `reset()` goes up. One object for all tasks and threads that share the
+    capability. ConfigError names a bad argument.
+    """
+
+    __slots__ = ("_at", "_history", "_is_used_up", "_lock", "_on", "_quiet_since", "_restore_after", "modes", "name")  # fmt: skip
+
+    def __init__(self, name: str, *modes: M, on: Whats = (), restore_after: Seconds | None = None) -> None:
+        """Take the modes by position, the rest by keyword; start in the first one."""
+        self.name: Final = _name(name)
+        self.modes: Final[tuple[M, ...]] = _checked(modes)
+        self._on = _whats(on)
+        self._restore_after = _restore(restore_after)
+        self._lock = Lock()
+        self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
+        self._at = 0
+        self._is_used_up = False  # the last mode has failed too, and that was told
+        self._quiet_since = 0.0
+
+    @property
+    def mode(self) -> M:
+        """The mode to use now; goes up first, if it is time."""
+        return self.modes[self._place_now()]
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the mode is another than the first one."""
+        return self._place_now() > 0
+
+    @property
+    def history(self) -> tuple[events.Degraded | events.Restored, ...]:
+        """The steps, oldest first, at most the last 100: what (`previous`, `mode`), when (`at`), why (`failure` or `reason`)."""
+        with self._lock:
+            return tuple(self._history)
+
+    def report(self, error: Failure | BaseException, /, *, mode: M | None = None) -> bool:
+        """Say that the capability failed: True if that took the ladder down, False if `on` speaks of other failures.
+
+        `mode` is the mode that failed, which is not always the present one when several tasks share the ladder: it goes below that
+        one, and stays where it is if it is there already. None: the present one. When the last mode fails the ladder stays there,
+        and says once that none is left.
+        """
+        place = None if mode is None else self._place_of(mode, "report.mode")
+        failure = self._matching(error)
+        return failure is not None and self._step_down(failure, place)
+
+    def reset(self) -> None:
+        """Go back to the first mode, because what had failed is mended."""
+        with self._lock:
+            told = [self._up(self._at, "reset")] if self._at else []
+            self._is_used_up = False
+        _tell(told)
+
+    async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function of the present mode; where it fails with what `on` speaks of, go down and on with the next one.
+
+        Returns what the first one that works returns, sync or async. The last error is raised as it is. A mode without a function
+        is passed over; RejectedError if none is left at or below the present mode, ConfigError for what is no mode of the ladder.
+        """
+        places = self._places(functions)
+        at = self._place_now()
+        if places[-1] < at:
+            raise self._nothing_left()
+        while True:
+            at = next(place for place in places if place >= at)
+            try:
+                value = functions[self.modes[at]](*args, **kwargs)
+                return await value if isinstance(value, Awaitable) else value  # pyright: ignore[reportUnknownVariableType]
+            except Exception as error:
+                failure = self._matching(error)
+                if failure is None:
+                    raise
+                self._step_down(failure, at)
+                at = max(at + 1, self._at)  # another task may have found out that the next mode fails too
+                if places[-1] < at:
+                    raise
+
+    def __repr__(self) -> str:
+        """Return the name, the mode and its place, without going up."""
+        at = self._at - self._due()
+        return f"<Degradation {self.name} {self.modes[at]}, {at + 1} of {len(self.modes)}>"
+
+    def _matching(self, error: Failure | BaseException) -> Failure | None:
+        failure = _failure_of(error)
+        return failure if failure is not None and (not self._on or matches(self._on, failure)) else None
+
+    def _step_down(self, failure: Failure, place: int | None) -> bool:
+        failure = without_cause(failure)  # a step is remembered for long, and an error holds its frames
+        told: list[events.Degraded | events.Restored] = []
+        with self._lock:
+            self._quiet_since = _now()
+            was, last = self._at, len(self.modes) - 1
+            below = (was if place is None else place) + 1
+            self._at = max(was, min(below, last))
+            if self._at > was:
+                told.append(self._down(was, str(self.modes[self._at]), failure))
+            if below > last and not self._is_used_up:
+                self._is_used_up = True
+                told.append(self._down(last, None, failure))
+        _tell(told)  # outside of the lock: a listener may ask for the mode
+        return self._at > was
+
+    def _place_now(self) -> int:
+        if not self._due():
+            return self._at
+        with self._lock:
+            due = self._due()
+            self._quiet_since += due * (self._restore_after or 0.0)
+            told = [self._up(1, "restore_after") for _ in range(due)]
+            at = self._at
+        _tell(told)
+        return at
+
+    def _due(self) -> int:
+        """Return how many modes it is time to go up."""
+        if not self._at or self._restore_after is None:
+            return 0
+        return min(self._at, max(0, int((_now() - self._quiet_since) / self._restore_after)))
+
+    def _down(self, was: int, mode: str | None, failure: Failure) -> events.Degraded:
+        step = events.Degraded(
+            at=datetime.now(UTC), feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure
+        )
+        self._history.append(step)
+        return step
+
+    def _up(self, steps: int, reason: Literal["restore_after", "reset"]) -> events.Restored:
+        was, self._at = self._at, self._at - steps
+        self._is_used_up = False
+        step = events.Restored(
+            at=datetime.now(UTC),
+            feature=self.name,
+            previous=str(self.modes[was]),
+            mode=str(self.modes[self._at]),
+            reason=reason,
+        )
+        self._history.append(step)
+        return step
+
+    def _place_of(self, mode: object, path: str) -> int:
+        if mode not in self.modes:
+            raise config_error(f"Degradation.{path}", f"one of {', '.join(map(str, self.modes))}", mode)
+        return self.modes.index(mode)
+
+    def _places(self, functions: Mapping[M, Callable[..., Any]]) -> list[int]:
+        """Return where there is a function, best first."""
+        if not functions:
+            raise config_error("Degradation.call.functions", "a function for one mode at least", "none")
+        for mode, function in functions.items():
+            if not callable(function):
+                path = f"Degradation.call.functions[{mode}]"
+                raise config_error(path, "a function with the arguments of the call", function)
+        return sorted(self._place_of(mode, "call.functions") for mode in functions)
+
+    def _nothing_left(self) -> RejectedError:
+        return RejectedError(
+            Failure.of(
+                "SYS_UNAVAILABLE",
+                f"{self.name} is degraded to {self.modes[self._at]}, and there is no function for that",
+                executed=Executed.NO,
+                suggestions=("give a function for the last mode, or wait until the capability is restored",),
+            )
+        )
+
+
+class Degradations(TypedDict):
+    """The ladders of `degradations()`, by the name of their capability."""
+
+    browser: Degradation[str]
+    screenshots: Degradation[str]
+    parallelism: Degradation[int]
+
+
+def degradations(
+    *,
+    disable_browser_on_error: bool = True,
+    disable_screenshots_on_error: bool = True,
+    reduce_parallelism_on_rate_limit: bool = True,
+    parallelism: int = 8,
+    restore_after: Seconds | None = None,
+) -> Degradations:
+    """Return the three ladders of V15, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
+
+    A ladder whose flag is off is there too, and stays in its first mode: whoever reads it need not ask. `parallelism` is where the
+    last one starts, at least 2. ConfigError names a bad argument.
+    """
+    flags = {
+        "disable_browser_on_error": disable_browser_on_error,
+        "disable_screenshots_on_error": disable_screenshots_on_error,
+        "reduce_parallelism_on_rate_limit": reduce_parallelism_on_rate_limit,
+    }
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):  # pyright: ignore[reportUnnecessaryIsInstance] -- they are read from files
+            raise config_error(f"degradations.{name}", "True or False", flag)
+    if not is_count(parallelism, _FEWEST):
+        raise config_error("degradations.parallelism", "a whole number of at least 2", parallelism)
+    halves = [parallelism]
+    while halves[-1] > 1:
+        halves.append(halves[-1] // 2)
+    return {
+        "browser": Degradation(
+            "browser", *_BROWSER, on=() if disable_browser_on_error else _never, restore_after=restore_after
+        ),
+        "screenshots": Degradation(
+            "screenshots",
+            "on",
+            "off",
+            on=() if disable_screenshots_on_error else _never,
+            restore_after=restore_after,
+        ),
+        "parallelism": Degradation(
+            "parallelism",
+            *halves,
+            on="SYS_RATE_LIMITED" if reduce_parallelism_on_rate_limit else _never,
+            restore_after=restore_after,
+        ),
+    }
+
+
+def _never(_failure: Failure) -> bool:
+    return False
+
+
+def _now() -> float:
+    """Return the policies' clock, which a test may turn."""
+    return CURRENT.get().env.monotonic()
+
+
+def _tell(told: list[Any]) -> None:
+    for event in told:
+        emit(event)
+
+
+def _failure_of(error: object) -> Failure | None:
+    """Return the failure, None for cancellation and the end of the program."""
+    if isinstance(error, Failure):
+        return error
+    if not isinstance(error, BaseException):
+        raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
+    try:
+        return classify(error)
+    except BaseException:  # noqa: BLE001 -- it says that it is no failure
+        return None
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise config_error("Degradation.name", "a name that is not empty", name)
+    return name
+
+
+def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
+    if len(modes) < _FEWEST:
+        raise config_error("Degradation.modes", "at least 2 modes, best first", modes)
+    for place, mode in enumerate(modes):
+        if not (is_number(mode) or (isinstance(mode, str) and mode)):
+            raise config_error(f"Degradation.modes[{place}]", "text that is not empty, or a number", mode)
+        if mode in modes[:place]:
+            raise config_error(f"Degradation.modes[{place}]", "a mode that is not there twice", mode)
+    return modes
+
+
+def _whats(on: Whats) -> tuple[What, ...]:
+    given: Any = as_whats(on)
+    if not isinstance(given, tuple):
+        raise config_error("Degradation.on", f"{WANTED}, or a collection of those", given)
+    for place, item in enumerate(as_whats(on)):
+        if not is_what(item):
+            raise config_error(f"Degradation.on[{place}]", WANTED, item)
+    return as_whats(on)
+
+
+def _restore(restore_after: Seconds | None) -> float | None:
+    if restore_after is None:
+        return None
+    seconds = as_seconds(restore_after)
+    if not is_number(seconds) or not 0 < seconds <= LONGEST:
+        raise config_error(
+            "Degradation.restore_after", f"seconds above 0 to {LONGEST:.0f}, or None", restore_after
+        )
+    return seconds

@@ -1,0 +1,219 @@
+"""The seven events that an agent's hooks report, read strictly, and the answer to the hook that sent one (R13).
+
+Rule: whatever comes, the answer is JSON, bounded, and names every wrong field at once; nothing of a payload is repeated in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+import attrs
+
+from ..errors import Failure, ProtocolError, config_error, redact
+from ..protocol.messages import parse_timestamp
+from ..protocol.strict_json import decoder, is_deeper
+from ..telemetry import emit, events
+
+
+__all__ = ["HookEvent", "HookName", "hook_answer"]
+
+HookName: TypeAlias = Literal[
+    "SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"
+]
+
+_FIELDS: Final = ("event", "timestamp", "session_id", "payload")
+_MOST: Final = (
+    1_048_576  # bytes of an event (characters, if it comes as text): what a WebSocket frame holds by default
+)
+_DEEPEST: Final = 100
+_SHOWN: Final = 80
+# What `z.string().datetime()` takes unless told otherwise: UTC, written with Z; seconds and their fraction may be left out.
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(:[0-5]\d(?:\.\d+)?)?Z", re.ASCII)
+
+# The words of a violation: its constraint, and the message that the answer makes of it.
+_ROOT: Final = "one JSON object"
+_REQUIRED: Final = "required"
+_ONE_OF: Final = f"one of: {', '.join(get_args(HookName))}"
+_UTC: Final = "ISO 8601 in UTC, such as 2026-03-20T14:32:00Z"
+_FILLED: Final = "at least 1 character"
+_MESSAGES: Final[Mapping[str, str]] = {
+    _REQUIRED: "Required",
+    _ONE_OF: f"Invalid enum value. Expected {_ONE_OF}",
+    _UTC: f"Invalid datetime. Expected {_UTC}",
+    _FILLED: "String must contain at least 1 character",
+}
+
+_NO_NUMBER: Final = "a number that is not finite"
+_decode: Final = decoder(constant=_NO_NUMBER, infinite=_NO_NUMBER, twice="a duplicate key").decode
+_encode: Final = json.JSONEncoder(ensure_ascii=True).encode
+_MISSING: Final = object()  # what no JSON holds
+
+
+@attrs.frozen
+class _Unreadable:
+    """What stands for a value that is no JSON, and why."""
+
+    reason: str
+
+
+def _shown_id(text: str) -> str:
+    return repr(redact(text, limit=_SHOWN))
+
+
+@attrs.frozen
+class HookEvent:
+    """One event of an agent's hooks. `timestamp` is in UTC; `payload` is JSON, and is not shown by `repr`: it may hold secrets."""
+
+    event: HookName
+    timestamp: datetime
+    session_id: str = attrs.field(repr=_shown_id)
+    payload: Mapping[str, Any] = attrs.field(repr=False, hash=False)
+
+    @classmethod
+    def parse(cls, data: str | bytes | Mapping[str, Any], /) -> HookEvent:
+        """Return the event in `data`: JSON as text or bytes, or an object that somebody has decoded already.
+
+        `event` is one of the seven names, `timestamp` ISO 8601 in UTC with a Z (no offset; seconds and their fraction may be left
+        out, digits beyond microseconds are cut), `session_id` not empty, `payload` an object with text keys. Other fields are allowed
+        and dropped. At most 1 MiB, 100 levels, no duplicate key, no NaN, no lone surrogate. Otherwise ProtocolError
+        (HOOK_VALIDATION_FAILED) with every violation in its details, and the event HookRejected. ConfigError for a `data`
+        that is of another type altogether.
+        """
+        body = _body(data)
+        if isinstance(body, _Unreadable):
+            raise _refused([_violation("$", _ROOT, body.reason)])
+        found = [_violation(name, *wrong) for name in _FIELDS if (wrong := _wrong(name, body[name]))]
+        stamp = _moment(body["timestamp"])
+        if found or stamp is None:
+            raise _refused(found)
+        return cls(body["event"], stamp, body["session_id"], body["payload"])
+
+
+def hook_answer(data: str | bytes | Mapping[str, Any], /) -> dict[str, Any]:
+    """Return what to answer to the hook that sent `data`: received, or not and why, field by field. See `HookEvent.parse`."""
+    try:
+        HookEvent.parse(data)
+    except ProtocolError as error:
+        return {"received": False, "code": error.failure.code, "errors": _errors(error.failure)}
+    return {"received": True}
+
+
+def _errors(failure: Failure) -> list[dict[str, str]]:
+    return [
+        {
+            "field": wrong["field"],
+            "message": _MESSAGES.get(wrong["constraint"])
+            or f"Expected {wrong['constraint']}, received {wrong['received']}",
+        }
+        for wrong in failure.details["violations"]
+    ]
+
+
+def _refused(violations: list[dict[str, str]]) -> ProtocolError:
+    failure = Failure.of(
+        "HOOK_VALIDATION_FAILED",
+        "hook event invalid: "
+        + ", ".join(f"{wrong['field']} ({wrong['constraint']})" for wrong in violations),
+        details={"violations": tuple(violations)},
+    )
+    emit(events.HookRejected(at=datetime.now(UTC), failure=failure))
+    return ProtocolError(failure)
+
+
+def _violation(field: str, constraint: str, received: str) -> dict[str, str]:
+    return {"field": field, "constraint": constraint, "received": received[:_SHOWN]}
+
+
+def _body(data: object) -> dict[str, Any] | _Unreadable:
+    """Return the four fields, each as a JSON value, as missing or as unreadable; unreadable as a whole if it is no object."""
+    if isinstance(data, Mapping):
+        given = cast("Mapping[str, Any]", data)
+        return {name: _plain(name, given[name]) if name in given else _MISSING for name in _FIELDS}
+    value = _read(data) if isinstance(data, (str, bytes, bytearray)) else data
+    if isinstance(value, _Unreadable):
+        return value
+    if isinstance(value, dict):
+        read = cast("dict[str, Any]", value)
+        return {name: read.get(name, _MISSING) for name in _FIELDS}
+    kind = _kind(value)
+    if not kind:  # no JSON value at all: not the sender's fault
+        raise config_error("HookEvent.parse.data", "text, bytes or a mapping", type(data).__name__)
+    return _Unreadable(kind)
+
+
+def _plain(name: str, value: object) -> Any:
+    """Return a field of a decoded object as JSON would give it back, so that the same rules hold for it."""
+    if name == "payload" and isinstance(value, Mapping):
+        value = dict(cast("Mapping[object, object]", value))
+        for key in value:
+            if not isinstance(key, str):
+                return _Unreadable(f"a key of type {type(key).__name__}")
+    try:
+        text = _encode(value)
+    except TypeError:
+        return _Unreadable("a value that is no JSON")
+    except (ValueError, RecursionError) as error:
+        return _Unreadable(_reason(error))
+    return _read(text)
+
+
+def _read(data: str | bytes | bytearray) -> Any:
+    """Return the JSON value in `data`, or why there is none that two readers would read alike."""
+    if len(data) > _MOST:
+        return _Unreadable(f"more than {_MOST} bytes")
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        value = _decode(text)
+        if "\\u" in text or not text.isascii():
+            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be written again
+    except (ValueError, RecursionError) as error:
+        return _Unreadable(_reason(error))
+    return _Unreadable("nesting too deep") if is_deeper(value, _DEEPEST) else value
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nesting too deep"
+    if isinstance(error, UnicodeDecodeError):
+        return "bytes that are not UTF-8"
+    if isinstance(error, UnicodeEncodeError):
+        return "a lone surrogate"
+    if isinstance(error, json.JSONDecodeError):
+        return "text that is no JSON"
+    told = str(error)
+    return "a number of too many digits" if told.startswith("Exceeds") else told
+
+
+def _wrong(name: str, value: Any) -> tuple[str, str] | None:
+    """Return which constraint a field breaks, and what was received; None if it is right."""
+    if value is _MISSING:
+        return _REQUIRED, "nothing"
+    if isinstance(value, _Unreadable):
+        return ("object" if name == "payload" else "string"), value.reason
+    wanted, kind = ("object" if name == "payload" else "string"), _kind(value)
+    if kind != wanted:
+        return wanted, kind
+    if name == "event" and value not in get_args(HookName):
+        return _ONE_OF, value
+    if name == "timestamp" and _moment(value) is None:
+        return _UTC, value
+    return (_FILLED, "an empty string") if name == "session_id" and not value else None
+
+
+def _moment(value: object) -> datetime | None:
+    found = _STAMP.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    return parse_timestamp(found[0] if found[1] else f"{found[0][:-1]}:00Z")
+
+
+def _kind(value: object) -> str:
+    """Return the name of the JSON type, empty for what is none."""
+    if value is None:
+        return "null"
+    names = ((bool, "boolean"), (str, "string"), ((int, float), "number"), (list, "array"), (dict, "object"))
+    return next((name for kinds, name in names if isinstance(value, kinds)), "")

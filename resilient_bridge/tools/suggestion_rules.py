@@ -1,0 +1,263 @@
+"""All built-in rules of `suggest`: by what was refused, and by what the failure itself knows (waits, limits, names).
+
+Rule: a rule that has nothing to look at says nothing; the general advice is in the failure's own suggestions already.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+from ..errors import Failure
+from .missing_rules import missing_file, missing_program
+from .near_misses import close_names
+from .refused_rules import (
+    exists_already,
+    is_a_directory,
+    no_space,
+    not_a_directory,
+    not_permitted,
+    on_read_only,
+)
+from .suggestion_clues import NO_COMMAND, Clue, clue_of, texts_of
+from .suggestion_context import Fix, SuggestionContext
+
+
+_MOST_FIXES: Final = 20  # of one rule
+_MOST_NAMES: Final = 8  # listed when none is spelled alike
+_MOST_READ: Final = 1_000_000  # bytes of a table of sockets
+_LISTENING: Final = "0A"
+_CONTEXT_ADVICE: Final = {
+    "compact_history": "compact the history",
+    "reduce_tools": "offer fewer tools",
+    "start_new_session": "start a new session",
+}
+_TOKENS = (
+    re.compile(r"(\d{1,9}) tokens > (\d{1,9}) maximum"),  # Anthropic
+    re.compile(r"resulted in (?P<current>\d{1,9}) tokens"),  # OpenAI, and what it says before that
+)
+_MAXIMUM = re.compile(r"maximum context length is (\d{1,9}) tokens")
+_PORT = re.compile(
+    r"address already in use[^\d\n]{0,20}(?:\S{0,60}:)?(\d{1,5})\b|\('[^']*', (\d{1,5})\)|:(\d{1,5})\b[^\n]{0,40}address already in use",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"['\"\u2018`]([^'\"\u2019`]{1,100})['\"\u2019`]")
+_AFTER_COLON = re.compile(r": ([\w./-]{1,100})(?=$| \()")
+_UNKNOWN = re.compile(
+    r"\bunknown\b|unrecogni[sz]ed|unsupported|(?:no such|unexpected|invalid) (?:keyword |tool|argument|option|param|field|method)"
+    r"|(?:tool|argument|option|parameter|function|method|model)\b.{0,60}(?:not found|does not exist)",
+    re.IGNORECASE,
+)
+
+
+def wait_as_told(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield how long to wait, and until when: the moment that was told, or the seconds from now."""
+    moment = failure.details.get("retry_at")
+    seconds = failure.retry_after
+    if isinstance(moment, int | float):
+        seconds = moment - context.now.timestamp()
+    if seconds is None or not (failure.retryable or failure.stopped == "retry_after"):
+        return
+    if seconds <= 0:
+        yield Fix("repeat it: the time to wait is over")
+        return
+    until = ""
+    with suppress(OverflowError, ValueError):  # beyond the last year there is
+        until = f", until {_clock(context.now, math.ceil(seconds))}"
+    yield Fix(f"wait {math.ceil(seconds)} s{until}")
+
+
+def _clock(now: datetime, seconds: int) -> str:
+    # A wait is a lower bound: a fraction of a second counts as a whole one.
+    end = (now.astimezone(UTC) + timedelta(seconds=seconds, microseconds=999_999)).replace(microsecond=0)
+    shown = end.strftime("%H:%M:%SZ")
+    return shown if end.date() == now.astimezone(UTC).date() else f"{end:%Y-%m-%d} {shown}"
+
+
+def shorten_context(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
+    """Yield by how much a context is too long, and the way to shorten it that was told to help."""
+    details = failure.details
+    if failure.code != "SYS_CONTEXT_OVERFLOW" and details.get("reason") != "context_length_exceeded":
+        return
+    advice = _CONTEXT_ADVICE.get(str(details.get("suggestion")), "compact the history, or offer fewer tools")
+    current, most = details.get("current_tokens"), details.get("max_tokens")
+    if not (isinstance(current, int) and isinstance(most, int)):
+        current, most = _tokens_told(failure)
+    if current > most > 0:
+        yield Fix(f"{advice}: {current} tokens are {current - most} more than the {most} that fit")
+    elif "suggestion" in details:
+        yield Fix(advice)
+
+
+def _tokens_told(failure: Failure) -> tuple[int, int]:
+    for line in texts_of(failure):
+        if (both := _TOKENS[0].search(line)) is not None:
+            return int(both[1]), int(both[2])
+        current, most = _TOKENS[1].search(line), _MAXIMUM.search(line)
+        if current is not None and most is not None:
+            return int(current[1]), int(most[1])
+    return 0, 0
+
+
+def change_request(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
+    """Yield what a refusal on grounds of content leaves to do."""
+    if failure.details.get("reason") == "content_policy_violation":
+        yield Fix(f"change the request: {_provider(failure)} refuses this one however often it is sent")
+
+
+def raise_quota(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
+    """Yield where an exhausted quota is raised."""
+    if failure.details.get("reason") == "quota_exhausted":
+        yield Fix(f"raise the limit or add credit at {_provider(failure)}: waiting does not help")
+
+
+def _provider(failure: Failure) -> str:
+    named = failure.details.get("provider_id")
+    return named if isinstance(named, str) and named else "the provider"
+
+
+def approve_spending(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
+    """Yield what was spent, of how much, and that a person may approve more."""
+    from decimal import Decimal, InvalidOperation
+
+    if failure.code != "SYS_SPEND_LIMIT":
+        return
+    try:
+        spent, limit = (Decimal(str(failure.details[name])) for name in ("spent", "limit"))
+    except (KeyError, InvalidOperation):
+        return
+    if spent.is_finite() and limit.is_finite():
+        yield Fix(f"have a person approve more, or cancel: {spent} of {limit} are spent")
+
+
+def name_alike(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield names that exist and are spelled like the one that does not."""
+    is_tool = failure.code == "TOOL_NOT_FOUND"
+    if not context.names or not (is_tool or _is_about_a_name(failure)):
+        return
+    wanted = [name for name in dict.fromkeys(_names_in(failure)) if name not in context.names]
+    found = [near for name in wanted for near in close_names(name, context.names)]
+    for near in dict.fromkeys(found):
+        yield Fix(f"did you mean {near}?")
+    if is_tool and not found:
+        listed = ", ".join(sorted(context.names)[:_MOST_NAMES])
+        more = len(context.names) - _MOST_NAMES
+        yield Fix(f"call one of these: {listed}{f' and {more} more' if more > 0 else ''}")
+
+
+def _is_about_a_name(failure: Failure) -> bool:
+    return failure.code in {"TOOL_ARGUMENTS_INVALID", "PROTO_UNKNOWN_TYPE"} or any(
+        _UNKNOWN.search(line) for line in texts_of(failure)
+    )
+
+
+def _names_in(failure: Failure) -> Iterator[str]:
+    """Yield what may be the name that was not known: as the details have it, then as the text does."""
+    details = failure.details
+    for key in ("tool", "name", "received"):
+        if isinstance(told := details.get(key), str):
+            yield told
+    violations: object = details.get("violations")
+    for violation in cast("tuple[object, ...]", violations) if isinstance(violations, tuple) else ():
+        if isinstance(violation, Mapping):
+            row = cast("Mapping[str, Any]", violation)
+            yield str(row.get("field", "")).rpartition(".")[2]
+    for line in texts_of(failure):
+        yield from _QUOTED.findall(line)
+        yield from _AFTER_COLON.findall(line)
+
+
+def port_taken(clue: Clue, failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield whether anything listens on the port at this moment; nothing where the system does not tell."""
+    port = _port(failure, context)
+    listening = None if port is None else _is_listening(port)
+    if clue.symbol != "EADDRINUSE" or listening is None:
+        return
+    if listening:
+        yield Fix(f"port {port} is still taken: see who holds it with `lsof -i :{port}`, or use another")
+    else:
+        yield Fix(f"nothing listens on port {port} any more: repeat the call")
+
+
+def _port(failure: Failure, context: SuggestionContext) -> int | None:
+    found = [
+        group for line in texts_of(failure) for match in _PORT.finditer(line) for group in match.groups()
+    ]
+    given = next((text for text in found if text), context.arguments.get("port"))
+    if isinstance(given, bool) or not isinstance(given, int | str) or not str(given).isdecimal():
+        return None
+    return int(given) if 0 < int(given) < 65_536 else None
+
+
+def _is_listening(port: int) -> bool | None:
+    """Ask the system's table of sockets, without opening one; None if it has none, or too long a one."""
+    seen = False
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with Path(table).open("rb") as file:
+                data = file.read(_MOST_READ)
+        except OSError:
+            continue
+        if len(data) == _MOST_READ:
+            return None
+        seen = True
+        for row in data.decode("ascii", "replace").splitlines()[1:]:
+            columns = row.split()
+            if len(columns) > 3 and columns[3] == _LISTENING and columns[1].endswith(f":{port:04X}"):
+                return True
+    return False if seen else None
+
+
+FailureRule: TypeAlias = Callable[[Failure, SuggestionContext], Iterable[Fix]]
+ClueRule: TypeAlias = Callable[[Clue, SuggestionContext], Iterable[Fix]]
+
+BY_SYMBOL: Final[Mapping[str, ClueRule]] = {
+    "ENOENT": missing_file,
+    NO_COMMAND: missing_program,
+    "EACCES": not_permitted,
+    "EPERM": not_permitted,
+    "EROFS": on_read_only,
+    "EISDIR": is_a_directory,
+    "ENOTDIR": not_a_directory,
+    "EEXIST": exists_already,
+    "ENOTEMPTY": exists_already,
+    "ENOSPC": no_space,
+}
+"""What to look at, by what the system refused."""
+
+BY_FAILURE: Final[tuple[FailureRule, ...]] = (
+    wait_as_told,
+    shorten_context,
+    approve_spending,
+    raise_quota,
+    change_request,
+    name_alike,
+)
+"""What the failure itself tells; each rule sees for itself whether it has a say."""
+
+
+def fixes(failure: Failure, context: SuggestionContext) -> list[Fix]:
+    """Return what the built-in rules find, the likeliest first; a rule that breaks ends with what it had found."""
+    found: list[Fix] = []
+    for rule in BY_FAILURE:
+        found += collected(rule, failure, context)
+    for clue in collected(lambda: [clue_of(failure, context)]):
+        if (look := BY_SYMBOL.get(clue.symbol)) is not None:
+            found += collected(look, clue, context)
+        found += collected(port_taken, clue, failure, context)
+    return found
+
+
+def collected(rule: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
+    """Return the first of what a rule yields for what it is given, and what it had yielded if it breaks."""
+    found: list[Any] = []
+    with suppress(Exception):  # advice that cannot be had must not hide the failure that it was for
+        for item in itertools.islice(rule(*given), _MOST_FIXES):
+            found.append(item)  # noqa: PERF402 (what was found before it broke counts)
+    return found

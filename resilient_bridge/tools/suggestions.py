@@ -1,0 +1,164 @@
+"""What to do about a failure, looked up at the moment it is asked: `suggest(failure)` (C4).
+
+Rule: nothing is suggested that was not checked just now; the general hints of the failure come after what was found. It asks and
+reads, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self, cast
+
+import attrs
+
+from ..classification import classify
+from ..errors import Failure, config_error, redact
+from ..policies.what import WANTED, What, is_what, plain, rank
+from .near_misses import Look
+from .suggestion_context import SuggestionContext, SuggestionRule
+from .suggestion_rules import collected, fixes
+
+
+_MOST: Final = 6
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+# Single steps of a dict are atomic: threads may register, remove and read without a lock.
+_registered: dict[int, SuggestionRegistration] = {}
+_numbers = itertools.count()
+
+
+@attrs.frozen(eq=False)
+class SuggestionRegistration:
+    """One registered rule, in force until `unregister()` or the end of a `with` block; both may come twice."""
+
+    what: What
+    rule: SuggestionRule
+    number: int = attrs.field(factory=lambda: next(_numbers), init=False, repr=False)
+
+    def unregister(self) -> None:
+        """Take the rule back."""
+        _registered.pop(self.number, None)
+
+    def __enter__(self) -> Self:
+        """Return the registration, which is in force already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the rule back."""
+        self.unregister()
+
+
+class Suggester:
+    """`suggest(failure)`: what to do about it; `suggest.register(...)` adds a rule.
+
+    There is one, `suggest`: rules that are registered hold for the whole process.
+    """
+
+    __slots__ = ()
+
+    def __call__(
+        self,
+        failure: Failure | BaseException,
+        /,
+        *,
+        arguments: Mapping[str, Any] = _NOTHING,
+        names: Iterable[str] = (),
+        directory: str | os.PathLike[str] | None = None,
+    ) -> tuple[str, ...]:
+        """Return at most six suggestions, the likeliest first, each one safe line (C4).
+
+        First what registered rules say, then what was checked at this moment (near-miss paths that exist, backups, permissions, free
+        space, how long to wait), then the failure's own hints. `arguments` are those of the failed call, `names` what could have been
+        called, `directory` where relative paths begin (the working directory unless said otherwise). An exception is classified
+        first, and CancelledError and its like are raised again. Nothing of the file system is changed, and a rule that fails is left
+        out. It reads the disk, a fifth of a second at most where there is much to see: in async code
+        `await asyncio.to_thread(suggest, failure)`. Raises ConfigError for arguments that cannot be meant.
+        """
+        failure = _as_failure(failure)
+        context = _context(arguments, names, directory)
+        found = itertools.chain(
+            _told(failure, context),
+            (fix.text for fix in fixes(failure, context)),
+            failure.suggestions,
+        )
+        safe = (redact(text).strip() for text in found)
+        return tuple(itertools.islice(dict.fromkeys(text for text in safe if text), _MOST))
+
+    def register(self, what: What, rule: SuggestionRule, /) -> SuggestionRegistration:
+        """Add a rule to every later `suggest`, and return the registration, a context manager that ends it.
+
+        `what` says for which failures, as in `Retry(on=)`: an exception class, ("package", "Class"), an int (HTTP status, close code,
+        JSON-RPC code), one of our codes, a compiled pattern, a Category, a Kind or a predicate. `rule(failure, context)` returns
+        texts; a rule for something more specific is heard first, then the later one. A rule that raises is left out; what it had
+        yielded by then counts. Raises ConfigError for anything else.
+        """
+        if not is_what(what):
+            raise config_error("suggest.register.what", WANTED, what)
+        if not callable(rule):
+            raise config_error("suggest.register.rule", "a function of a failure and a context", rule)
+        registration = SuggestionRegistration(plain(what), rule)
+        _registered[registration.number] = registration
+        return registration
+
+    def __repr__(self) -> str:
+        """Return the name it is known by."""
+        return "suggest"
+
+
+suggest: Final = Suggester()
+
+
+def _as_failure(given: object) -> Failure:
+    if isinstance(given, Failure):
+        return given
+    if issubclass(type(given), BaseException):
+        return classify(cast("BaseException", given))
+    raise config_error("suggest.failure", "a Failure or an exception", given)
+
+
+def _context(arguments: object, names: object, directory: str | os.PathLike[str] | None) -> SuggestionContext:
+    if not isinstance(arguments, Mapping):
+        raise config_error("suggest.arguments", "a mapping of names to values", type(arguments).__name__)
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise config_error("suggest.names", "a collection of texts", names)
+    return SuggestionContext(
+        arguments=cast("Mapping[str, Any]", arguments),
+        names=tuple(name for name in cast("Iterable[object]", names) if isinstance(name, str)),
+        directory=_directory(directory),
+        now=datetime.now(UTC),
+        look=Look(),
+    )
+
+
+def _directory(given: object) -> Path | None:
+    if given is not None and not isinstance(given, str | os.PathLike):
+        raise config_error("suggest.directory", "a path", given)
+    try:
+        return Path.cwd() if given is None else Path(os.path.abspath(os.fsdecode(cast("str", given))))  # noqa: PTH100 (without following links)
+    except OSError:  # the working directory was removed
+        return None
+
+
+def _told(failure: Failure, context: SuggestionContext) -> Iterator[str]:
+    """Yield what registered rules say, the most specific first."""
+    fitting: list[tuple[tuple[int, int], int, SuggestionRule]] = []
+    for number, registration in list(_registered.items()):
+        with suppress(Exception):  # a predicate of somebody else's
+            if (fit := rank(registration.what, failure)) is not None:
+                fitting.append((fit, -number, registration.rule))
+    for _, _, rule in sorted(fitting, key=lambda found: found[:2]):
+        yield from collected(_texts, rule, failure, context)
+
+
+def _texts(rule: SuggestionRule, failure: Failure, context: SuggestionContext) -> Iterator[str]:
+    told: object = rule(failure, context)
+    items = [told] if isinstance(told, str) else cast("Iterable[object]", told)
+    return (item for item in items if isinstance(item, str))

@@ -1,0 +1,151 @@
+"""One call of a tool by name, from what a model wrote to an Outcome: read, run, and what failed made useful.
+
+Rule: nothing that a tool, its arguments or its name got wrong is raised here; cancellation, and a mistake in the program, are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ..errors import BridgeError, Executed, Failure, config_error, error_for, redact
+from ..pipeline.outcome import Outcome, captured
+from ..telemetry import emit, events
+from .arguments import Parameters, invalid
+from .bounded import THREADS
+from .commands import MistakeError
+from .tool_policy import most_repeats
+
+
+if TYPE_CHECKING:
+    from .arguments import Read
+
+__all__ = ["Entry", "Tool", "call_tool", "check_call", "refuse_name"]
+
+_SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
+_TOLD: Final = 30  # names of tools in a suggestion
+_OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """One tool of a Toolbox: `timeout` are the seconds that one attempt has at most."""
+
+    name: str
+    timeout: float
+    required: bool = True
+    idempotent: bool = False
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Entry:
+    """A tool, and how it is called."""
+
+    tool: Tool
+    function: Any
+    in_thread: Any  # how a sync one is called by name; None for an async one
+    parameters: Parameters
+    directory: str | os.PathLike[str] | None
+
+    def runner(self) -> Any:
+        """Return what calls it without ever running on the loop."""
+        if self.in_thread is None:
+            return self.function
+        self.in_thread.policy = self.function.policy  # somebody may have set another
+        return self.in_thread
+
+
+def check_call(name: object, arguments: object, key: object) -> None:
+    """Refuse what no model can have written. ConfigError names it."""
+    if not isinstance(name, str):
+        raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
+    if not isinstance(arguments, str | Mapping):
+        raise config_error("Toolbox.call(arguments)", "a mapping or JSON text", type(arguments).__name__)
+    if key is not None and (not isinstance(key, str) or not key):
+        wanted = "a text that is not empty, or None"
+        raise config_error("Toolbox.call(idempotency_key)", wanted, type(key).__name__)
+
+
+async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
+    """Call a tool. A mistake in its definition is raised."""
+    read = entry.parameters.read(arguments)
+    if read.wrong:
+        failure = invalid(entry.tool.name, read.wrong)
+        failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
+        return _refused(failure, entry.tool)
+    outcome = await captured(entry.runner(), read.args, dict(read.kwargs), key)
+    if isinstance(outcome.error, MistakeError):
+        raise outcome.error
+    return await _told(entry, read, outcome)
+
+
+async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
+    """Return the failure of a call to a tool that is not there."""
+    names = sorted(there_are)
+    near = get_close_matches(name[:100], names, n=3)
+    told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
+    suggestions = [f"did you mean {' or '.join(near)}?"] if near else []
+    suggestions.append(f"call one of the tools there are: {told or 'none'}")
+    shown = redact(name, limit=100)
+    failure = Failure.of(
+        "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
+    )
+    return _refused(failure, Tool(name=shown, timeout=0.0))
+
+
+async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]:
+    """Return the outcome as that of a tool; a failure with what was found to fix it."""
+    tool, error, failure = entry.tool, outcome.error, outcome.failure
+    repeats = 0
+    if failure is not None:
+        repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
+        if failure.code in _OF_THE_TOOL and not isinstance(error, BridgeError):
+            # Whatever it was to the tool, to its caller it is the tool that failed (R11).
+            failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
+        failure = await _with_fixes(failure, read.arguments, (), entry.directory)
+        _tell(tool, failure)
+    return Outcome(
+        None if error is not None else outcome.value,
+        error,
+        failure,
+        outcome.attempts,
+        outcome.seconds,
+        tool=tool.name,
+        required=tool.required,
+        max_retries=repeats,
+    )
+
+
+def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
+    """Return the outcome of a call that was none."""
+    _tell(tool, failure)
+    return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)
+
+
+def _tell(tool: Tool, failure: Failure) -> None:
+    emit(events.ToolFailed(at=datetime.now(UTC), tool=tool.name, required=tool.required, failure=failure))
+
+
+async def _with_fixes(
+    failure: Failure,
+    arguments: Mapping[str, Any],
+    names: Iterable[str],
+    directory: str | os.PathLike[str] | None,
+) -> Failure:
+    """Look for what can be done about it, in a thread: that may read directories, and a disk may hang."""
+    try:
+        from .suggestions import suggest
+
+        look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
+        work = asyncio.get_running_loop().run_in_executor(THREADS, look)
+        fixes = await asyncio.wait_for(work, _SUGGEST_SECONDS)
+        return attrs.evolve(failure, suggestions=fixes) if fixes else failure
+    except Exception:  # noqa: BLE001 -- a failure without a fix is better than none
+        return failure

@@ -1,0 +1,145 @@
+"""The end of a child process and of all that it started: asked, then told, then taken away, always within a bound.
+
+Rule: nobody is signalled by a number that may belong to somebody else by now, and an end that has begun is finished before
+a cancellation is passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+
+__all__ = ["CLOSE_SECONDS", "KILL_SECONDS", "Calm", "ProcessTree"]
+
+KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
+CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
+_ORPHAN_SECONDS: Final = 0.5  # as for a child, for what it had started; nobody tells us, so we look
+_LOOK_SECONDS: Final = (0.01, 0.2)  # between two looks: at first, and at most
+_TERM: Final = int(signal.SIGTERM)
+_KILL: Final = int(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no such signal
+
+
+class Calm:
+    """Waits that no cancellation cuts short: it is kept, and raised once what has to end has ended."""
+
+    def __init__(self) -> None:
+        self._kept: asyncio.CancelledError | None = None
+
+    async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
+        """Return whether the future was done within so many seconds."""
+        loop = asyncio.get_running_loop()
+        until = None if seconds is None else loop.time() + seconds
+        while not future.done():
+            left = None if until is None else until - loop.time()
+            if left is not None and left <= 0:
+                break
+            try:
+                await asyncio.wait([future], timeout=left)
+            except asyncio.CancelledError as error:
+                self._kept = error
+        return future.done()
+
+    def give_back(self) -> None:
+        """Raise the cancellation that was kept, if there was one."""
+        if self._kept is not None:
+            try:
+                raise self._kept
+            finally:
+                self._kept = None
+
+
+class ProcessTree:
+    """A child that leads a session of its own, and what it started there; `exited` is done once the child is reaped."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]) -> None:
+        """Know the child; what it was started with is of no interest here."""
+        self._transport = transport
+        self._exited = exited
+        self._pid = transport.get_pid()
+
+    async def end(self, calm: Calm, seconds: float) -> None:
+        """SIGTERM to all, after `seconds` SIGKILL; returns when all are gone, 5.5 s after the kill at the latest.
+
+        What moved to a session of its own is not reached.
+        """
+        self._signal(_TERM)
+        if not await self.is_ended_within(calm, seconds):
+            self._signal(_KILL)
+            await calm.wait(self._exited, KILL_SECONDS)
+            await self.is_ended_within(calm, _ORPHAN_SECONDS)
+
+    async def is_ended_within(self, calm: Calm, seconds: float) -> bool:
+        """Wait for the child, and for what it started, for so many seconds; return whether all are gone."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        await calm.wait(self._exited, seconds)
+        pause, longest = _LOOK_SECONDS
+        while self._exited.done() and self._has_survivors():
+            left = until - loop.time()
+            if left <= 0:
+                return False
+            await calm.wait(loop.create_future(), min(left, pause))
+            pause = min(2 * pause, longest)
+        return self._exited.done()
+
+    def _has_survivors(self) -> bool:
+        """Whether anything that the child started, and that stayed in its group, still runs."""
+        if self._signal(0):
+            if _is_running(self._pid):
+                return True
+            _reap_orphans(self._pid)
+        return False
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
+        is_reaped = self._transport.get_returncode() is not None
+        if sys.platform == "win32":
+            if number and not is_reaped:
+                self._transport.kill()
+            return False
+        # A group keeps its number from being used again, so a process of that number says that ours is gone.
+        if is_reaped and _is_there(os.kill, self._pid, 0):
+            return False
+        return _is_there(os.killpg, self._pid, number)
+
+
+def _is_there(send: Callable[[int, int], None], target: int, number: int) -> bool:
+    try:
+        send(target, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return send is os.kill  # a process of somebody else; a group in which we may signal nobody
+    return True
+
+
+def _reap_orphans(group: int) -> None:
+    """Where we are the init of a container, what our child left behind became ours, and nobody else will reap it."""
+    if sys.platform != "win32":
+        try:
+            while os.waitpid(-group, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+
+def _is_running(group: int) -> bool:
+    """Whether any of a group is more than a zombie: an init that reaps late, or never, must not keep us waiting.
+
+    Reads all of /proc, so it is asked last; where there is none, whoever is there counts as running.
+    """
+    stats = list(Path("/proc").glob("[0-9]*/stat"))
+    for stat in stats:
+        try:
+            state, _, its_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):  # gone since
+            continue
+        if int(its_group) == group and state not in {b"Z", b"X"}:
+            return True
+    return not stats

@@ -1,0 +1,141 @@
+"""The parts of a state file, each read for what it is: texts, instants, names below a directory, commits.
+
+Rule: what is read is what was meant, or a ValueError begins with the path of what is wrong. Looks nothing up.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = [
+    "check_names",
+    "commits",
+    "count",
+    "instant",
+    "is_inside",
+    "items",
+    "mapping",
+    "moment",
+    "optional",
+    "text",
+    "texts",
+    "wrong",
+]
+
+T = TypeVar("T")
+
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def is_inside(name: str) -> bool:
+    """Is that the name of something below a directory, written in the one way that we write it?"""
+    path = PurePosixPath(name)
+    return (
+        bool(name)
+        and "\0" not in name
+        and "\\" not in name
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and str(path) == name
+        and name != "."
+        and _is_storable(name)
+    )
+
+
+def _is_storable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # of bytes that are no UTF-8: the file could not hold it
+        return False
+    return True
+
+
+def instant(at: datetime) -> str:
+    """An instant as `2026-02-16T10:30:00.250Z`."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+# ---- reading: each returns the value, or raises ValueError ---------------------------------------------------------
+
+
+def wrong(path: str, wanted: str, got: object) -> ValueError:
+    """The error that names what stands at `path`, text by its beginning and all else by its type."""
+    return ValueError(
+        f"{path}: wanted {wanted}, got {str(got)[:40] if isinstance(got, str) else type(got).__name__}"
+    )
+
+
+def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """An object; with `keys`, one that has exactly these."""
+    if type(value) is not dict:
+        raise wrong(path, "an object", value)
+    body = cast("dict[str, Any]", value)
+    if keys and body.keys() != keys:
+        told = ", ".join(sorted(keys ^ body.keys()))
+        raise ValueError(f"{path}: wanted the fields of a checkpoint, missing or unknown: {told[:100]}")
+    return body
+
+
+def items(value: Any, path: str) -> list[Any]:
+    """An array."""
+    if type(value) is not list:
+        raise wrong(path, "an array", value)
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def text(value: Any, path: str) -> str:
+    """A text that is not empty."""
+    if type(value) is not str or not value:
+        raise wrong(path, "text", value)
+    return value
+
+
+def texts(value: Any, path: str) -> tuple[str, ...]:
+    """An array of texts."""
+    return tuple(text(one, f"{path}[{place}]") for place, one in enumerate(items(value, path)))
+
+
+def count(value: Any, path: str) -> int:
+    """A whole number from 0."""
+    if type(value) is not int or value < 0:
+        raise wrong(path, "a whole number from 0", value)
+    return value
+
+
+def moment(value: Any, path: str) -> datetime:
+    """An instant, in UTC."""
+    try:
+        at = datetime.fromisoformat(text(value, path))
+        if at.tzinfo is not None:
+            return at.astimezone(UTC)
+    except (ValueError, OverflowError):  # OverflowError: in the year 1, or 9999, and in another one in UTC
+        pass
+    raise wrong(path, "an instant with its zone as ISO 8601", value)
+
+
+def optional(value: Any, read: Callable[[Any, str], T], path: str) -> T | None:
+    """Null, or what `read` reads."""
+    return None if value is None else read(value, path)
+
+
+def check_names(names: Iterable[str], path: str) -> None:
+    """Refuse a name that leads out of a directory."""
+    for place, name in enumerate(names):
+        if not is_inside(name):
+            raise wrong(f"{path}[{place}]", "a path below the root", name)
+
+
+def commits(value: Any, path: str) -> tuple[str, ...]:
+    """An array of full names of commits."""
+    found = texts(value, path)
+    for place, one in enumerate(found):
+        if not _COMMIT.fullmatch(one):  # it becomes an argument of git
+            raise wrong(f"{path}[{place}]", "the full name of a commit", one)
+    return found

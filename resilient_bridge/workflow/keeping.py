@@ -1,0 +1,100 @@
+"""The file of a workflow: who may write it, what stands in it, and when each step is safe.
+
+Rule: one process at a time; a step counts when it is on disk. What a finished phase has cost must survive one damaged file, so the end
+of a phase is written twice: the second time the first copy becomes the backup.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ..errors import BridgeError, Failure, StoreError
+from ..stores.owner import Owner
+from ..stores.private_files import read_private
+from ..stores.state_document import read_document
+from ..stores.state_file import StateFile
+from .checkpoint import WorkflowState
+from .waiting import in_thread
+
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    from ..stores.state_file import Loaded
+
+__all__ = ["Keeping"]
+
+_VERSION: Final = 1
+
+
+class Keeping:
+    """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = StateFile(path, version=_VERSION, check=WorkflowState.from_value)
+        self._owner = Owner(self._file.path)
+        self._saved_at: datetime | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._file.path
+
+    def take(self) -> None:
+        """Become its only writer. Raises StoreError (SYS_STORE_IN_USE) if another runner is."""
+        self._owner.take()
+
+    def release(self) -> None:
+        """Let others write."""
+        self._owner.release()
+
+    async def load(self) -> tuple[WorkflowState | None, Loaded]:
+        """Return what is known, mended if it was damaged: then it is one step older than the work. Raises StoreError, ConfigError."""
+        loaded = await in_thread(self._file.load)
+        self._saved_at = loaded.saved_at
+        if loaded.value is None:
+            return None, loaded
+        return WorkflowState.from_value(loaded.value), loaded
+
+    def peek(self) -> WorkflowState | None:
+        """Return what the file says, None if there is none, whoever works on it. Changes nothing. Raises StoreError for what is damaged."""
+        path = self._file.path
+        try:
+            data = read_private(path, "Workflow.path")
+            if data is None and read_private(path.with_name(f"{path.name}.backup"), "Workflow.path") is None:
+                return None
+            document = read_document(data or b"")
+            if document.version != _VERSION:
+                raise StoreError(Failure.of("SYS_STATE_FOREIGN", f"{path} is of version {document.version}"))
+            return WorkflowState.from_value(document.value) if document.has_value else None
+        except ValueError as error:
+            if isinstance(error, BridgeError):
+                raise
+            raise StoreError(Failure.of("SYS_STATE_DAMAGED", f"{path}: {error}", cause=error)) from error
+
+    async def save(self, state: WorkflowState, *, twice: bool = False) -> None:
+        """Keep a step; `twice`: in the file and in its backup. Raises StoreError: the step does not count then.
+
+        Cancelled meanwhile, it is kept all the same, and CancelledError comes out after that.
+        """
+        await in_thread(self._save_times, 2 if twice else 1, state)
+
+    def save_if_possible(self, state: WorkflowState) -> None:
+        """Keep what is known when somebody ends us: without waiting for the loop, and without getting in the way of the end."""
+        with suppress(BridgeError):
+            self._save(state)
+
+    def _save_times(self, times: int, state: WorkflowState) -> None:
+        for _ in range(times):
+            self._save(state)
+
+    def _save(self, state: WorkflowState) -> None:
+        # What is there now becomes the backup.
+        value = attrs.evolve(state, last_backup=self._saved_at).to_value()
+        self._file.save(value)
+        self._saved_at = datetime.now(UTC)

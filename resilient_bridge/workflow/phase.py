@@ -1,0 +1,187 @@
+"""A phase: what was declared of it, and what its function is given when it runs.
+
+Rule: what a phase made is what it declared and what it said while it ran; each attempt says it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+from uuid import NAMESPACE_URL, uuid5
+
+import attrs
+
+from ..errors import Kind, config_error, error_for, redact_value
+from ..pipeline.attempt import CURRENT, begun
+from ..pipeline.protect import form_of
+from ..protocol.session_text import as_json
+from .artifacts import commit_of, name_of
+from .waiting import in_thread
+
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from ..errors import Failure
+    from ..tools import Toolbox
+
+__all__ = ["Phase", "PhaseSpec", "runnable"]
+
+_LARGEST: Final = 1 << 20  # bytes of what a phase may save
+
+
+@attrs.frozen(kw_only=True)
+class PhaseSpec:
+    """A phase as it was declared; `run` calls its function under its policy."""
+
+    name: str
+    run: Callable[[Phase], Awaitable[object]]
+    artifacts: tuple[str, ...]
+    checks: tuple[Callable[[], object], ...]
+    required: bool
+    idempotent: bool
+
+
+class Phase:
+    """What the function of a phase is given: where it is, what it saved before a crash, its tools, and where it says what it made."""
+
+    def __init__(
+        self,
+        spec: PhaseSpec,
+        *,
+        number: int,
+        run: int,
+        workflow_id: str,
+        root: Path,
+        tools: Toolbox | None,
+        restored: Any,
+        save: Callable[[Any], Awaitable[None]],
+        warn: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.name = spec.name
+        self.number = number
+        self.run = run
+        self.root = root
+        self.restored = restored
+        """What `checkpoint` kept of an earlier run of this phase that did not end; None if there was none."""
+        self.idempotency_key = str(uuid5(NAMESPACE_URL, f"{workflow_id}/{spec.name}"))
+        """A key for what this phase does to the world: the same in every run and every attempt of it."""
+        self._spec = spec
+        self._tools = tools
+        self._save = save
+        self._warn = warn
+        self._made: list[str] = []
+        self._commits: list[str] = []
+        self._calls = 0
+        self.last_call: tuple[str, dict[str, Any]] | None = None
+        """The tool that this attempt called last, if it failed, with its arguments masked."""
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<Phase {self.number} {self.name} run={self.run}>"
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The names of what this attempt has to leave behind: declared, and said by `produced`."""
+        return tuple(dict.fromkeys((*self._spec.artifacts, *self._made)))
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The commits that this attempt has made."""
+        return tuple(dict.fromkeys(self._commits))
+
+    def begin_attempt(self) -> None:
+        """What an attempt that failed has said does not count."""
+        self._made.clear()
+        self._commits.clear()
+        self._calls = 0
+        self.last_call = None
+
+    def produced(self, *paths: str | os.PathLike[str]) -> None:
+        """Say that these files or directories are artifacts too: they have to be there when the phase ends, and as long as it counts.
+
+        Raises ConfigError for a path that leads out of the root.
+        """
+        self._made += [name_of(path, self.root, "Phase.produced.path") for path in paths]
+
+    async def committed(self, commit: str | None = None) -> str:
+        """Say that this commit, HEAD if none is named, is an artifact too, and return its full name. Raises ArtifactError if there is none."""
+        full = await asyncio.to_thread(commit_of, self.root, commit)
+        self._commits.append(full)
+        return full
+
+    async def checkpoint(self, value: Any) -> None:
+        """Keep a JSON value: a later run of this phase finds it in `restored`, after a crash too. Raises ConfigError, StoreError."""
+        await self._save(as_json("Phase.checkpoint.value", value, _LARGEST))
+
+    async def warn(self, text: str) -> None:
+        """Have this said at the end of the workflow."""
+        await self._warn(f"{self.name}: {text}")
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
+        """Call a tool of the workflow's toolbox and return its result (C9).
+
+        An optional tool that fails is skipped: None, and a warning at the end. A required one that fails, after its own repeats, fails the phase,
+        and the phase is not repeated for it. Its idempotency key is the same for the n-th call of every run of this phase.
+        """
+        if self._tools is None:
+            raise config_error("Workflow.tools", "a Toolbox, to call a tool", None)
+        self._calls += 1
+        self.last_call = None  # what comes from here on is no fault of an earlier one
+        key = str(uuid5(NAMESPACE_URL, f"{self.idempotency_key}/{self._calls}/{tool}"))
+        # Its repeats are its own: inside of the phase's they would be left to the phase, and everything before it would be repeated too.
+        around = CURRENT.get()
+        edge = begun(None, (around.first or around).outer, around.env, around.started, around.deadline_at)
+        token = CURRENT.set(edge)
+        try:
+            outcome = await self._tools.call(tool, arguments or {}, idempotency_key=key)
+        finally:
+            CURRENT.reset(token)
+        failure = outcome.failure
+        if failure is None:
+            return outcome.value
+        if outcome.is_skipped:
+            await self._warn(f"{self.name}: skipped optional tool {tool}: {failure}")
+            return None
+        masked = redact_value(arguments)
+        self.last_call = tool, masked if type(masked) is dict else {"arguments": masked}
+        raise error_for(_final(failure)) from failure.cause
+
+
+def _final(failure: Failure) -> Failure:
+    """What has been repeated as often as it may is permanent from here on (C2)."""
+    if failure.kind is not Kind.TRANSIENT:
+        return failure
+    return attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)
+
+
+def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object]]:
+    """Return the function of a phase as one that is awaited with the Phase. Raises ConfigError for what is no such function."""
+    form = form_of(function)
+    wanted = "a function, sync or async, of the Phase or of nothing"
+    if form not in {"sync", "async"}:
+        raise config_error("Workflow.phase.function", wanted, "a generator function")
+    places = [
+        one
+        for one in inspect.signature(function).parameters.values()
+        if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}
+        and one.default is one.empty
+    ]
+    if len(places) > 1 or any(one.kind is one.KEYWORD_ONLY for one in places):
+        raise config_error("Workflow.phase.function", wanted, str(inspect.signature(function)))
+    takes_phase = any(
+        one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL}
+        for one in inspect.signature(function).parameters.values()
+    )
+
+    async def run(phase: Phase) -> object:
+        phase.begin_attempt()
+        given = (phase,) if takes_phase else ()
+        if form == "async":
+            return await function(*given)
+        return await in_thread(function, *given)
+
+    return run

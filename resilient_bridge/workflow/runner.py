@@ -1,0 +1,375 @@
+"""One run of a workflow: phase after phase, each begun, done, verified and kept; and what happens when one fails (C1 to C6, C9).
+
+Rule: the file says it before it is done, and says it again when it is done. A failure is decided here once: repeated by the policy if
+it is transient, recovered from once if something is corrupt or partial, else skipped if the phase is optional, else everything halts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from ..classification import classify
+from ..errors import Executed, Failure, Kind, config_error, error_for, redact
+from ..pipeline.attempt import CURRENT
+from ..protocol.session_text import told_failure
+from ..telemetry import emit, events
+from .artifacts import ArtifactError, Measured, measure, problems
+from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
+from .fields import instant
+from .phase import Phase, PhaseSpec
+from .waiting import in_thread
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tools import Toolbox
+    from .keeping import Keeping
+
+__all__ = ["Run"]
+
+_DEATHS: Final = 3  # so often a process may die inside of one phase before somebody has to look
+_FRAMES: Final = 12
+_OURS: Final = str(Path(__file__).parents[1])
+_RECOVERABLE: Final = (Kind.CORRUPTION, Kind.PARTIAL)
+
+
+class Run:
+    """A run that begins where `state` says, and leaves the file saying where it ended. `forced`: the phase that a person let run again."""
+
+    def __init__(
+        self,
+        state: WorkflowState,
+        phases: Sequence[PhaseSpec],
+        keeping: Keeping,
+        *,
+        root: Path,
+        tools: Toolbox | None,
+        forced: str | None,
+    ) -> None:
+        self.state = state
+        self._phases = phases
+        self._keeping = keeping
+        self._root = root
+        self._tools = tools
+        self._forced = forced
+        self._measured = Measured(root, ours=keeping.path)
+        self._recovered: set[str] = set()
+        self._order = asyncio.Lock()  # of what is kept: a phase may do several things at once
+        self._under_way: object = None  # stands for the Phase that may keep something
+
+    async def go(self) -> WorkflowState:
+        """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
+        began = CURRENT.get().env.monotonic()
+        try:
+            emit(
+                events.WorkflowStarted(
+                    at=_now(),
+                    workflow=self.state.workflow,
+                    completed=len(self.state.checkpoints),
+                    total=len(self._phases),
+                )
+            )
+            await self._undo_what_does_not_hold()
+            while self.state.status is WorkflowStatus.RUNNING:
+                spec = next((one for one in self._phases if not self.state.is_done(one.name)), None)
+                if spec is None:
+                    await self._complete(began)
+                else:
+                    await self._one(spec)
+        except Exception:  # the file has the last step that could be kept
+            raise
+        except BaseException:
+            self._keeping.save_if_possible(self._interrupted())
+            raise
+        return self.state
+
+    def _interrupted(self) -> WorkflowState:
+        """What is known when somebody ends us: that is no crash, but what must not run twice may have run."""
+        is_in_doubt = any(one.name == self.state.current_phase and not one.idempotent for one in self._phases)
+        return self.state if is_in_doubt else self.state.interrupted()
+
+    async def _keep(self, state: WorkflowState, *, twice: bool = False) -> None:
+        # From here on, so that what is kept at the same time builds on it; a cancelled save is made all the same.
+        before, self.state = self.state, state
+        try:
+            async with self._order:
+                await self._keeping.save(state, twice=twice)
+        except Exception:
+            if self.state is state:
+                self.state = before
+            raise
+
+    async def _complete(self, began: float) -> None:
+        await self._keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
+        emit(
+            events.WorkflowCompleted(
+                at=_now(),
+                workflow=self.state.workflow,
+                skipped=tuple(one.phase for one in self.state.skipped),
+                seconds=CURRENT.get().env.monotonic() - began,
+            )
+        )
+
+    # ---- one phase ----------------------------------------------------------------------------------------------
+
+    async def _one(self, spec: PhaseSpec) -> None:
+        """Begin a phase, run it, and keep what it came to."""
+        refusal = self._refusal(spec)
+        if refusal is not None:
+            await self._give_up(spec, refusal)
+            return
+        await self._keep(self.state.began(spec.name))
+        place = {"number": self._number(spec), "total": len(self._phases)}
+        emit(
+            events.PhaseStarted(
+                at=_now(), workflow=self.state.workflow, phase=spec.name, run=self.state.begun, **place
+            )
+        )
+        phase = self._phase(spec)
+        began = CURRENT.get().env.monotonic()
+        try:
+            await spec.run(phase)
+            checkpoint = await self._verified(spec, phase)
+        except Exception as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
+            self._under_way = None
+            await self._failed(spec, phase, error)
+            return
+        finally:
+            self._under_way = None
+        await self._keep(self.state.finished(checkpoint), twice=True)
+        emit(
+            events.PhaseCompleted(
+                at=_now(),
+                workflow=self.state.workflow,
+                phase=spec.name,
+                seconds=CURRENT.get().env.monotonic() - began,
+                **place,
+            )
+        )
+
+    def _refusal(self, spec: PhaseSpec) -> Failure | None:
+        """Why a phase must not begin: it may have run and must not run twice, or the process dies of it."""
+        state = self.state
+        if spec.name == self._forced:
+            self._forced = None
+            return None
+        has_begun = state.current_phase == spec.name and state.begun > 0
+        if not spec.idempotent and (has_begun or spec.name in state.in_doubt):
+            return Failure.of(
+                "SYS_OUTCOME_UNKNOWN",
+                f"phase {spec.name} may have run: "
+                + ("the process ended inside of it" if has_begun else "nothing says that it had not begun"),
+                suggestions=("find out what it did; then resume to run it again, or skip it if it was done",),
+            )
+        if has_begun and state.begun >= _DEATHS:
+            return Failure.of(
+                "TOOL_EXECUTION_FAILED",
+                f"the process ended {state.begun} times inside of phase {spec.name}",
+                executed=Executed.MAYBE,
+                suggestions=("look for what ends the process: memory, a signal, a supervisor", "then resume"),
+            )
+        return None
+
+    def _phase(self, spec: PhaseSpec) -> Phase:
+        token = self._under_way = object()
+
+        def check(field: str) -> None:  # a task that the phase has left behind
+            if self._under_way is not token:
+                raise config_error(field, "a phase that is under way", spec.name)
+
+        async def save(value: Any) -> None:
+            check("Phase.checkpoint")
+            await self._keep(attrs.evolve(self.state, saved=value))
+
+        async def warn(text: str) -> None:
+            check("Phase.warn")
+            await self._keep(self.state.warned(redact(text)))
+
+        return Phase(
+            spec,
+            number=self._number(spec),
+            run=self.state.begun,
+            workflow_id=self.state.id,
+            root=self._root,
+            tools=self._tools,
+            restored=self.state.saved,
+            save=save,
+            warn=warn,
+        )
+
+    def _number(self, spec: PhaseSpec) -> int:
+        return self._phases.index(spec) + 1
+
+    # ---- what it left behind --------------------------------------------------------------------------------------
+
+    async def _verified(self, spec: PhaseSpec, phase: Phase) -> PhaseCheckpoint:
+        """The checkpoint of a phase that has just ended. Raises BridgeError (SYS_ARTIFACT_INVALID) if it does not hold."""
+        try:
+            sums = await asyncio.to_thread(measure, self._measured, phase.artifacts)
+        except ArtifactError as error:
+            raise error_for(_invalid(f"phase {spec.name} ended, but {error}")) from None
+        await self._check(spec)
+        broken = await asyncio.to_thread(self._broken, {*phase.artifacts})
+        if broken:
+            told = "; ".join(f"{one}, of phase {name}" for name, ones in broken.items() for one in ones)
+            # To run the others again would undo work that was finished: a person decides.
+            raise error_for(
+                _invalid(
+                    f"while phase {spec.name} ran, {told}",
+                    kind=Kind.PERMANENT,
+                    suggestions=(
+                        f"list it among the artifacts of {spec.name}, if that is meant to change it",
+                        "else put it back, or resume: the phase that makes it runs again",
+                    ),
+                )
+            )
+        return PhaseCheckpoint(
+            phase=spec.name,
+            completed_at=_now(),
+            artifacts=phase.artifacts,
+            checksums=sums,
+            commits=phase.commits,
+        )
+
+    async def _check(self, spec: PhaseSpec) -> None:
+        for check in spec.checks:
+            name = getattr(check, "__name__", type(check).__name__)
+            holds: object = await in_thread(check)
+            if inspect.isawaitable(holds):
+                holds = await holds
+            if holds is False:
+                raise error_for(_invalid(f"phase {spec.name} ended, but its check {name} does not hold"))
+
+    def _broken(self, excepted: set[str]) -> dict[str, list[str]]:
+        """Which finished phases do not hold any more, and why. A name in `excepted` is the business of a phase that changes it."""
+        newest: dict[str, tuple[str, str]] = {}
+        for one in self.state.checkpoints:
+            newest.update({name: (one.phase, one.checksums[name]) for name in one.artifacts})
+        found: dict[str, list[str]] = {}
+        for one in self.state.checkpoints:
+            sums = {
+                name: checksum
+                for name, (phase, checksum) in newest.items()
+                if phase == one.phase and name not in excepted
+            }
+            if wrong := problems(self._measured, self._root, one, sums):
+                found[one.phase] = wrong
+        return found
+
+    async def _undo_what_does_not_hold(self) -> None:
+        """A finished phase whose artifacts are gone or changed is none: it runs again, and nothing else does (C6)."""
+        current = next((one for one in self._phases if one.name == self.state.current_phase), None)
+        # What the phase that is under way is to change may be half changed: it begins from there.
+        excepted = set(current.artifacts) if current is not None else set[str]()
+        broken = await asyncio.to_thread(self._broken, excepted)
+        for spec in self._phases:
+            checkpoint = self.state.checkpoint_of(spec.name)
+            if checkpoint is None:
+                continue
+            wrong = broken.get(spec.name, [])
+            if not wrong:
+                try:
+                    await self._check(spec)
+                except Exception as error:  # noqa: BLE001 -- a check that raises says no
+                    wrong = [classify(error).message]
+            if not wrong:
+                continue
+            failure = _invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
+            state = self.state.undone(spec.name)
+            if not spec.idempotent:  # whether it may run twice is for a person to say
+                await self._give_up(spec, attrs.evolve(failure, kind=Kind.PERMANENT), state)
+                if self.state.status is not WorkflowStatus.RUNNING:
+                    return
+                continue
+            await self._keep(state.warned(f"{failure.message}: it ran again"), twice=True)
+            emit(
+                events.PhaseUndone(at=_now(), workflow=self.state.workflow, phase=spec.name, failure=failure)
+            )
+
+    # ---- failures -----------------------------------------------------------------------------------------------
+
+    async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception) -> None:
+        """Recover from what a phase raised, once, or give it up."""
+        failure = classify(error)
+        if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
+            failure = attrs.evolve(failure, executed=Executed.MAYBE)
+        state = self.state.failed(_told(spec, phase, failure, error))
+        if failure.kind in _RECOVERABLE and spec.idempotent and spec.name not in self._recovered:
+            self._recovered.add(spec.name)
+            # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
+            await self._keep(state.interrupted(), twice=True)
+            await self._undo_what_does_not_hold()
+            return
+        await self._give_up(spec, await self._with_fixes(failure, phase), state)
+
+    async def _with_fixes(self, failure: Failure, phase: Phase) -> Failure:
+        from ..tools.suggestions import suggest
+
+        arguments = phase.last_call[1] if phase.last_call is not None else {}
+        fixes = await asyncio.to_thread(suggest, failure, arguments=arguments, directory=self._root)
+        return attrs.evolve(failure, suggestions=fixes or failure.suggestions)
+
+    async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState | None = None) -> None:
+        """Skip an optional phase, with a warning at the end; halt at a required one."""
+        state = state or self.state
+        if spec.required:
+            await self._keep(state.halted(spec.name, failure), twice=True)
+            emit(events.WorkflowHalted(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
+            return
+        left_out = state.left_out(spec.name, _now(), str(failure))
+        await self._keep(left_out, twice=True)
+        emit(
+            events.PhaseSkipped(
+                at=_now(),
+                workflow=state.workflow,
+                phase=spec.name,
+                number=self._number(spec),
+                total=len(self._phases),
+                reason="optional",
+                failure=failure,
+            )
+        )
+
+
+def _told(spec: PhaseSpec, phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
+    """All that is known of a failure, as plain data without secrets (C3): where in the code, but none of its values."""
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[0].filename.startswith(_OURS):
+        del frames[0]
+    tool, arguments = phase.last_call or (None, None)
+    return {
+        "at": instant(_now()),
+        "phase": spec.name,
+        "run": phase.run,
+        "tool": tool,
+        "arguments": _storable(arguments),
+        "failure": told_failure(failure),
+        "error": type(error).__name__,
+        "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
+    }
+
+
+def _storable(value: Any) -> Any:
+    """Plain data as JSON has it: a number that is not finite becomes text."""
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_storable(item) for item in cast("Sequence[Any]", value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _invalid(message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()) -> Failure:
+    return Failure.of("SYS_ARTIFACT_INVALID", message, kind=kind, suggestions=suggestions)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

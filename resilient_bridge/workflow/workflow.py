@@ -1,0 +1,332 @@
+"""A workflow: its phases, its file, and what a person can do with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from uuid import uuid4
+
+import attrs
+
+from ..errors import ConfigError, config_error, redact
+from ..pipeline.policy import Policy
+from ..policies.retry import Retry
+from ..presets import BridgePolicy, ccsetup
+from ..telemetry import emit, events
+from .artifacts import name_of
+from .checkpoint import WorkflowState, WorkflowStatus
+from .keeping import Keeping
+from .phase import PhaseSpec, runnable
+from .report import WorkflowReport, report_of
+from .runner import Run
+
+
+if TYPE_CHECKING:
+    from ..stores.state_file import Loaded
+    from ..tools import Toolbox
+
+__all__ = ["Workflow"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Workflow:
+    """Phases in order, and a file that knows which are finished (C6, C8): `path`, with a backup beside it, readable by its owner alone.
+
+    `name` stands in the file (default: the file's, without its ending). Artifacts are below `root` (default: the working directory now).
+    `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s, C2).
+    One process at a time works on a file; objects cost nothing. Raises ConfigError for arguments that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        name: str | None = None,
+        root: str | os.PathLike[str] | None = None,
+        tools: Toolbox | None = None,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> None:
+        self._keeping = Keeping(path)
+        self._name = _text(self._keeping.path.stem if name is None else name, "Workflow.name")
+        self._root = _root_of(root, "Workflow.root")
+        self._tools = tools
+        self._policy = _policy_of(ccsetup if policy is None else policy, "Workflow.policy")
+        self._phases: list[PhaseSpec] = []
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<Workflow {self._name} {self._keeping.path} phases={len(self._phases)}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called, in its file and in events."""
+        return self._name
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self._keeping.path
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The names of its phases, in order."""
+        return tuple(one.name for one in self._phases)
+
+    @overload
+    def phase(self, function: F, /) -> F: ...
+    @overload
+    def phase(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        artifacts: Sequence[str | os.PathLike[str]] = (),
+        checks: Sequence[Callable[[], object]] = (),
+        required: bool = True,
+        idempotent: bool = True,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> Callable[[F], F]: ...
+    def phase(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        artifacts: Sequence[str | os.PathLike[str]] = (),
+        checks: Sequence[Callable[[], object]] = (),
+        required: bool = True,
+        idempotent: bool = True,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> Any:
+        """Add a function, sync or async, of the Phase or of nothing, as the next phase; the function stays as it is.
+
+        It is finished when it has returned, every one of `artifacts` is there, and no check returned False or raised. A finished phase never
+        runs again, as long as its artifacts are there, with the content that they had, and its checks hold. A phase that changes an artifact
+        of an earlier one lists it too, and must be able to begin from what it left half changed.
+        `required=False`: if it fails, it is skipped and the end says so. `idempotent=False`: it must not run twice, so a crash inside of it halts
+        the workflow (SYS_OUTCOME_UNKNOWN), and it is not repeated when it fails. A sync function runs in a thread, and is waited for.
+        """
+        if function is None:
+            return partial(
+                self._add,
+                name=name,
+                artifacts=artifacts,
+                checks=checks,
+                required=required,
+                idempotent=idempotent,
+                policy=policy,
+            )
+        return self._add(
+            function, name=None, artifacts=(), checks=(), required=True, idempotent=True, policy=None
+        )
+
+    def _add(
+        self,
+        function: F,
+        *,
+        name: str | None,
+        artifacts: Sequence[str | os.PathLike[str]],
+        checks: Sequence[Callable[[], object]],
+        required: bool,
+        idempotent: bool,
+        policy: Policy | BridgePolicy | None,
+    ) -> F:
+        run = runnable(function)
+        called = _text(getattr(function, "__name__", "") if name is None else name, "Workflow.phase.name")
+        if called in self.phases:
+            raise config_error("Workflow.phase.name", "a name that no other phase has", called)
+        flags: tuple[tuple[str, object], ...] = (("required", required), ("idempotent", idempotent))
+        for flag, value in flags:
+            if type(value) is not bool:
+                raise config_error(f"Workflow.phase.{flag}", "True or False", value)
+        if not _is_list(artifacts):
+            raise config_error("Workflow.phase.artifacts", "a list of paths", artifacts)
+        if not _is_list(checks):
+            raise config_error("Workflow.phase.checks", "a list of functions", checks)
+        for place, check in enumerate(checks):
+            if not callable(check):
+                raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
+        used = self._policy if policy is None else _policy_of(policy, "Workflow.phase.policy")
+        if not idempotent:  # an error of one of its steps does not prove that the steps before it did nothing
+            used = used.replace(Retry(attempts=1))
+        names = [
+            name_of(one, self._root, f"Workflow.phase.artifacts[{place}]")
+            for place, one in enumerate(artifacts)
+        ]
+        self._phases.append(
+            PhaseSpec(
+                name=called,
+                run=used(idempotent=idempotent, name=f"{self._name}.{called}")(run),
+                artifacts=tuple(dict.fromkeys(names)),
+                checks=tuple(checks),
+                required=required,
+                idempotent=idempotent,
+            )
+        )
+        return function
+
+    # ---- what a person does -----------------------------------------------------------------------------------------
+
+    async def run(self) -> WorkflowReport:
+        """Begin, or go on where an earlier run ended, and return how it ended: completed, or halted with a failure.
+
+        A workflow that is completed or halted is reported as it is; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
+        another runner has the file, SYS_STORE_UNAVAILABLE if a step cannot be kept; ConfigError for a file of another workflow.
+        """
+        return await self._work(may_begin=True, is_forced=False)
+
+    async def resume(self) -> WorkflowReport:
+        """Go on where it halted, or where an earlier run ended: the phase that failed runs again. Raises as `run` does, and ConfigError if
+        nothing has begun, or it was aborted.
+        """
+        return await self._work(may_begin=False, is_forced=True)
+
+    async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
+        """Leave out a phase that is not finished (default: the one that it halted at), and return where that leaves the workflow.
+
+        Nothing runs: `resume` goes on. Raises as `run` does, and ConfigError for a phase that is not there, finished, or skipped.
+        """
+        reason = redact(_text(reason, "Workflow.skip.reason"))
+        self._keeping.take()
+        try:
+            state, _ = await self._opened()
+            if state is None or state.status in {WorkflowStatus.COMPLETED, WorkflowStatus.ABORTED}:
+                raise self._wrong("skip", "one that has begun and is not over", state)
+            left_out = state.current_phase if phase is None else phase
+            left = [name for name in self.phases if not state.is_done(name)]
+            if left_out is None or left_out not in left:
+                raise config_error("Workflow.skip.phase", f"one of {', '.join(left)}", left_out)
+            now = datetime.now(UTC)
+            is_current = left_out == state.current_phase
+            after = state.left_out(left_out, now, reason)
+            if not is_current:  # the one that is under way stays so
+                after = attrs.evolve(state, skipped=after.skipped)
+            await self._keeping.save(after, twice=True)
+            emit(
+                events.PhaseSkipped(
+                    at=now,
+                    workflow=self._name,
+                    phase=left_out,
+                    number=self.phases.index(left_out) + 1,
+                    total=len(self._phases),
+                    reason=reason,
+                    failure=state.failure if is_current else None,
+                )
+            )
+            return self._report(after)
+        finally:
+            self._keeping.release()
+
+    async def abort(self) -> WorkflowReport:
+        """End it: what the finished phases made stays, and the next `run` begins anew. Raises as `run` does, and ConfigError if nothing has begun."""
+        self._keeping.take()
+        try:
+            state, _ = await self._opened()
+            if state is None:
+                raise self._wrong("abort", "one that has begun", state)
+            phase = state.current_phase
+            after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
+            await self._keeping.save(after, twice=True)
+            emit(events.WorkflowAborted(at=datetime.now(UTC), workflow=self._name, phase=phase))
+            return self._report(after)
+        finally:
+            self._keeping.release()
+
+    def status(self) -> WorkflowReport:
+        """Return how far it is, also while another process is at work on it. Blocks for one read, and changes nothing.
+
+        Raises StoreError (SYS_STATE_DAMAGED, SYS_STATE_FOREIGN) for a file that the next run has to mend.
+        """
+        return self._report(self._keeping.peek())
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    async def _work(self, *, may_begin: bool, is_forced: bool) -> WorkflowReport:
+        if not self._phases:
+            raise config_error("Workflow", "at least one phase", "none")
+        self._keeping.take()
+        try:
+            state, loaded = await self._opened()
+            if state is None or state.status is WorkflowStatus.ABORTED:
+                if not may_begin:
+                    raise self._wrong("resume", "one that has begun", state)
+                state = self._fresh(loaded)
+            elif state.status is WorkflowStatus.COMPLETED or (
+                state.status is WorkflowStatus.HALTED and not is_forced
+            ):
+                return self._report(state)
+            forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
+            state = attrs.evolve(state, status=WorkflowStatus.RUNNING, failure=None)
+            run = Run(state, self._phases, self._keeping, root=self._root, tools=self._tools, forced=forced)
+            return self._report(await run.go())
+        finally:
+            self._keeping.release()
+
+    def _fresh(self, loaded: Loaded) -> WorkflowState:
+        """A workflow that begins; if it had begun before and that is lost, it says so (C5)."""
+        state = WorkflowState(id=str(uuid4()), workflow=self._name, started_at=datetime.now(UTC))
+        if not loaded.lost:
+            return state
+        told = f"lost workflow progress ({loaded.lost}): starting from phase {self.phases[0]}"
+        return attrs.evolve(state, in_doubt=self.phases).warned(told)
+
+    async def _opened(self) -> tuple[WorkflowState | None, Loaded]:
+        """What the file says, checked against what this program has."""
+        state, loaded = await self._keeping.load()
+        if state is None:
+            return None, loaded
+        if state.workflow != self._name:
+            raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
+        known = {*state.phases_completed, *(one.phase for one in state.skipped)}
+        if state.current_phase is not None:
+            known.add(state.current_phase)
+        if unknown := sorted(known - set(self.phases)):
+            raise config_error(
+                "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
+            )
+        if loaded.source != "file":  # one step is lost: the next phase may have begun
+            left = [name for name in self.phases if not state.is_done(name)]
+            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *left[:1]))))
+        if loaded.lost:
+            state = state.warned(f"the state was damaged; lost: {loaded.lost}")
+        return state, loaded
+
+    def _report(self, state: WorkflowState | None) -> WorkflowReport:
+        return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._keeping.path))
+
+    def _wrong(self, verb: str, wanted: str, state: WorkflowState | None) -> ConfigError:
+        got = "one that has not begun" if state is None else f"one that is {state.status.value}"
+        return config_error(f"Workflow.{verb}", f"a workflow: {wanted}", got)
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise config_error(field, "text that is not empty", value)
+    return value
+
+
+def _root_of(root: object, field: str) -> Path:
+    if root is None:
+        return Path.cwd()
+    if not isinstance(root, str | os.PathLike):
+        raise config_error(field, "a path to a directory", root)
+    return Path(cast("str | os.PathLike[str]", root)).absolute()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence | AbstractSet) and not isinstance(value, str | bytes)
+
+
+def _policy_of(policy: object, field: str) -> Policy:
+    if isinstance(policy, BridgePolicy):
+        return policy.calls
+    if not isinstance(policy, Policy):
+        raise config_error(field, "a Policy or a BridgePolicy", policy)
+    return policy

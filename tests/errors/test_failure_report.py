@@ -1,0 +1,81 @@
+"""The report for a board: six fields, a time in UTC, and a context that holds what is known and nothing else."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from resilient_bridge.errors import Category, Failure
+
+
+NOON = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
+
+
+@pytest.mark.requirement("V16")
+def test_a_report_has_the_six_fields_of_the_board():
+    """type, message, recoverable, context, suggestion and timestamp, as the board's interface lists them."""
+    failure = Failure.of("SYS_RATE_LIMITED", details={"http_status": 429}, suggestions=("wait", "slow down"))
+    assert failure.to_report(NOON, tool="web_scrape", provider="anthropic", attempt=2) == {
+        "type": "upstream",
+        "message": "rate limited",
+        "recoverable": True,
+        "context": {"tool": "web_scrape", "provider": "anthropic", "attempt": 2},
+        "suggestion": "wait; slow down",
+        "timestamp": "2024-01-15T10:30:00Z",
+    }
+
+
+@pytest.mark.requirement("V16")
+@pytest.mark.parametrize("category", list(Category))
+def test_the_type_is_the_category(category):
+    """In lower case, whatever the code."""
+    failure = Failure.of("SYS_INTERNAL_ERROR", category=category)
+    assert failure.to_report(NOON)["type"] == category.value.lower()
+
+
+@pytest.mark.requirement("V16")
+def test_the_context_holds_what_is_known():
+    """Nothing said and nothing known is an empty context; the provider is in the details, the attempt in the history."""
+    assert Failure.of("CONN_RESET").to_report(NOON)["context"] == {}
+    known = Failure.of(
+        "CONN_RESET",
+        details={"provider_id": "openai"},
+        history=(Failure.of("CONN_RESET"), Failure.of("CONN_TIMEOUT")),
+    )
+    assert known.to_report(NOON)["context"] == {"provider": "openai", "attempt": 3}
+    assert known.to_report(NOON, provider="ollama", attempt=7)["context"] == {
+        "provider": "ollama",
+        "attempt": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (NOON, "2024-01-15T10:30:00Z"),
+        (NOON.replace(microsecond=250_000), "2024-01-15T10:30:00.250000Z"),
+        (
+            datetime(2024, 1, 15, 1, 30, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+            "2024-01-14T20:00:00Z",
+        ),
+    ],
+)
+def test_the_timestamp_is_utc(at, told):
+    """ISO 8601 with a Z, wherever the clock stood."""
+    assert Failure.of("CONN_RESET").to_report(at)["timestamp"] == told
+
+
+def test_a_time_without_a_zone_is_refused():
+    """Nobody could say which instant it was."""
+    with pytest.raises(ValueError, match=r"^at: wanted a time with its zone, got 2024-01-15T10:30:00$"):
+        Failure.of("CONN_RESET").to_report(NOON.replace(tzinfo=None))
+
+
+def test_a_report_is_json_without_secrets():
+    """The names that are given pass through the redaction as everything else; what is no JSON comes out as text."""
+    failure = Failure.of("SYS_UNAVAILABLE", "Bearer s3cret refused", details={"provider_id": ["a", ("b",)]})
+    report = json.dumps(failure.to_report(NOON, tool="fetch?token=s3cret\n"), allow_nan=False)
+    assert "s3cret" not in report
+    assert json.loads(report)["context"] == {"tool": "fetch?token=[redacted]\\n", "provider": ["a", ["b"]]}

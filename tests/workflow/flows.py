@@ -1,0 +1,56 @@
+"""Small workflows for tests: what ran, in order, and what was heard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from resilient_bridge.workflow import Workflow
+
+
+class Flow:
+    """Phases a, b, c in a directory, each writing NAME.txt; `ran` has the phases that began, `acts` what they do besides."""
+
+    def __init__(self, root, *, names="abc", name="flow", **given):
+        self.root = root
+        self.ran: list[str] = []
+        self.acts = {}
+        self.flow = Workflow(root / "state.json", name=name, root=root, **given)
+        self.options = {one: {} for one in names}
+
+    def build(self, **options):
+        """Declare the phases; `options` by phase."""
+        for one in self.options:
+            told = {"artifacts": [f"{one}.txt"], **options.get(one, {})}
+            self.flow.phase(name=one, **told)(self._phase(one))
+        return self
+
+    def _phase(self, one):
+        async def run(phase):
+            self.ran.append(one)
+            (self.root / f"{one}.txt").write_text(one)
+            act = self.acts.get(one)
+            if act is not None:
+                await act(phase)
+
+        return run
+
+    def value(self):
+        """What stands in the file."""
+        return json.loads((self.root / "state.json").read_text())["value"]
+
+
+def fails(*errors):
+    """An act that raises these in turn, then nothing more."""
+    left = list(errors)
+
+    async def act(_):
+        if left:
+            raise left.pop(0)
+
+    return act
+
+
+def damage(path: Path, data: bytes = b"\0" * 100) -> None:
+    """Write over a file, as a broken disk would."""
+    path.write_bytes(data)
