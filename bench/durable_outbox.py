@@ -169,7 +169,7 @@ async def lag(directory: Path, durability: str) -> float:
 
 async def apart(case) -> float:
     """A case in a directory of its own."""
-    with tempfile.TemporaryDirectory(dir=".") as directory:
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory:
         return await case(Path(directory))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import time
+import unicodedata
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
+from ..errors import redact
 from ..telemetry import events, listen
 
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress"]
 
 _WIDTH: Final = 24
+_COLUMNS: Final = 80  # of a terminal that does not say how wide it is
 _EVERY: Final = 0.2  # seconds
 _CLEAR: Final = "\r\x1b[K"
 _Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
@@ -24,9 +28,8 @@ _Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
 class Progress:
     """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, gone at the end."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._is_shown = out.isatty()
+    def __init__(self, out: TextIO | None) -> None:
+        self._out = out if out is not None and out.isatty() else None
         self._done = self._total = 0
         self._phase = ""
         self._began = 0.0
@@ -34,14 +37,14 @@ class Progress:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        if self._is_shown:
+        if self._out is not None:
             self._began = time.monotonic()
             self._listening.__enter__()
             self._draw()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_shown:
+        if self._out is not None:
             self._listening.__exit__(None, None, None)
             if self._timer is not None:
                 self._timer.cancel()
@@ -51,26 +54,36 @@ class Progress:
         if isinstance(event, events.WorkflowStarted):
             self._done, self._total = event.completed, event.total
         elif isinstance(event, _Step):
-            self._phase = event.phase if isinstance(event, events.PhaseStarted) else ""
+            self._phase = redact(event.phase) if isinstance(event, events.PhaseStarted) else ""
             self._done = event.number - isinstance(event, events.PhaseStarted)
             self._total = event.total
             self._began = time.monotonic()
 
     def _draw(self) -> None:
-        self._write(
-            f"{_CLEAR}{self.line(time.monotonic() - self._began, shutil.get_terminal_size().columns)}"
-        )
+        self._write(f"{_CLEAR}{self.line(time.monotonic() - self._began, self._columns())}")
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)
 
     def line(self, seconds: float, columns: int) -> str:
         """The line: a bar, how many phases are finished, the one under way and its seconds."""
         full = _WIDTH * self._done // self._total if self._total else 0
         bar = "#" * full + "-" * (_WIDTH - full)
-        return f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s"[: max(columns - 1, 0)]
+        return _cut(f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s", columns - 1)
+
+    def _columns(self) -> int:
+        """Of the terminal that we draw on: stdout may be another, or a pipe."""
+        with suppress(OSError, ValueError):
+            return (os.get_terminal_size(self._out.fileno()).columns if self._out else 0) or _COLUMNS
+        return _COLUMNS
 
     def _write(self, text: str) -> None:
-        try:
-            self._out.write(text)
-            self._out.flush()
-        except (OSError, ValueError):  # nobody looks any more
-            self._is_shown = False
+        with suppress(OSError, ValueError):  # nobody looks any more
+            print(text, end="", file=self._out, flush=True)
+
+
+def _cut(text: str, columns: int) -> str:
+    """As much of the text as fits: a character of East Asia takes two columns."""
+    for place, one in enumerate(text):
+        columns -= 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        if columns < 0:
+            return text[:place]
+    return text

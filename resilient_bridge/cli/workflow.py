@@ -6,12 +6,13 @@ import argparse
 import asyncio
 import json
 import sys
+import traceback
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BridgeError
+from ..errors import BridgeError, text_of
 from ..workflow import Workflow, WorkflowReport, WorkflowStatus
 from .printing import complain, show
 from .progress import Progress
@@ -36,8 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
         report = _done(flow, arguments)
     except BridgeError as error:
         return complain("workflow", str(error))
-    except KeyboardInterrupt:
-        complain("workflow", f"interrupted; go on with: resilient-bridge workflow run {arguments.target}")
+    except (
+        KeyboardInterrupt,
+        SystemExit,
+    ) as ended:  # SystemExit: a phase said so; its code would pass for one of ours
+        why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
+        complain(
+            "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"
+        )
         return _INTERRUPTED
     text = json.dumps(report.to_dict()) if arguments.json else report.explain()
     return show("workflow", text) or (0 if arguments.action == "abort" else _ENDS.get(report.status, 0))
@@ -84,17 +91,28 @@ def _has_name(target: str) -> bool:
 
 
 def _loaded(where: str) -> ModuleType:
+    path = Path(where)
+    is_file = where.endswith(".py")
+    if is_file and not path.is_file():
+        raise _NotFoundError(f"TARGET: wanted a Python file or a module, got {where!r}")
+    sys.path.insert(0, str(path.absolute().parent if is_file else Path.cwd()))
     try:
-        if not where.endswith(".py"):
-            sys.path.insert(0, str(Path.cwd()))
-            return import_module(where)
-        path = Path(where)
-        spec = spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise _NotFoundError(f"TARGET: wanted a Python file or a module, got {where!r}")
-        sys.path.insert(0, str(path.absolute().parent))
-        module = sys.modules[path.stem] = module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except (ImportError, ValueError, SyntaxError) as error:
-        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {error}") from error
+        return _executed(path) if is_file else import_module(where)
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {text_of(error)}{_line_of(error, where)}"
+        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {told}") from error
+
+
+def _executed(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:  # pragma: no cover -- not for a name that ends with .py
+        raise ImportError(path)
+    module = module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # a workflow in json.py must not become everybody's json
+    spec.loader.exec_module(module)
     return module
+
+
+def _line_of(error: BaseException, where: str) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
+    return f" (line {lines[-1]})" if lines else ""

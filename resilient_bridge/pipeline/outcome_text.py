@@ -19,8 +19,7 @@ __all__ = ["LIMIT", "as_line", "printed"]
 LIMIT: Final = 100_000
 """Characters of a result that a model is shown."""
 _DEEPEST: Final = 20
-_OUTPUT: Final = 32 * 1024  # characters kept of what a failed command printed: the end says why
-_LINE: Final = 2_000
+_LINE: Final = 8_000  # characters of one line of it: all that `redact` looks at
 _BINARY: Final = 10  # one character in so many that is none
 
 
@@ -60,10 +59,10 @@ def printed(name: str, value: object, error: BaseException | None, failure: Fail
 
 def _redacted(output: object) -> str:
     if isinstance(output, bytes):
-        output = output[-4 * _OUTPUT :].decode("utf-8", "replace")
+        output = output[-4 * LIMIT :].decode("utf-8", "replace")
     text = output if isinstance(output, str) else ""
-    if len(text) > _OUTPUT:  # half a secret may no longer look like one: drop the first word with it
-        text = ([*text[-_OUTPUT:].split(None, 1), ""])[1]
+    if len(text) > LIMIT:  # half a secret may no longer look like one: drop the first word with it
+        text = ([*text[-LIMIT:].split(None, 1), ""])[1]
     return "\n".join(redact(line, limit=_LINE) for line in text.strip().splitlines())
 
 
@@ -72,7 +71,7 @@ def _plain(value: Any, room: _Room, depth: int) -> Any:
     if room.left <= 0 or depth > _DEEPEST:
         room.is_cut = True
         return "…"
-    room.left -= 2  # a bracket, a comma
+    room.left -= 4  # brackets, a comma, a space
     try:
         return _taken_apart(value, room, depth)
     except Exception:  # noqa: BLE001 -- a value may be anything, and its own methods may fail

@@ -173,6 +173,8 @@ class Database:
 
     def run(self, ops: Sequence[Op]) -> None:
         """Do all of it in one transaction, or none of it. Raises StoreError."""
+        if not ops:
+            return
         connection = self.connection
         execute = connection.execute
         end = os.lseek(self._log, 0, os.SEEK_END) if self._log >= 0 else 0

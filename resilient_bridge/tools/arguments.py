@@ -232,8 +232,8 @@ def _evaluated(annotation: Any, places: dict[str, Any]) -> Any:
     """Return the annotation behind a text; one that cannot be had (a name for type checkers only) is judged by nobody."""
     if not isinstance(annotation, str):
         return annotation
-    try:
-        return eval(annotation, places)  # noqa: S307 -- the program's own source, as `typing.get_type_hints` does
+    try:  # a text in quotes, in a module whose annotations are texts anyway, is one twice
+        return _evaluated(eval(annotation, places), places)  # noqa: S307 -- the program's own source, as `typing.get_type_hints` does
     except Exception:  # noqa: BLE001 -- see above
         return Any
 

@@ -34,7 +34,7 @@ _STDOUT, _STDERR = 1, 2
 
 @attrs.frozen(repr=False)
 class CommandResult:
-    """What a command that ended well came to: its output as text, U+FFFD for what is none.
+    """What a command that ended well came to: its output as text, U+FFFD for what is none; `str()` is all of the output.
 
     `is_truncated`: a stream had more than `max_output` bytes, and its middle was left out, marked where it was.
     """
@@ -44,6 +44,10 @@ class CommandResult:
     stderr: str
     seconds: float
     is_truncated: bool
+
+    def __str__(self) -> str:
+        """Return what it printed, the error output last: what a model wants to read."""
+        return self.stdout + self.stderr
 
     def __repr__(self) -> str:
         """Return the numbers; the output may be large, or secret."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Tool", "call_tool", "check_call", "refuse_name"]
 
 _SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
-_TOLD: Final = 30  # names of tools in a suggestion
+_TOLD: Final = 8  # names of tools in a suggestion, as `suggest` lists them
+_MAY_HAVE_RUN: Final = "it may have run: find out before you call it again"
 _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 
@@ -91,12 +92,12 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     names = sorted(there_are)
     near = get_close_matches(name[:100], names, n=3)
     told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
-    suggestions = [f"did you mean {' or '.join(near)}?"] if near else []
-    suggestions.append(f"call one of the tools there are: {told or 'none'}")
+    suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {told or 'none'}"]
     shown = redact(name, limit=100)
     failure = Failure.of(
         "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
     )
+    failure = await _with_fixes(failure, {}, names, None)
     return _refused(failure, Tool(name=shown, timeout=0.0))
 
 
@@ -110,6 +111,8 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
         failure = await _with_fixes(failure, read.arguments, (), entry.directory)
+        if failure.stopped == "not_idempotent":  # we did not repeat it, and a model that reads `recoverable` would
+            failure = attrs.evolve(failure, suggestions=(_MAY_HAVE_RUN, *failure.suggestions))
         _tell(tool, failure)
     return Outcome(
         None if error is not None else outcome.value,

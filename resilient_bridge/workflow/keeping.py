@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import BridgeError, Failure, StoreError
 from ..stores.owner import Owner
-from ..stores.private_files import read_private
+from ..stores.private_files import path_of, read_private
 from ..stores.state_document import read_document
 from ..stores.state_file import StateFile
 from .checkpoint import WorkflowState
@@ -36,7 +36,8 @@ class Keeping:
     """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = StateFile(path, version=_VERSION, check=WorkflowState.from_value)
+        place = path_of(path, "Workflow.path")
+        self._file = StateFile(place, version=_VERSION, check=WorkflowState.from_value)
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None
 
@@ -66,9 +67,11 @@ class Keeping:
         path = self._file.path
         try:
             data = read_private(path, "Workflow.path")
-            if data is None and read_private(path.with_name(f"{path.name}.backup"), "Workflow.path") is None:
-                return None
-            document = read_document(data or b"")
+            if data is None:
+                if read_private(path.with_name(f"{path.name}.backup"), "Workflow.path") is None:
+                    return None
+                raise StoreError(Failure.of("SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not"))
+            document = read_document(data)
             if document.version != _VERSION:
                 raise StoreError(Failure.of("SYS_STATE_FOREIGN", f"{path} is of version {document.version}"))
             return WorkflowState.from_value(document.value) if document.has_value else None

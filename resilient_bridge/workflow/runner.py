@@ -139,9 +139,9 @@ class Run:
         try:
             await spec.run(phase)
             checkpoint = await self._verified(spec, phase)
-        except Exception as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
             self._under_way = None
-            await self._failed(spec, phase, error)
+            await self._failed(spec, phase, _as_its_own(error, spec.name))
             return
         finally:
             self._under_way = None
@@ -266,16 +266,19 @@ class Run:
         return found
 
     async def _undo_what_does_not_hold(self) -> None:
-        """A finished phase whose artifacts are gone or changed is none: it runs again, and nothing else does (C6)."""
+        """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes (C6)."""
         current = next((one for one in self._phases if one.name == self.state.current_phase), None)
         # What the phase that is under way is to change may be half changed: it begins from there.
         excepted = set(current.artifacts) if current is not None else set[str]()
         broken = await asyncio.to_thread(self._broken, excepted)
+        remade: set[str] = set()
         for spec in self._phases:
             checkpoint = self.state.checkpoint_of(spec.name)
             if checkpoint is None:
+                remade.update(() if self.state.is_done(spec.name) else spec.artifacts)
                 continue
-            wrong = broken.get(spec.name, [])
+            anew = [f"{name} is made anew" for name in checkpoint.artifacts if name in remade]
+            wrong = broken.get(spec.name) or anew
             if not wrong:
                 try:
                     await self._check(spec)
@@ -290,6 +293,7 @@ class Run:
                 if self.state.status is not WorkflowStatus.RUNNING:
                     return
                 continue
+            remade.update(checkpoint.artifacts)
             await self._keep(state.warned(f"{failure.message}: it ran again"), twice=True)
             emit(
                 events.PhaseUndone(at=_now(), workflow=self.state.workflow, phase=spec.name, failure=failure)
@@ -356,6 +360,17 @@ def _told(spec: PhaseSpec, phase: Phase, failure: Failure, error: Exception) -> 
         "error": type(error).__name__,
         "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
     }
+
+
+def _as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
+    """What a phase raised. CancelledError comes out as it is if somebody ends us; else the phase awaited what it had cancelled itself."""
+    if isinstance(error, Exception):
+        return error
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise error
+    told = f"phase {phase} was not cancelled, but awaited something that was"
+    return error_for(Failure.of("TOOL_EXECUTION_FAILED", told)).with_traceback(error.__traceback__)
 
 
 def _storable(value: Any) -> Any:

@@ -20,7 +20,14 @@ T = TypeVar("T")
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run it in a thread and return what it returns. It cannot be stopped: cancelling waits for its end, and is raised then."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+
+    def call() -> T:
+        try:
+            return function(*args, **kwargs)
+        except StopIteration as error:  # no future can hold it: nobody would ever be told (Python 3.11)
+            raise RuntimeError("a function raised StopIteration") from error
+
+    work = asyncio.ensure_future(asyncio.to_thread(call))
     ended: BaseException | None = None
     while not work.done():
         try:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from collections import OrderedDict
+from enum import IntEnum
+from pathlib import Path
 
 import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.pipeline.outcome_text import LIMIT
 from tests.pipeline.forms import Server, at_once, both, everywhere, settle
 
 
@@ -133,3 +139,167 @@ async def test_outcomes_of_calls_side_by_side_do_not_mix():
 
     outcomes = await asyncio.gather(*(rb.capture(get, fails) for fails in range(10)))
     assert [outcome.attempts for outcome in outcomes] == list(range(1, 11))
+
+
+# ---- what there is to read ------------------------------------------------------------------------------------------
+def failing(error, **options):
+    """The outcome of a call that raises."""
+
+    def fail() -> None:
+        raise error
+
+    return rb.capture(fail, **options)
+
+
+def test_the_parts_of_a_success():
+    """It is ok, and has nothing to say of a failure, a command or a tool."""
+    outcome = rb.capture(lambda: 5)
+    assert (outcome.ok, outcome.error, outcome.type, outcome.message, outcome.suggestion) == (
+        True,
+        None,
+        None,
+        "",
+        "",
+    )
+    assert (outcome.recoverable, outcome.exit_code, outcome.stdout, outcome.stderr) == (False, None, "", "")
+    assert (outcome.tool, outcome.required, outcome.is_skipped) == ("", True, False)
+    with pytest.raises(rb.ConfigError, match="to_tool_error"):
+        outcome.to_tool_error("t")
+
+
+@pytest.mark.requirement("V6")
+def test_the_parts_of_a_failure():
+    """Type, message, whether to repeat, and the suggestions of the failure: what `to_llm()` says."""
+    error = TimeoutError("slow")
+    outcome = failing(error)
+    told = json.loads(outcome.to_llm())
+    assert (outcome.ok, outcome.error) == (False, error)
+    assert outcome.type == told["type"] == "timeout"
+    assert outcome.message == told["message"] == outcome.failure.message
+    assert outcome.recoverable is told["recoverable"] is True
+    assert outcome.suggestion == told["suggestion"] == "; ".join(outcome.failure.suggestions)
+
+
+@pytest.mark.requirement("R11")
+def test_a_failed_command():
+    """Exit code and output, lines kept, secrets masked; the form of R11, outside of a toolbox without a tool."""
+    outcome = failing(subprocess.CalledProcessError(3, ["x"], "one\ntoken=abcdef123\n", b"\xffoops\n"))
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (3, "one\ntoken=[redacted]", "\ufffdoops")
+    payload = outcome.to_tool_error("t1")["payload"]
+    assert (payload["tool_call_id"], payload["tool"], payload["code"]) == ("t1", "", "TOOL_EXECUTION_FAILED")
+    assert {name: payload["details"][name] for name in ("exit_code", "stdout")} == {
+        "exit_code": 3,
+        "stdout": outcome.stdout,
+    }
+    assert json.loads(json.dumps(outcome.to_tool_error("t1"))) == outcome.to_tool_error("t1")
+    told = json.loads(outcome.to_llm())
+    assert (told["exit_code"], told["stderr"]) == (3, "\ufffdoops")
+
+
+def test_the_output_of_a_failed_command_is_bounded():
+    """Of 50 MB the end is kept, because it says why."""
+    outcome = failing(subprocess.CalledProcessError(1, ["x"], "a word\n" * 7_000_000 + "the end", None))
+    assert outcome.stdout.endswith("the end")
+    assert len(outcome.stdout) <= LIMIT
+    assert len(outcome.to_llm()) < 2 * LIMIT
+
+
+# ---- what a model is shown ------------------------------------------------------------------------------------------
+class Hostile:
+    """Nothing of it works."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    def __getattr__(self, name: str) -> None:
+        raise ZeroDivisionError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None
+
+
+class HostileMapping(dict):
+    def items(self):
+        raise RuntimeError
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, None),
+        ("text", "text"),
+        (1.5, 1.5),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        ({"a": [1, (True, None)]}, {"a": [1, [True, None]]}),
+        ({1: Path("/x")}, {"1": "/x"}),
+        (OrderedDict(b=2), {"b": 2}),
+        (Level.HIGH, "3"),
+        (b"bytes", "bytes"),
+        (b"\x00\x01\xff" * 9, "<27 bytes that are no text>"),
+        ("half \ud800", "half ?"),
+        (Hostile(), "<Hostile without text>"),
+        ([Hostile()], ["<Hostile without text>"]),
+        (HostileMapping(a=1), "<HostileMapping without text>"),
+        (10**5000, "<int without text>"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_any_value_is_shown(value, shown):
+    """One line of JSON, whatever it is; never an error."""
+    line = rb.capture(lambda: value).to_llm()
+    assert json.loads(line) == {"ok": True, "result": shown}
+    assert "\n" not in line
+    line.encode()
+
+
+def recursive():
+    """A list and a mapping that hold themselves, twice."""
+    some, named = [], {}
+    some += [some, some, named]
+    named["self"] = named
+    return some
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 50_000_000,
+        "é" * 1_000_000,
+        "\x00" * 1_000_000,
+        b"x" * 50_000_000,
+        ["x" * 100] * 1_000_000,
+        dict.fromkeys(range(1_000_000), "x"),
+        {"x" * 1_000_000: 1},
+        [[]] * 10_000_000,
+        recursive(),
+        [10**4000] * 1000,
+    ],
+    ids=["text", "letters", "controls", "bytes", "list", "mapping", "key", "lists", "recursion", "numbers"],
+)
+def test_a_large_value_is_cut_and_says_so(value):
+    """A bounded line of JSON, with the beginning of the value and a word about the rest."""
+    line = rb.capture(lambda: value).to_llm()
+    assert len(line) < 2 * LIMIT
+    assert json.loads(line)["cut"] == "longer than 100,000 characters: the rest is left out"
+
+
+def test_a_value_of_just_the_size_is_whole():
+    """Nothing is cut, and nothing said, up to the limit."""
+    told = json.loads(rb.capture(lambda: "x" * (LIMIT - 4)).to_llm())
+    assert told == {"ok": True, "result": "x" * (LIMIT - 4)}
+    assert "cut" in json.loads(rb.capture(lambda: "x" * LIMIT).to_llm())
+
+
+def test_deep_values_are_cut():
+    """A pit of ten thousand levels is no reason to fail."""
+    value: list[object] = []
+    for _ in range(sys.getrecursionlimit() * 10):
+        value = [value]
+    assert "cut" in json.loads(rb.capture(lambda: value).to_llm())

@@ -226,6 +226,19 @@ async def test_a_deadline_around_bounds_a_tool_that_ignores_it():
 
 
 @pytest.mark.real
+async def test_a_deadline_around_bounds_a_sync_tool_called_by_name():
+    """The call ends with the deadline; the thread is left behind and reported."""
+    toolbox = Toolbox(rb.Policy(rb.Deadline(0.05), at_once()))
+    released = threading.Event()
+    toolbox.tool(lambda: released.wait(20), name="block", timeout=60)
+    with rb.testing.record() as told:
+        outcome = await toolbox.call("block", "")
+    released.set()
+    assert outcome.failure.code == "SYS_DEADLINE_EXCEEDED"
+    assert rb.events.ThreadLeftBehind in map(type, told)
+
+
+@pytest.mark.real
 def test_a_deadline_around_bounds_a_direct_sync_call():
     """With less time left than its limit, the thread is left when the deadline passes."""
     toolbox = Toolbox(rb.Policy(rb.Deadline(0.05), at_once()))

@@ -109,3 +109,20 @@ async def tests() -> None:
         pass
     with rb.testing.record() as seen:
         seen.append("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# Tools: what is called by name, and directly.
+toolbox = rb.Toolbox(timeouts={"bash": "300"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+
+
+@toolbox.tool
+async def grep(pattern: str) -> list[str]:
+    """A tool keeps its signature."""
+    return [pattern]
+
+
+async def tools() -> None:
+    """Each line is wrong."""
+    await grep(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await toolbox.call("grep", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    toolbox.tool(timeout="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

@@ -80,6 +80,24 @@ async def test_repeats_are_those_of_the_tool_and_not_of_the_phase_too(flow):
     assert "ConnectionResetError" in report.explain()
 
 
+async def test_a_call_that_may_have_run_is_not_repeated_by_the_phase_either(flow):
+    """The tool may not be repeated, so the phase, which may, is not repeated for it."""
+    calls, box = [], rb.Toolbox(rb.presets.ccsetup)
+
+    @box.tool
+    async def pay(amount: int) -> None:
+        calls.append(amount)
+        raise ConnectionResetError(104, "reset")  # after it was sent: it may have run
+
+    async def body(phase):
+        await phase.call("pay", {"amount": 5})
+
+    with rb.testing.virtual_time():
+        report = await flow(box, body).run()
+    assert (report.status, calls) == (WorkflowStatus.HALTED, [5])
+    assert report.failure.kind is rb.Kind.PERMANENT
+
+
 async def test_a_tool_that_recovers_lets_the_phase_go_on(flow):
     """The phase does not begin again for it."""
     tools, runs = Tools(ConnectionResetError(104, "reset")), []

@@ -318,6 +318,30 @@ async def test_what_must_not_run_twice_is_in_doubt_when_the_state_is_lost(tmp_pa
     assert "b" not in again.ran
 
 
+@pytest.mark.requirement("C5")
+async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
+    """Killed inside of b, then the file is damaged: the backup does not know that b began, and that is not taken for a no."""
+    options = {"b": {"idempotent": False}}
+    flow = Flow(tmp_path).build(**options)
+    kept = {}
+
+    async def note(_):
+        kept.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.backup")})
+
+    flow.acts["b"] = note
+    await flow.flow.run()
+    assert json.loads(kept["state.json.backup"])["value"]["current_phase"] is None
+    (tmp_path / "state.json").write_bytes(kept["state.json"][:-20])
+    (tmp_path / "state.json.backup").write_bytes(kept["state.json.backup"])
+    again = Flow(tmp_path).build(**options)
+    report = await again.flow.run()
+    assert (report.status, report.failure.code, again.ran) == (
+        WorkflowStatus.HALTED,
+        "SYS_OUTCOME_UNKNOWN",
+        [],
+    )
+
+
 async def test_a_state_of_a_later_version_is_kept_for_who_wrote_it(tmp_path):
     """It is set aside, and its backup of this version is used."""
     await Flow(tmp_path).build().flow.run()

@@ -1,0 +1,220 @@
+"""The agent loop of the how-to page calls its tools: what fails goes to the model as data, and the work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import resilient_bridge as rb
+from tests.tools.agent_loop import World, calling, claude, gpt, refused
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    """Nobody waits here."""
+    with rb.testing.virtual_time() as clock:
+        yield clock
+
+
+def failing(*errors):
+    """What a tool does: fail with these in turn, then work."""
+    ahead = list(errors)
+
+    async def work(value):
+        if ahead:
+            raise ahead.pop(0)
+        return f"at last {value}"
+
+    return work
+
+
+# ---- failures as data -----------------------------------------------------------------------------------------------
+@pytest.mark.requirement("V6")
+async def test_a_tool_that_fails_is_told_to_the_model_and_the_loop_goes_on():
+    """It ran once, since it may have had its effect; the model reads type, message and suggestion, and no secret."""
+    error = PermissionError(13, "Permission denied: token=ghp_0123456789abcdefghijABCDEFGHIJ456789")
+    world = World(gpt(None, calling("read_file", {"path": "a"})), gpt("I may not"), read_file=failing(error))
+    with rb.testing.record() as told:
+        assert await world.run("hi") == "I may not"
+    (result,) = world.told()
+    assert (result["type"], result["recoverable"], bool(result["suggestion"])) == ("permission", False, True)
+    assert "ghp_" not in repr(world.edge.asked)
+    assert (world.ran, [type(event).__name__ for event in told]) == (["a"], ["GaveUp", "ToolFailed"])
+    assert world.edge.who == ["gpt"] * 2
+
+
+async def test_a_tool_that_may_have_run_is_repeated_only_with_permission():
+    """A connection lost on the way: `look_at` is idempotent and runs until it works; of `read_file` the model is told to look first."""
+    lost = ConnectionResetError
+    asks = [calling("read_file", {"path": "a"}, 1), calling("look_at", {"url": "u"}, 2)]
+    world = World(gpt(None, *asks), gpt("done"), read_file=failing(lost()), look_at=failing(lost(), lost()))
+    assert await world.run("hi") == "done"
+    assert sorted(world.ran) == ["a", "u", "u", "u"]
+    first, second = world.told()
+    assert first["suggestion"].startswith("it may have run: find out before you call it again; ")
+    assert second["result"] == "at last u"
+
+
+async def test_a_tool_that_provably_did_not_run_is_repeated():
+    """A refused connection needs no permission."""
+    world = World(
+        gpt(None, calling("read_file", {"path": "a"})),
+        gpt("done"),
+        read_file=failing(ConnectionRefusedError()),
+    )
+    assert await world.run("hi") == "done"
+    assert (world.ran, world.told()[0]["result"]) == (["a", "a"], "at last a")
+
+
+WRONG = [
+    ("read_fil", {"path": "a"}, "not_found", "read_file"),
+    ("read_file", {"paht": "a"}, "validation", "path"),
+    ("read_file", {"path": 5}, "validation", "a string"),
+    ("read_file", '{"path": "a"', "validation", "JSON object"),
+    ("read_file", '["a"]', "validation", "JSON object"),
+    ("", "{}", "not_found", "read_file"),
+]
+
+
+@pytest.mark.requirement("V6")
+@pytest.mark.parametrize(("name", "arguments", "kind", "hint"), WRONG)
+async def test_what_the_model_got_wrong_is_told_to_it(name, arguments, kind, hint):
+    """A tool that is not there, arguments that do not fit or are no JSON: nothing runs, and the model may try again."""
+    again = calling("read_file", {"path": "a"}, 2)
+    world = World(gpt(None, calling(name, arguments, 1)), gpt(None, again), gpt("done"))
+    assert await world.run("hi") == "done"
+    wrong, right = world.told()
+    assert (wrong["type"], world.ran, right["ok"]) == (kind, ["a"], True)
+    assert hint in wrong["suggestion"]
+
+
+@pytest.mark.requirement("V4")
+@pytest.mark.parametrize("arguments", ['{"path": ', "[1]", ""])
+async def test_what_one_model_wrote_wrong_the_other_can_read(arguments):
+    """Arguments that are no JSON object are none in Anthropic's words, whose API takes objects only."""
+    world = World(gpt(None, calling("read_file", arguments)), refused(429, "quota"), claude("done"))
+    assert await world.run("hi") == "done"
+    assert world.edge.asked[-1][1]["messages"][1]["content"][0]["input"] == {}
+
+
+# ---- several at once ------------------------------------------------------------------------------------------------
+async def test_the_calls_of_one_answer_run_side_by_side_and_are_told_in_their_order():
+    """Two tools that wait for each other; the first asked is the last to end, one fails, and each result is at its call."""
+    met = asyncio.Barrier(2)
+
+    async def slow(path):
+        await met.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return path
+
+    async def broken(url):
+        await met.wait()
+        raise LookupError(url)
+
+    asks = [calling("read_file", {"path": "a"}, 1), calling("look_at", {"url": "u"}, 2)]
+    world = World(gpt("both", *asks), gpt("done"), read_file=slow, look_at=broken)
+    async with asyncio.timeout(10):
+        assert await world.run("hi") == "done"
+    messages = world.edge.asked[-1][1]["messages"]
+    assert [each["tool_call_id"] for each in messages[-2:]] == ["call_1", "call_2"]
+    first, second = world.told()
+    assert (first["result"], second["type"]) == ("a", "unknown")
+
+
+@pytest.mark.requirement("V4")
+async def test_the_results_of_one_answer_are_one_message_to_the_other_model():
+    """Anthropic wants every result of a round in the message that follows its calls."""
+    asks = [calling("read_file", {"path": each}, each) for each in "ab"]
+    world = World(gpt("both", *asks), refused(429, "quota"), claude("done"))
+    assert await world.run("hi") == "done"
+    *_, said, results = world.edge.asked[-1][1]["messages"]
+    assert [block["type"] for block in said["content"]] == ["text", "tool_use", "tool_use"]
+    assert [block["tool_use_id"] for block in results["content"]] == ["call_a", "call_b"]
+
+
+@pytest.mark.requirement("V9")
+async def test_a_tool_finds_the_key_of_its_call():
+    """The id that the model gave, the same for every attempt: what a tool sends on can be recognised."""
+    keys = []
+
+    async def look(url):
+        keys.append(rb.current_attempt().idempotency_key)
+        if len(keys) < 3:
+            raise ConnectionResetError
+        return url
+
+    world = World(gpt(None, calling("look_at", {"url": "u"}, 7)), gpt("done"), look_at=look)
+    await world.run("hi")
+    assert keys == ["call_7"] * 3
+
+
+# ---- a capability that gives way ------------------------------------------------------------------------------------
+@pytest.mark.requirement("V15")
+async def test_a_browser_that_crashes_is_a_step_down_and_not_a_failure():
+    """Scraping takes over within the same call, is told once, and is where the next call begins."""
+    browse = rb.Degradation("browse", "browser", "web_scrape", "text")
+    tried = []
+
+    async def browser(url):
+        tried.append("browser")
+        raise ConnectionResetError(104, "the browser crashed")
+
+    def scrape(url):
+        tried.append("web_scrape")
+        return f"the text of {url}"
+
+    def look(url):
+        return browse.call({"browser": browser, "web_scrape": scrape}, url)
+
+    world = World(
+        *[gpt(None, calling("look_at", {"url": "u"}, n)) for n in (1, 2)], gpt("done"), look_at=look
+    )
+    with rb.testing.record() as told:
+        assert await world.run("hi") == "done"
+    assert [each["result"] for each in world.told()] == ["the text of u"] * 2
+    assert tried == ["browser", "web_scrape", "web_scrape"]
+    assert [(each.previous, each.mode) for each in told] == [("browser", "web_scrape")]
+
+
+@pytest.mark.requirement("V15")
+async def test_a_way_that_hangs_gives_way_within_the_time_of_its_tool(clock):
+    """A limit of its own, shorter than the tool's, makes it a failure of that way; the rest of the time is for the next one."""
+    browse = rb.Degradation("browse", "browser", "text")
+
+    @rb.Policy(rb.Timeout(10))
+    async def browser(url):
+        await asyncio.Event().wait()
+
+    def look(url):
+        return browse.call({"browser": browser, "text": lambda url: f"cannot look at {url}"}, url)
+
+    world = World(gpt(None, calling("look_at", {"url": "u"})), gpt("done"), look_at=look)
+    running = asyncio.create_task(world.run("hi"))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    clock.advance(10)
+    assert await running == "done"
+    assert world.told()[0]["result"] == "cannot look at u"
+    assert browse.history[0].failure.code == "SYS_TIMEOUT"
+
+
+@pytest.mark.requirement("V15")
+async def test_when_no_way_is_left_the_model_is_told():
+    """The last error is the tool's failure, as data; that nothing is left was told, and the loop goes on."""
+    browse = rb.Degradation("browse", "browser", "web_scrape")
+
+    def look(url):
+        ways = {
+            "browser": failing(*[LookupError("no browser")] * 9),
+            "web_scrape": failing(*[LookupError("no text")] * 9),
+        }
+        return browse.call(ways, url)
+
+    world = World(gpt(None, calling("look_at", {"url": "u"})), gpt("I could not look"), look_at=look)
+    with rb.testing.record() as told:
+        assert await world.run("hi") == "I could not look"
+    assert "no text" in world.told()[0]["message"]
+    steps = [each.mode for each in told if isinstance(each, rb.events.Degraded)]
+    assert (steps, type(told[-1])) == (["web_scrape", None], rb.events.ToolFailed)
