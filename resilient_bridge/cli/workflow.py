@@ -37,10 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         report = _done(flow, arguments)
     except BridgeError as error:
         return complain("workflow", str(error))
-    except (
-        KeyboardInterrupt,
-        SystemExit,
-    ) as ended:  # SystemExit: a phase said so; its code would pass for one of ours
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # SystemExit: a phase said so, and its code would pass for one of ours.
         why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
         complain(
             "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"

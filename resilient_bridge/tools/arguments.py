@@ -127,11 +127,12 @@ class Parameters:
             elif wanted and not _suits(arguments[name], wanted, parameter.default):
                 wrong.append(_violation(name, words, _sort_of(arguments[name])))
         takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-        wrong += [
-            _violation(name, self._no_such(str(name)), _sort_of(value))
-            for name, value in arguments.items()
-            if not isinstance(name, str) or (name not in self.names and not takes_all)
-        ]
+        names = set(self.names)
+        for name, value in arguments.items():
+            if not isinstance(name, str) or (name not in names and not takes_all):
+                # What is not told is not looked up: a model may write a hundred thousand of them.
+                constraint = self._no_such(str(name)) if len(wrong) < _MOST else _NO_SUCH
+                wrong.append(_violation(name, constraint, _sort_of(value)))
         return tuple(wrong)
 
     def _no_such(self, name: str) -> str:

@@ -20,6 +20,7 @@ from ..errors import AttemptTimeoutError, Executed, Failure
 from ..pipeline.attempt import CURRENT, Attempt
 from ..pipeline.guards import too_late
 from ..pipeline.steps import settled
+from ..policies.fields import LONGEST
 from ..telemetry import emit, events
 
 
@@ -97,9 +98,10 @@ def bound_async(
                 return task.result().result()
             await _let_go(task, attempt.env, name, seconds, grace)
             raise timed_out(seconds, _error_of(task))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _left:
                 await _let_go(task, attempt.env, name, attempt.env.monotonic() - attempt.started, grace)
+            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
             raise
         except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
             _keep(task)
@@ -117,7 +119,7 @@ def bound_in_thread(function: Callable[..., Any], *, timeout: Timeout, name: str
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
-        seconds = timeout.of(attempt.number)
+        seconds = LONGEST if attempt.env.is_disabled else timeout.of(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
             THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
@@ -184,7 +186,7 @@ async def _ended(
 ) -> _Ended:
     try:
         return _Ended(await function(*args, **kwargs), None)
-    except (asyncio.CancelledError, GeneratorExit):
+    except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
         return _Ended(None, error)
@@ -255,7 +257,8 @@ def _tell_thread(name: str, seconds: float) -> None:
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
+    """Return the last error of a tool that was cancelled, if it had more to say than that."""
     if not task.done() or task.cancelled():
         return None
     ended: _Ended = task.result()
-    return ended.error
+    return ended.error.__cause__ if isinstance(ended.error, asyncio.CancelledError) else ended.error

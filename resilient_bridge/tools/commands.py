@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import ConfigError, config_error
+from ..errors import BridgeError, ConfigError, Executed, Failure, config_error, error_for
 from ..transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 
 
@@ -60,20 +60,26 @@ class MistakeError(ConfigError):
     """A tool's definition is wrong: no failure of a call, and raised by `Toolbox.call` too."""
 
 
-def words_of(said: object, path: str) -> list[str]:
-    """Return the words of a command, or raise for what is none: a text would need a shell."""
+def words_of(said: object, name: str) -> list[str]:
+    """Return the words of a command; MistakeError for what is no sequence: a text would need a shell.
+
+    A word that is none may be the model's, which filled a list: that did not run, and is TOOL_ARGUMENTS_INVALID.
+    """
     wanted, kind = "a sequence of words: the program and its arguments", type(said).__name__
     if isinstance(said, str | bytes | Mapping) or not isinstance(said, Sequence):
-        raise MistakeError(config_error(path, wanted, kind).failure)
+        raise MistakeError(config_error(f"Toolbox.command({name})", wanted, kind).failure)
     words = list(cast("Sequence[object]", said))
     if not words or not words[0]:
-        raise MistakeError(config_error(path, wanted, "none").failure)
+        raise _no_word(name, wanted, "none")
     for place, word in enumerate(words):
         if not isinstance(word, str | os.PathLike):
-            raise MistakeError(
-                config_error(f"{path}[{place}]", "a text or a path", type(word).__name__).failure
-            )
+            raise _no_word(name, f"a text or a path as word {place}", type(word).__name__)
     return [os.fspath(cast("str", word)) for word in words]
+
+
+def _no_word(name: str, wanted: str, got: str) -> BridgeError:
+    message = f"command {name} has no such words: wanted {wanted}, got {got}"
+    return error_for(Failure.of("TOOL_ARGUMENTS_INVALID", message, executed=Executed.NO))
 
 
 class _Kept:
@@ -175,26 +181,25 @@ async def run_command(
     """Run a command to its end and return what it said.
 
     CalledProcessError if its exit code is not 0; what the system says if it cannot be started. Cancelled, it is ended with all
-    it has started, and TimeoutExpired says what it had printed: whoever cancels it waits for that.
+    it has started, and the cancellation is raised from a TimeoutExpired that says what it had printed.
     """
     program = os.path.basename(words[0])  # noqa: PTH119 -- a name, not a file
     calm = Calm()
     loop = asyncio.get_running_loop()
     began = loop.time()
     run = await _started(words, cwd, env, max_output, calm)
-    is_cancelled = False
     try:
         await run.done
-    except asyncio.CancelledError:
-        is_cancelled = True
+    except asyncio.CancelledError as cancelled:
+        calm.keep(cancelled)
     await run.end(calm)
     seconds = loop.time() - began
     out, err = run.kept[_STDOUT], run.kept[_STDERR]
-    if is_cancelled:
-        raise subprocess.TimeoutExpired(
-            [program], round(seconds, 3), out.text().encode(), err.text().encode()
-        )
-    calm.give_back()
+    try:
+        calm.give_back()
+    except asyncio.CancelledError as cancelled:
+        printed = out.text().encode(), err.text().encode()
+        raise cancelled from subprocess.TimeoutExpired([program], round(seconds, 3), *printed)
     code = cast("int", run.transport.get_returncode())
     if code:
         raise subprocess.CalledProcessError(code, [program], output=out.text(), stderr=err.text())
@@ -217,6 +222,8 @@ async def _started(
     )
     await calm.wait(starting)
     try:
+        if starting.cancelled() or starting.exception() is not None:
+            calm.give_back()
         _, run = starting.result()
     finally:
         del starting  # an exception that holds the frame that holds it would live until the next collection

@@ -111,7 +111,7 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
         failure = await _with_fixes(failure, read.arguments, (), entry.directory)
-        if failure.stopped == "not_idempotent":  # we did not repeat it, and a model that reads `recoverable` would
+        if failure.stopped == "not_idempotent":  # the model would repeat what we did not
             failure = attrs.evolve(failure, suggestions=(_MAY_HAVE_RUN, *failure.suggestions))
         _tell(tool, failure)
     return Outcome(
@@ -148,7 +148,8 @@ async def _with_fixes(
 
         look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
         work = asyncio.get_running_loop().run_in_executor(THREADS, look)
-        fixes = await asyncio.wait_for(work, _SUGGEST_SECONDS)
+        await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)  # `wait_for` of 3.11 may swallow a cancellation
+        fixes = work.result()
         return attrs.evolve(failure, suggestions=fixes) if fixes else failure
     except Exception:  # noqa: BLE001 -- a failure without a fix is better than none
         return failure

@@ -176,7 +176,7 @@ class Toolbox:
 
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> CommandResult:
-            words = words_of(function(*args, **kwargs), path)
+            words = words_of(function(*args, **kwargs), name)
             return await run_command(words, cwd=cwd, env=env, max_output=max_output)
 
         _answers(run, CommandResult, function)

@@ -45,6 +45,10 @@ class Calm:
                 self._kept = error
         return future.done()
 
+    def keep(self, error: asyncio.CancelledError) -> None:
+        """Keep a cancellation that came before the wait."""
+        self._kept = error
+
     def give_back(self) -> None:
         """Raise the cancellation that was kept, if there was one."""
         if self._kept is not None:

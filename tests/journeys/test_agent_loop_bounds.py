@@ -73,14 +73,36 @@ async def test_a_long_conversation_is_compacted_before_it_is_sent():
 
 
 @pytest.mark.requirement("V12")
+async def test_a_round_is_left_out_whole_or_not_at_all():
+    """Long arguments and a short result, a long result beside a short one: wherever the cut would come, it comes between rounds."""
+
+    async def read(path):
+        return LONG if path.startswith("long") else "short"
+
+    for first in (
+        [calling("read_file", {"path": LONG}, "a")],
+        [calling("read_file", {"path": "long"}, "a"), calling("read_file", {"path": "b"}, "b")],
+    ):
+        latest = [calling("read_file", {"path": "long"}, each) for each in "cd"]
+        world = World(gpt(None, *first), gpt(None, *latest), gpt("done"), read_file=read, limit=8000)
+        assert await world.run("hi") == "done"
+        *_, (_, body) = world.edge.asked
+        assert asked_for(body["messages"]) == (["call_c", "call_d"], ["call_c", "call_d"])
+
+
+@pytest.mark.requirement("V12")
 async def test_what_the_provider_finds_too_long_is_compacted_once_more_and_stays_so(clock):
     """Its 400 is no failure of the loop: one more request, shorter, nobody asks the board, and the next round begins there."""
+
+    async def read(path):
+        return LONG[:3600]  # three of these would fit, as the guard counts
+
     world = World(
         *rounds("a", "b"),
         refused(400, "too long"),
         *rounds("c"),
         gpt("done"),
-        read_file=long_file,
+        read_file=read,
         limit=8000,
     )
     assert await world.run("hi") == "done"
