@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = _done(flow, arguments)
     except BridgeError as error:
         return complain("workflow", str(error))
-    except (KeyboardInterrupt, SystemExit) as ended:
+    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as ended:
         # SystemExit: a phase said so, and its code would pass for one of ours.
         why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
         complain(
@@ -59,6 +61,9 @@ def _done(flow: Workflow, arguments: argparse.Namespace) -> WorkflowReport:
 
 
 async def _watched(flow: Workflow, action: str) -> WorkflowReport:
+    task = asyncio.current_task()
+    with suppress(NotImplementedError):  # a supervisor that ends us is no crash; Windows has no such signal
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel if task else lambda: None)
     with Progress(sys.stderr):
         return await (flow.run() if action == "run" else flow.resume())
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify
-from ..policies.what import matches
+from ..policies.what import matches_ended
 from ..telemetry import emit, events
 from .attempt import CURRENT, begun
 from .begun import starting, starting_async
@@ -31,7 +31,7 @@ _LONGEST_CHAIN: Final = 100
 def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
     fallback, failure = plan.fallback, _failure_of(error)
-    if fallback is None or failure is None or (fallback.on and not matches(fallback.on, failure)):
+    if fallback is None or failure is None or (fallback.on and not matches_ended(fallback.on, failure)):
         raise error
     # The repeats are over: a rung that repeats on its own is inside of nothing that would.
     token = CURRENT.set(begun(None, first.outer, first.env, first.started, first.deadline_at))

@@ -19,8 +19,12 @@ __all__ = ["LIMIT", "as_line", "printed"]
 LIMIT: Final = 100_000
 """Characters of a result that a model is shown."""
 _DEEPEST: Final = 20
+_COMMANDS: Final = "resilient_bridge.tools.commands"
 _LINE: Final = 8_000  # characters of one line of it: all that `redact` looks at
 _BINARY: Final = 10  # one character in so many that is none
+# Readers end a line there as well, and JSON lets them be.
+_BREAKS: Final = {point: f"\\u{point:04x}" for point in (0x85, 0x2028, 0x2029)}
+_CHAIN: Final = 4  # a deadline is raised from a cancellation, and that from what a command had printed
 
 
 class _Room:
@@ -39,22 +43,21 @@ def as_line(report: Mapping[str, Any], **values: object) -> str:
     line = {**report, **{name: _plain(value, room, 0) for name, value in values.items()}}
     if room.is_cut:
         line["cut"] = f"longer than {LIMIT:,} characters: the rest is left out"
-    return json.dumps(line, ensure_ascii=False)
+    return json.dumps(line, ensure_ascii=False).translate(_BREAKS)
 
 
 def printed(name: str, value: object, error: BaseException | None, failure: Failure | None) -> object:
     """Return what is known of a command's `exit_code`, `stdout` or `stderr`: from its error, the failure, or its result."""
-    for each in (error, None if error is None else error.__cause__):
-        if type(each).__module__ == "subprocess":
-            told = getattr(each, "returncode" if name == "exit_code" else name, None)
+    for _ in range(_CHAIN):
+        if type(error).__module__ == "subprocess":
+            told = getattr(error, "returncode" if name == "exit_code" else name, None)
             if told is not None:
                 return told if name == "exit_code" else _redacted(told)
+        error = None if error is None else error.__cause__
     if failure is not None:
         return failure.details.get(name)
-    try:
-        return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 -- a value may be anything
-        return None
+    # By its module, because tools lie above: what others call exit_code has fields that would be lost.
+    return getattr(value, name) if type(value).__module__ == _COMMANDS else None
 
 
 def _redacted(output: object) -> str:
@@ -131,7 +134,7 @@ def _fitting(text: str, room: _Room) -> str:
     if not text.isprintable():
         import json
 
-        cost = len(json.dumps(text, ensure_ascii=False))
+        cost = len(json.dumps(text, ensure_ascii=False).translate(_BREAKS))
         if cost > most + 2:  # every control character takes six
             room.is_cut = True
             text = text[: len(text) * most // cost]

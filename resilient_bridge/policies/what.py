@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+import attrs
+
 from ..errors.taxonomy import Category, Kind
 from .fields import path_of, refuse, shown
 from .foreign import is_tenacity
@@ -28,6 +30,7 @@ __all__ = [
     "as_whats",
     "is_what",
     "matches",
+    "matches_ended",
     "names_class",
     "plain",
     "rank",
@@ -104,6 +107,15 @@ def plain(what: Any) -> Any:
 def matches(these: Iterable[Any], failure: Failure) -> bool:
     """Return whether one of `these` fits `failure`; an object of tenacity fits none: it asks for tenacity's own state."""
     return any(rank(what, failure) is not None for what in these)
+
+
+def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
+    """Return whether one of `these` fits a failure whose repeats are over: one that became permanent by that still fits as transient (C2)."""
+    these = tuple(these)
+    if matches(these, failure):
+        return True
+    was_transient = failure.stopped == "attempts" and failure.retryable
+    return was_transient and matches(these, attrs.evolve(failure, kind=Kind.TRANSIENT))
 
 
 def names_class(these: Iterable[Any], failure: Failure) -> bool:

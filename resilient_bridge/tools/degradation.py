@@ -15,7 +15,7 @@ from ..classification import classify
 from ..errors import Executed, Failure, RejectedError, config_error, without_cause
 from ..pipeline.attempt import CURRENT
 from ..policies.fields import LONGEST, as_seconds, is_count, is_number
-from ..policies.what import WANTED, as_whats, is_what, matches
+from ..policies.what import WANTED, as_whats, is_what, matches_ended
 from ..telemetry import emit, events
 
 
@@ -121,7 +121,7 @@ class Degradation(Generic[M]):
 
     def _matching(self, error: Failure | BaseException) -> Failure | None:
         failure = _failure_of(error)
-        return failure if failure is not None and (not self._on or matches(self._on, failure)) else None
+        return failure if failure is not None and (not self._on or matches_ended(self._on, failure)) else None
 
     def _step_down(self, failure: Failure, place: int | None) -> bool:
         failure = without_cause(failure)  # a step is remembered for long, and an error holds its frames

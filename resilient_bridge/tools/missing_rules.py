@@ -32,7 +32,9 @@ def missing_file(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if absolute is None:
             continue
         there = status_of(absolute, is_link_followed=False)
-        if there is None:
+        if there is None and (home := os.path.expanduser(path)) != path:  # noqa: PTH111 -- Path raises for a user there is not
+            yield from _in_home(home, context)
+        elif there is None:
             backups = [place for place in dict.fromkeys(_backup_places(absolute, context)) if is_file(place)]
             yield from _elsewhere(path, absolute, context, backups)
             for backup in backups[:_MOST_BACKUPS]:
@@ -48,6 +50,14 @@ def missing_file(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             )
         else:
             yield _there_after_all(path, absolute, context)
+
+
+def _in_home(meant: str, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield the path that a shell would have made of `~`; a directory of that name is not to be made: it is a trap."""
+    if status_of(meant) is not None:
+        yield Fix(f"did you mean {context.shown(meant)}? ~ was not expanded", meant)
+    else:
+        yield Fix(f"give the whole path: ~ is expanded by shells only, and {meant} is not there")
 
 
 def _there_after_all(path: str, absolute: str, context: SuggestionContext) -> Fix:

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -81,10 +82,27 @@ async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str |
         failure = invalid(entry.tool.name, read.wrong)
         failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
         return _refused(failure, entry.tool)
-    outcome = await captured(entry.runner(), read.args, dict(read.kwargs), key)
+    outcome = await captured(_uncancelled(entry.runner()), read.args, dict(read.kwargs), key)
     if isinstance(outcome.error, MistakeError):
         raise outcome.error
     return await _told(entry, read, outcome)
+
+
+def _uncancelled(function: Any) -> Any:
+    """Return `function` with a cancellation that nobody asked of the caller as an error: its caller would end for it."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except (asyncio.CancelledError, CancelledError) as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            message = "what the tool waited for was cancelled"
+            failure = Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error)
+            raise error_for(failure) from error
+
+    return call
 
 
 async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
@@ -106,7 +124,8 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
     tool, error, failure = entry.tool, outcome.error, outcome.failure
     repeats = 0
     if failure is not None:
-        repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
+        if failure.stopped != "not_idempotent":
+            repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
         if failure.code in _OF_THE_TOOL and not isinstance(error, BridgeError):
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
@@ -148,8 +167,12 @@ async def _with_fixes(
 
         look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
         work = asyncio.get_running_loop().run_in_executor(THREADS, look)
-        await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)  # `wait_for` of 3.11 may swallow a cancellation
-        fixes = work.result()
+        try:
+            # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+            await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)
+            fixes = work.result()
+        finally:
+            work.cancel()  # a thread that is still looking has nobody to tell
         return attrs.evolve(failure, suggestions=fixes) if fixes else failure
     except Exception:  # noqa: BLE001 -- a failure without a fix is better than none
         return failure

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .checkpoint import PhaseCheckpoint
 
-__all__ = ["ArtifactError", "Measured", "commit_of", "measure", "name_of", "problems"]
+__all__ = ["ArtifactError", "HiddenError", "Measured", "commit_of", "measure", "name_of", "problems"]
 
 _CHUNK: Final = 1 << 20
 _GIT_SECONDS: Final = 30.0
@@ -56,6 +56,10 @@ def name_of(path: str | os.PathLike[str], root: Path, field: str) -> str:
     return name
 
 
+class HiddenError(ArtifactError):
+    """It cannot be looked at now: that does not say that it is gone."""
+
+
 class Measured:
     """Check sums, remembered as long as size, time and inode of a file stay the same. `ours` is a file that we write, with others beside it."""
 
@@ -85,7 +89,7 @@ class Measured:
             raise ArtifactError(f"{name} is missing") from None
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
             told = getattr(error, "strerror", None) or type(error).__name__
-            raise ArtifactError(f"{name} cannot be read: {told.lower()}") from error
+            raise HiddenError(f"{name} cannot be read: {told.lower()}") from error
         return known[1]
 
 
@@ -106,7 +110,10 @@ def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
 def problems(
     measured: Measured, root: Path, checkpoint: PhaseCheckpoint, sums: Mapping[str, str]
 ) -> list[str]:
-    """Return what of a finished phase does not hold any more; `sums` has the check sum that each of its artifacts should have."""
+    """Return what of a finished phase does not hold any more; `sums` has the check sum that each of its artifacts should have.
+
+    Raises HiddenError for what cannot be looked at.
+    """
     found: list[str] = []
     for name in checkpoint.artifacts:
         if name not in sums:  # somebody else answers for it by now, and begins with what is there
@@ -116,11 +123,15 @@ def problems(
         try:
             if measured.of(name) != sums[name]:
                 found.append(f"{name} has changed")
+        except HiddenError:
+            raise
         except ArtifactError as error:
             found.append(str(error))
     for commit in checkpoint.commits:
         try:
             _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+        except HiddenError:
+            raise
         except ArtifactError as error:
             found.append(f"commit {commit[:12]} is not in the history: {error}")
     return found
@@ -188,9 +199,9 @@ def _git(root: Path, *words: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise ArtifactError("git is not installed") from None
+        raise HiddenError("git is not installed") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ArtifactError(f"git did not answer: {type(error).__name__}") from error
+        raise HiddenError(f"git did not answer: {type(error).__name__}") from error
     if done.returncode:
         said = redact(done.stderr.decode("utf-8", "replace").strip() or "it is not there", limit=200)
         raise ArtifactError(said)

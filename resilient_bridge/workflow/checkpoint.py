@@ -21,7 +21,9 @@ from .fields import check_names, commits, count, instant, items, mapping, moment
 
 __all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
 
-_ERRORS: Final = 50  # kept of each sort: the newest
+_ERRORS: Final = 50  # kept: the newest
+_WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
+_MORE: Final = "further warnings are left out: the events had them"
 _KEYS: Final = frozenset(
     (
         "workflow",
@@ -32,6 +34,7 @@ _KEYS: Final = frozenset(
         "errors",
         "last_backup",
         "id",
+        "root",
         "status",
         "skipped",
         "begun",
@@ -84,6 +87,7 @@ class SkippedPhase:
 class WorkflowState:
     """All that is known of one workflow.
 
+    `root` is where its artifacts are, from the directory of the file: who comes from elsewhere must not take them for gone.
     `current_phase` is the one that began and has not ended; `begun` counts how often, so one that kills its process is noticed.
     `in_doubt`: phases that may have begun although nothing says so, because the file was damaged. `saved`: what the current phase wants
     back after a crash. `failure`: what a halted one halts for.
@@ -92,6 +96,7 @@ class WorkflowState:
     id: str
     workflow: str
     started_at: datetime
+    root: str = "."
     status: WorkflowStatus = WorkflowStatus.RUNNING
     checkpoints: tuple[PhaseCheckpoint, ...] = ()
     skipped: tuple[SkippedPhase, ...] = ()
@@ -187,7 +192,12 @@ class WorkflowState:
     def warned(self, *told: str) -> WorkflowState:
         """Remember what has to be said at the end."""
         new = [one for one in told if one not in self.warnings]
-        return attrs.evolve(self, warnings=(*self.warnings, *new)[-_ERRORS:]) if new else self
+        if not new or len(self.warnings) > _WARNINGS:
+            return self
+        warnings = (*self.warnings, *new)
+        return attrs.evolve(
+            self, warnings=warnings if len(warnings) <= _WARNINGS else (*warnings[:_WARNINGS], _MORE)
+        )
 
     # ---- the file -----------------------------------------------------------------------------------------------
 
@@ -211,6 +221,7 @@ class WorkflowState:
             "errors": [dict(error) for error in self.errors],
             "last_backup": None if self.last_backup is None else instant(self.last_backup),
             "id": self.id,
+            "root": self.root,
             "status": self.status.value,
             "skipped": [
                 {"phase": one.phase, "at": instant(one.at), "reason": one.reason} for one in self.skipped
@@ -228,6 +239,7 @@ class WorkflowState:
         body = mapping(value, "state", _KEYS)
         state = cls(
             id=text(body["id"], "id"),
+            root=text(body["root"], "root"),
             workflow=text(body["workflow"], "workflow"),
             started_at=moment(body["started_at"], "started_at"),
             status=_status(body["status"]),

@@ -114,14 +114,16 @@ def report_of(
         return WorkflowReport(
             workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)
         )
+    remaining = tuple(name for name in phases if not state.is_done(name))
+    is_longer = bool(remaining) and state.status is WorkflowStatus.COMPLETED  # phases were added since
     return WorkflowReport(
         workflow=state.workflow,
-        status=state.status,
+        status=WorkflowStatus.RUNNING if is_longer else state.status,
         state_file=state_file,
         started_at=state.started_at,
         completed=state.phases_completed,
         skipped=state.skipped,
-        remaining=tuple(name for name in phases if not state.is_done(name)),
+        remaining=remaining,
         current_phase=state.current_phase,
         failure=state.failure,
         warnings=state.warnings,

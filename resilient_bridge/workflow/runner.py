@@ -7,25 +7,21 @@ it is transient, recovered from once if something is corrupt or partial, else sk
 from __future__ import annotations
 
 import asyncio
-import inspect
-import math
-import traceback
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from ..classification import classify
 from ..errors import Executed, Failure, Kind, config_error, error_for, redact
 from ..pipeline.attempt import CURRENT
-from ..protocol.session_text import told_failure
 from ..telemetry import emit, events
-from .artifacts import ArtifactError, Measured, measure, problems
+from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
-from .fields import instant
+from .failures import as_its_own, told_of
 from .phase import Phase, PhaseSpec
-from .waiting import in_thread
+from .verification import broken, check, invalid
 
 
 if TYPE_CHECKING:
@@ -37,8 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _DEATHS: Final = 3  # so often a process may die inside of one phase before somebody has to look
-_FRAMES: Final = 12
-_OURS: Final = str(Path(__file__).parents[1])
+_SEE: Final = "see to it that it can be looked at, then go on: nothing is lost"
 _RECOVERABLE: Final = (Kind.CORRUPTION, Kind.PARTIAL)
 
 
@@ -70,6 +65,13 @@ class Run:
         """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
         began = CURRENT.get().env.monotonic()
         try:
+            before = self.state
+            await self._undo_what_does_not_hold()
+            if before.status is WorkflowStatus.COMPLETED:
+                if self.state is before and all(before.is_done(one.name) for one in self._phases):
+                    return before  # and everything is still there
+                if self.state.status is WorkflowStatus.COMPLETED:
+                    self.state = attrs.evolve(self.state, status=WorkflowStatus.RUNNING)
             emit(
                 events.WorkflowStarted(
                     at=_now(),
@@ -78,7 +80,6 @@ class Run:
                     total=len(self._phases),
                 )
             )
-            await self._undo_what_does_not_hold()
             while self.state.status is WorkflowStatus.RUNNING:
                 spec = next((one for one in self._phases if not self.state.is_done(one.name)), None)
                 if spec is None:
@@ -141,7 +142,7 @@ class Run:
             checkpoint = await self._verified(spec, phase)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
             self._under_way = None
-            await self._failed(spec, phase, _as_its_own(error, spec.name))
+            await self._failed(spec, phase, as_its_own(error, spec.name))
             return
         finally:
             self._under_way = None
@@ -216,14 +217,20 @@ class Run:
         try:
             sums = await asyncio.to_thread(measure, self._measured, phase.artifacts)
         except ArtifactError as error:
-            raise error_for(_invalid(f"phase {spec.name} ended, but {error}")) from None
-        await self._check(spec)
-        broken = await asyncio.to_thread(self._broken, {*phase.artifacts})
-        if broken:
-            told = "; ".join(f"{one}, of phase {name}" for name, ones in broken.items() for one in ones)
+            raise error_for(invalid(f"phase {spec.name} ended, but {error}")) from None
+        await check(spec)
+        try:
+            harmed = await asyncio.to_thread(
+                broken, self.state, self._measured, self._root, {*phase.artifacts}
+            )
+        except HiddenError as error:
+            told = f"phase {spec.name} ended, but what was finished before it cannot be verified: {error}"
+            raise error_for(invalid(told, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
+        if harmed:
+            told = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
             # To run the others again would undo work that was finished: a person decides.
             raise error_for(
-                _invalid(
+                invalid(
                     f"while phase {spec.name} ran, {told}",
                     kind=Kind.PERMANENT,
                     suggestions=(
@@ -240,37 +247,19 @@ class Run:
             commits=phase.commits,
         )
 
-    async def _check(self, spec: PhaseSpec) -> None:
-        for check in spec.checks:
-            name = getattr(check, "__name__", type(check).__name__)
-            holds: object = await in_thread(check)
-            if inspect.isawaitable(holds):
-                holds = await holds
-            if holds is False:
-                raise error_for(_invalid(f"phase {spec.name} ended, but its check {name} does not hold"))
-
-    def _broken(self, excepted: set[str]) -> dict[str, list[str]]:
-        """Which finished phases do not hold any more, and why. A name in `excepted` is the business of a phase that changes it."""
-        newest: dict[str, tuple[str, str]] = {}
-        for one in self.state.checkpoints:
-            newest.update({name: (one.phase, one.checksums[name]) for name in one.artifacts})
-        found: dict[str, list[str]] = {}
-        for one in self.state.checkpoints:
-            sums = {
-                name: checksum
-                for name, (phase, checksum) in newest.items()
-                if phase == one.phase and name not in excepted
-            }
-            if wrong := problems(self._measured, self._root, one, sums):
-                found[one.phase] = wrong
-        return found
+    async def _harmed(self, excepted: set[str]) -> dict[str, list[str]]:
+        try:
+            return await asyncio.to_thread(broken, self.state, self._measured, self._root, excepted)
+        except HiddenError as error:  # it may be there: nothing is undone, and nothing runs
+            told = f"what was finished cannot be verified: {error}"
+            raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=(_SEE,))) from None
 
     async def _undo_what_does_not_hold(self) -> None:
         """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes (C6)."""
         current = next((one for one in self._phases if one.name == self.state.current_phase), None)
         # What the phase that is under way is to change may be half changed: it begins from there.
         excepted = set(current.artifacts) if current is not None else set[str]()
-        broken = await asyncio.to_thread(self._broken, excepted)
+        harmed = await self._harmed(excepted)
         remade: set[str] = set()
         for spec in self._phases:
             checkpoint = self.state.checkpoint_of(spec.name)
@@ -278,15 +267,15 @@ class Run:
                 remade.update(() if self.state.is_done(spec.name) else spec.artifacts)
                 continue
             anew = [f"{name} is made anew" for name in checkpoint.artifacts if name in remade]
-            wrong = broken.get(spec.name) or anew
+            wrong = harmed.get(spec.name) or anew
             if not wrong:
                 try:
-                    await self._check(spec)
+                    await check(spec)
                 except Exception as error:  # noqa: BLE001 -- a check that raises says no
                     wrong = [classify(error).message]
             if not wrong:
                 continue
-            failure = _invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
+            failure = invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
             state = self.state.undone(spec.name)
             if not spec.idempotent:  # whether it may run twice is for a person to say
                 await self._give_up(spec, attrs.evolve(failure, kind=Kind.PERMANENT), state)
@@ -306,7 +295,7 @@ class Run:
         failure = classify(error)
         if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
-        state = self.state.failed(_told(spec, phase, failure, error))
+        state = self.state.failed(told_of(spec, phase, failure, error))
         if failure.kind in _RECOVERABLE and spec.idempotent and spec.name not in self._recovered:
             self._recovered.add(spec.name)
             # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
@@ -342,48 +331,6 @@ class Run:
                 failure=failure,
             )
         )
-
-
-def _told(spec: PhaseSpec, phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
-    """All that is known of a failure, as plain data without secrets (C3): where in the code, but none of its values."""
-    frames = traceback.extract_tb(error.__traceback__)
-    while frames and frames[0].filename.startswith(_OURS):
-        del frames[0]
-    tool, arguments = phase.last_call or (None, None)
-    return {
-        "at": instant(_now()),
-        "phase": spec.name,
-        "run": phase.run,
-        "tool": tool,
-        "arguments": _storable(arguments),
-        "failure": told_failure(failure),
-        "error": type(error).__name__,
-        "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
-    }
-
-
-def _as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
-    """What a phase raised. CancelledError comes out as it is if somebody ends us; else the phase awaited what it had cancelled itself."""
-    if isinstance(error, Exception):
-        return error
-    task = asyncio.current_task()
-    if task is None or task.cancelling():
-        raise error
-    told = f"phase {phase} was not cancelled, but awaited something that was"
-    return error_for(Failure.of("TOOL_EXECUTION_FAILED", told)).with_traceback(error.__traceback__)
-
-
-def _storable(value: Any) -> Any:
-    """Plain data as JSON has it: a number that is not finite becomes text."""
-    if isinstance(value, dict):
-        return {key: _storable(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, tuple):
-        return [_storable(item) for item in cast("Sequence[Any]", value)]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _invalid(message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()) -> Failure:
-    return Failure.of("SYS_ARTIFACT_INVALID", message, kind=kind, suggestions=suggestions)
 
 
 def _now() -> datetime:

@@ -178,8 +178,9 @@ class Workflow:
     async def run(self) -> WorkflowReport:
         """Begin, or go on where an earlier run ended, and return how it ended: completed, or halted with a failure.
 
-        A workflow that is completed or halted is reported as it is; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
-        another runner has the file, SYS_STORE_UNAVAILABLE if a step cannot be kept; ConfigError for a file of another workflow.
+        A halted workflow is reported as it is, and a completed one if all that it made is still there; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
+        another runner has the file, SYS_STORE_UNAVAILABLE if a step cannot be kept, or what is finished cannot be looked at; ConfigError for a
+        file of another workflow, or of this one with another root.
         """
         return await self._work(may_begin=True, is_forced=False)
 
@@ -259,12 +260,11 @@ class Workflow:
                 if not may_begin:
                     raise self._wrong("resume", "one that has begun", state)
                 state = self._fresh(loaded)
-            elif state.status is WorkflowStatus.COMPLETED or (
-                state.status is WorkflowStatus.HALTED and not is_forced
-            ):
+            elif state.status is WorkflowStatus.HALTED and not is_forced:
                 return self._report(state)
             forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
-            state = attrs.evolve(state, status=WorkflowStatus.RUNNING, failure=None)
+            if forced is not None:
+                state = attrs.evolve(state, status=WorkflowStatus.RUNNING, failure=None)
             run = Run(state, self._phases, self._keeping, root=self._root, tools=self._tools, forced=forced)
             return self._report(await run.go())
         finally:
@@ -272,7 +272,9 @@ class Workflow:
 
     def _fresh(self, loaded: Loaded) -> WorkflowState:
         """A workflow that begins; if it had begun before and that is lost, it says so (C5)."""
-        state = WorkflowState(id=str(uuid4()), workflow=self._name, started_at=datetime.now(UTC))
+        state = WorkflowState(
+            id=str(uuid4()), workflow=self._name, started_at=datetime.now(UTC), root=self._place()
+        )
         if not loaded.lost:
             return state
         told = f"lost workflow progress ({loaded.lost}): starting from phase {self.phases[0]}"
@@ -285,6 +287,10 @@ class Workflow:
             return None, loaded
         if state.workflow != self._name:
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
+        if state.root != (place := self._place()):
+            raise config_error(
+                "Workflow.root", f"{state.root} from {self._keeping.path.parent}, as its file says", place
+            )
         known = {*state.phases_completed, *(one.phase for one in state.skipped)}
         if state.current_phase is not None:
             known.add(state.current_phase)
@@ -298,6 +304,13 @@ class Workflow:
         if loaded.lost:
             state = state.warned(f"the state was damaged; lost: {loaded.lost}")
         return state, loaded
+
+    def _place(self) -> str:
+        """Where the root is, from the directory of the file: both may be moved together."""
+        try:
+            return Path(os.path.relpath(self._root.resolve(), self._keeping.path.parent.resolve())).as_posix()
+        except ValueError:  # on another drive
+            return self._root.as_posix()
 
     def _report(self, state: WorkflowState | None) -> WorkflowReport:
         return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._keeping.path))

@@ -217,3 +217,22 @@ def test_a_rung_may_be_protected_itself(form):
         get = rb.Policy(rb.Fallback(spare), at_once(attempts=2))(form.of(Server(always=REFUSED).get))
         assert form.run(get) == "ok"
     assert server.calls == 3
+
+
+async def test_a_transient_failure_that_was_given_up_is_still_one_to_fall_back_for():
+    """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
+    calls = []
+
+    async def other(*_):
+        return "from the other"
+
+    @rb.Policy(rb.Fallback(other, on=rb.Kind.TRANSIENT), rb.Retry(attempts=2))
+    async def call(error):
+        calls.append(1)
+        raise error
+
+    with rb.testing.virtual_time():
+        assert await call(ConnectionRefusedError(111, "refused")) == "from the other"
+        assert len(calls) == 2
+        with pytest.raises(ValueError, match="wrong"):
+            await call(ValueError("wrong"))

@@ -212,3 +212,18 @@ def test_parallelism_is_halved_down_to_one():
         ladder.report(LIMITED)
         time.advance(30)
         assert ladder.mode == 8
+
+
+async def test_a_transient_failure_that_was_given_up_takes_the_ladder_down():
+    """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
+    ladder = rb.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT)
+
+    @rb.Policy(rb.Retry(attempts=2))
+    async def browse():
+        raise ConnectionRefusedError(111, "refused")
+
+    async def describe():
+        return "in words"
+
+    with rb.testing.virtual_time():
+        assert await ladder.call({"browser": browse, "text": describe}) == "in words"

@@ -81,7 +81,7 @@ def test_the_fields_are_those_of_the_specification_then_ours():
     example, value = json.loads(EXAMPLE), _value()
     assert list(value)[: len(example)] == list(example)
     assert set(value) - set(example) == {
-        "id", "status", "skipped", "begun", "in_doubt", "failure", "saved", "warnings",
+        "id", "root", "status", "skipped", "begun", "in_doubt", "failure", "saved", "warnings",
     }  # fmt: skip
     assert {name: value[name] for name in ("workflow", "phases_completed", "current_phase")} == {
         name: example[name] for name in ("workflow", "phases_completed", "current_phase")
@@ -253,6 +253,7 @@ NAMES = (
     ("field", "values"),
     [
         ("id", TEXT),
+        ("root", TEXT),
         ("workflow", TEXT),
         ("started_at", INSTANT),
         ("phases_completed", (*TEXTS, [], ["analyze"], ["plan", "analyze"], ["analyze", "plan", "implement"])),

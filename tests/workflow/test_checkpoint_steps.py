@@ -68,15 +68,16 @@ def test_saved_belongs_to_one_phase():
     assert state.finished(PhaseCheckpoint(phase="a", completed_at=AT)).saved is None
 
 
-def test_no_more_than_fifty_errors_and_warnings_are_kept():
-    """The newest; the same warning twice is one."""
+def test_errors_and_warnings_are_bounded():
+    """The newest 50 errors, the oldest 500 warnings and a word that there were more; the same warning twice is one."""
     state = _fresh()
-    for number in range(60):
+    for number in range(600):
         state = state.failed({"n": number}).warned(f"w{number}", "same")
-    assert [error["n"] for error in state.errors] == list(range(10, 60))
-    assert len(state.warnings) == 50
-    assert state.warnings[-1] == "w59"
-    assert state.warned("w59").warnings == state.warnings
+    assert [error["n"] for error in state.errors] == list(range(550, 600))
+    assert len(state.warnings) == 501
+    assert state.warnings[:3] == ("w0", "same", "w1")
+    assert "left out" in state.warnings[-1]
+    assert state.warned("w0").warnings == state.warnings
 
 
 def test_check_sums_cannot_be_changed():

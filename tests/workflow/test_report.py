@@ -112,9 +112,17 @@ def test_its_data_are_those_of_the_state():
 
 def test_only_a_completed_one_is_completed():
     """Skipped phases do not hinder it."""
-    assert [status for status in WorkflowStatus if _report(HALTED.ended(status)).is_completed] == [
-        WorkflowStatus.COMPLETED
-    ]
+    over = HALTED
+    for phase in ("lint", "test", "ship"):
+        over = over.left_out(phase, AT, "by hand")
+    found = [status for status in WorkflowStatus if _report(over.ended(status)).is_completed]
+    assert found == [WorkflowStatus.COMPLETED]
+
+
+def test_a_completed_one_that_has_a_new_phase_is_not_completed():
+    """The next release of a program may have more to do."""
+    report = _report(HALTED.ended(WorkflowStatus.COMPLETED))
+    assert (report.status, report.remaining) == (WorkflowStatus.RUNNING, ("lint", "test", "ship"))
 
 
 def test_a_report_is_a_value():
