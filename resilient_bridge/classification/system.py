@@ -6,8 +6,10 @@ Rule: the errno decides, the class only where there is none. Numbers come from t
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 
@@ -72,15 +74,37 @@ def by_errno(fallback: Finding | None = None) -> Reader:
     def read(error: OSError) -> Finding | None:
         number = error.errno
         if not isinstance(number, int):
-            return _several_addresses(error) or fallback
+            return _several_addresses(error) or (fallback and _in_its_words(error, fallback))
         finding = ERRNOS.get(number, fallback)
-        return finding and attrs.evolve(finding, details={"errno": number})
+        return finding and attrs.evolve(_in_its_words(error, finding), details={"errno": number})
 
     return read
 
 
+def _in_its_words(error: OSError, finding: Finding) -> Finding:
+    """The finding with what the error says, where our word for it says less: which file, which time."""
+    said: object = error.args[0] if len(error.args) == 1 else None
+    text = said if isinstance(said, str) else ""
+    if finding is _TIMEOUT and text:
+        return attrs.evolve(finding, message=f"timed out: {text}")
+    if finding.code != _SETTING.code:
+        return finding
+    if isinstance(error.strerror, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- None without an errno
+        text = error.strerror.lower()
+        if isinstance(error.filename, str | bytes):
+            name = error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
+            text = f"{text}: {name}"
+    return attrs.evolve(finding, message=text) if text else finding
+
+
 def _several_addresses(error: OSError) -> Finding | None:
-    # asyncio tries every address of a host and joins what they said: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
+    # anyio tries every address of a host, and raises its own from what they said.
+    cause: Any = error.__cause__
+    causes: Iterable[object] = getattr(cause, "exceptions", (cause,))  # several, if it is a group
+    numbers = [one.errno for one in causes if isinstance(one, OSError) and one.errno]
+    if numbers:
+        return _least_hopeful(numbers)
+    # asyncio joins what they said: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
     text = error.args[0] if error.args else None
     if not isinstance(text, str) or not text.startswith("Multiple exceptions: "):
         return None

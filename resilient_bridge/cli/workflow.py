@@ -46,8 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
             "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"
         )
         return _INTERRUPTED
-    text = json.dumps(report.to_dict()) if arguments.json else report.explain()
+    text = json.dumps(report.to_dict()) if arguments.json else report.explain() + _next(report, arguments)
     return show("workflow", text) or (0 if arguments.action == "abort" else _ENDS.get(report.status, 0))
+
+
+def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
+    """What to type next, unless it is over."""
+    verbs = {WorkflowStatus.HALTED: "resume", WorkflowStatus.RUNNING: "run", WorkflowStatus.NEW: "run"}
+    verb = verbs.get(report.status)
+    return "" if verb is None else f"\nnext: resilient-bridge workflow {verb} {arguments.target}"
 
 
 def _done(flow: Workflow, arguments: argparse.Namespace) -> WorkflowReport:

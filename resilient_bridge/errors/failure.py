@@ -161,12 +161,13 @@ class Failure:
         return "\n".join(lines)
 
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: type, code, message, recoverable, suggestion (V6)."""
+        """Return one line of JSON for a model: type, code, message, recoverable, executed, suggestion (V6)."""
         report: dict[str, Any] = {
             "type": self._model_type(),
             "code": self.code,
             "message": self.message,
             "recoverable": self.retryable,
+            "executed": self.executed.value,
             "suggestion": "; ".join(self.suggestions),
         }
         if self.retry_after is not None:

@@ -5,6 +5,7 @@ Rule: `capture` is for failures. Cancellation and the end of the program pass th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..classification import classify
@@ -217,7 +218,10 @@ async def captured(
     except Exception as error:  # noqa: BLE001 -- errors as data is what this is for
         return _raised(edge, error)
     finally:
-        CURRENT.reset(token)
+        with suppress(
+            ValueError
+        ):  # an abandoned coroutine, closed by the garbage collector: its context is gone
+            CURRENT.reset(token)
 
 
 def _edge() -> Attempt:

@@ -104,8 +104,9 @@ def bound_async(
             cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
             raise
         except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
-            _keep(task)
-            task.cancel()
+            if not task.get_loop().is_closed():
+                _keep(task)
+                task.cancel()
             raise
         finally:
             del task  # it holds the error that holds this frame
@@ -243,6 +244,9 @@ async def _let_go(
 
 
 def _keep(task: asyncio.Future[Any]) -> None:
+    for each in list(_left):  # what a loop has not ended when it was closed never ends
+        if each.get_loop().is_closed():
+            _left.discard(each)
     _left.add(task)
     task.add_done_callback(_left.discard)
 

@@ -152,8 +152,10 @@ class ContextGuard:
             if not _is_too_long(error):
                 raise
             refused = error
-        fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
-        del refused  # its traceback holds this frame
+        try:
+            fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
+        finally:
+            del refused  # its traceback holds this frame
         try:
             return await _result(function(fitting, *args, **kwargs))
         except Exception as error:

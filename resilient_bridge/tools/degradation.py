@@ -106,10 +106,8 @@ class Degradation(Generic[M]):
                 value = functions[self.modes[at]](*args, **kwargs)
                 return await value if isinstance(value, Awaitable) else value  # pyright: ignore[reportUnknownVariableType]
             except Exception as error:
-                failure = self._matching(error)
-                if failure is None:
+                if not self._gave_way(error, at):
                     raise
-                self._step_down(failure, at)
                 at = max(at + 1, self._at)  # another task may have found out that the next mode fails too
                 if places[-1] < at:
                     raise
@@ -123,6 +121,13 @@ class Degradation(Generic[M]):
         failure = _failure_of(error)
         return failure if failure is not None and (not self._on or matches_ended(self._on, failure)) else None
 
+    def _gave_way(self, error: Exception, place: int) -> bool:
+        """Go below a mode that failed; False if `on` speaks of other failures. No frame of the error holds its failure so."""
+        failure = self._matching(error)
+        if failure is not None:
+            self._step_down(failure, place)
+        return failure is not None
+
     def _step_down(self, failure: Failure, place: int | None) -> bool:
         failure = without_cause(failure)  # a step is remembered for long, and an error holds its frames
         told: list[events.Degraded | events.Restored] = []
@@ -130,14 +135,14 @@ class Degradation(Generic[M]):
             self._quiet_since = _now()
             was, last = self._at, len(self.modes) - 1
             below = (was if place is None else place) + 1
-            self._at = max(was, min(below, last))
-            if self._at > was:
+            self._at = now = max(was, min(below, last))
+            if now > was:
                 told.append(self._down(was, str(self.modes[self._at]), failure))
             if below > last and not self._is_used_up:
                 self._is_used_up = True
                 told.append(self._down(last, None, failure))
         _tell(told)  # outside of the lock: a listener may ask for the mode
-        return self._at > was
+        return now > was
 
     def _place_now(self) -> int:
         if not self._due():

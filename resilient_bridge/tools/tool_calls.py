@@ -98,11 +98,16 @@ def _uncancelled(function: Any) -> Any:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            message = "what the tool waited for was cancelled"
-            failure = Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error)
-            raise error_for(failure) from error
+            raise _cut_short(
+                error
+            ) from error  # in a place of its own: this frame must not hold the error that holds it
 
     return call
+
+
+def _cut_short(error: BaseException) -> BridgeError:
+    message = "what the tool waited for was cancelled"
+    return error_for(Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error))
 
 
 async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Keeping"]
 
 _VERSION: Final = 1
+_MEND: Final = ("run or resume: it is kept under another name, and its backup is used",)
 
 
 class Keeping:
@@ -48,7 +49,14 @@ class Keeping:
 
     def take(self) -> None:
         """Become its only writer. Raises StoreError (SYS_STORE_IN_USE) if another runner is."""
-        self._owner.take()
+        try:
+            self._owner.take()
+        except StoreError as error:
+            if error.failure.code != "SYS_STORE_IN_USE":
+                raise
+            told = f"{self.path.name}: {error.failure.message.removeprefix('the store is ')}"
+            failure = attrs.evolve(error.failure, message=told, suggestions=("wait for that run, or end it",))
+            raise StoreError(failure) from None
 
     def release(self) -> None:
         """Let others write."""
@@ -70,7 +78,11 @@ class Keeping:
             if data is None:
                 if read_private(path.with_name(f"{path.name}.backup"), "Workflow.path") is None:
                     return None
-                raise StoreError(Failure.of("SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not"))
+                raise StoreError(
+                    Failure.of(
+                        "SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not", suggestions=_MEND
+                    )
+                )
             document = read_document(data)
             if document.version != _VERSION:
                 raise StoreError(Failure.of("SYS_STATE_FOREIGN", f"{path} is of version {document.version}"))
@@ -78,7 +90,9 @@ class Keeping:
         except ValueError as error:
             if isinstance(error, BridgeError):
                 raise
-            raise StoreError(Failure.of("SYS_STATE_DAMAGED", f"{path}: {error}", cause=error)) from error
+            raise StoreError(
+                Failure.of("SYS_STATE_DAMAGED", f"{path}: {error}", cause=error, suggestions=_MEND)
+            ) from error
 
     async def save(self, state: WorkflowState, *, twice: bool = False) -> None:
         """Keep a step; `twice`: in the file and in its backup. Raises StoreError: the step does not count then.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from ..tools import Toolbox
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 __all__ = ["Phase", "PhaseSpec", "runnable"]
 
 _LARGEST: Final = 1 << 20  # bytes of what a phase may save
@@ -43,6 +47,18 @@ class PhaseSpec:
     checks: tuple[Callable[[], object], ...]
     required: bool
     idempotent: bool
+
+
+def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatenate[Phase, P], T]:
+    """A method that has to be awaited: in a sync phase it would do nothing, without a word."""
+
+    @wraps(method)
+    def checked(self: Phase, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.is_sync:
+            raise config_error(f"Phase.{method.__name__}", "an async phase, to be awaited in", "a sync phase")
+        return method(self, *args, **kwargs)
+
+    return checked
 
 
 class Phase:
@@ -76,6 +92,8 @@ class Phase:
         self._made: list[str] = []
         self._commits: list[str] = []
         self._calls = 0
+        self.is_sync = False
+        """Whether the function is a sync one: it can await nothing, so it calls no tools and keeps no checkpoint."""
         self.last_call: tuple[str, dict[str, Any]] | None = None
         """The tool that this attempt called last, if it failed, with its arguments masked."""
 
@@ -107,20 +125,24 @@ class Phase:
         """
         self._made += [name_of(path, self.root, "Phase.produced.path") for path in paths]
 
+    @_for_async
     async def committed(self, commit: str | None = None) -> str:
         """Say that this commit, HEAD if none is named, is an artifact too, and return its full name. Raises ArtifactError if there is none."""
         full = await asyncio.to_thread(commit_of, self.root, commit)
         self._commits.append(full)
         return full
 
+    @_for_async
     async def checkpoint(self, value: Any) -> None:
         """Keep a JSON value: a later run of this phase finds it in `restored`, after a crash too. Raises ConfigError, StoreError."""
         await self._save(as_json("Phase.checkpoint.value", value, _LARGEST))
 
+    @_for_async
     async def warn(self, text: str) -> None:
         """Have this said at the end of the workflow."""
         await self._warn(f"{self.name}: {text}")
 
+    @_for_async
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
         """Call a tool of the workflow's toolbox and return its result (C9).
 
@@ -178,6 +200,7 @@ def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object
     )
 
     async def run(phase: Phase) -> object:
+        phase.is_sync = form == "sync"
         phase.begin_attempt()
         given = (phase,) if takes_phase else ()
         if form == "async":

@@ -66,6 +66,7 @@ class WorkflowReport:
             lines.append(f"left: {', '.join(self.remaining)}")
         lines += [f"skipped: {one.phase}: {one.reason}" for one in self.skipped]
         lines += [f"warning: {text}" for text in self.warnings]
+        lines.append(f"state: {self.state_file}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +93,8 @@ class WorkflowReport:
 
     def _headline(self) -> str:
         total = len(self.completed) + len(self.skipped) + len(self.remaining)
-        where = f" at phase {self.current_phase}" if self.status is WorkflowStatus.HALTED else ""
+        place = {WorkflowStatus.HALTED: " at", WorkflowStatus.RUNNING: ", in"}.get(self.status)
+        where = f"{place} phase {self.current_phase}" if place and self.current_phase else ""
         left_out = f", {len(self.skipped)} skipped" if self.skipped else ""
         told = {WorkflowStatus.NEW: "has not begun", WorkflowStatus.RUNNING: "is not finished"}
         words = told.get(self.status, self.status.value)

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import attrs
 
-from ..errors import ConfigError, config_error, redact
+from ..errors import ConfigError, Failure, config_error, redact
 from ..pipeline.policy import Policy
 from ..policies.retry import Retry
 from ..presets import BridgePolicy, ccsetup
@@ -200,7 +200,7 @@ class Workflow:
         try:
             state, _ = await self._opened()
             if state is None or state.status in {WorkflowStatus.COMPLETED, WorkflowStatus.ABORTED}:
-                raise self._wrong("skip", "one that has begun and is not over", state)
+                raise self._wrong("skip", state)
             left_out = state.current_phase if phase is None else phase
             left = [name for name in self.phases if not state.is_done(name)]
             if left_out is None or left_out not in left:
@@ -232,7 +232,7 @@ class Workflow:
         try:
             state, _ = await self._opened()
             if state is None:
-                raise self._wrong("abort", "one that has begun", state)
+                raise self._wrong("abort", state)
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
             await self._keeping.save(after, twice=True)
@@ -258,7 +258,7 @@ class Workflow:
             state, loaded = await self._opened()
             if state is None or state.status is WorkflowStatus.ABORTED:
                 if not may_begin:
-                    raise self._wrong("resume", "one that has begun", state)
+                    raise self._wrong("resume", state)
                 state = self._fresh(loaded)
             elif state.status is WorkflowStatus.HALTED and not is_forced:
                 return self._report(state)
@@ -315,9 +315,10 @@ class Workflow:
     def _report(self, state: WorkflowState | None) -> WorkflowReport:
         return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._keeping.path))
 
-    def _wrong(self, verb: str, wanted: str, state: WorkflowState | None) -> ConfigError:
-        got = "one that has not begun" if state is None else f"one that is {state.status.value}"
-        return config_error(f"Workflow.{verb}", f"a workflow: {wanted}", got)
+    def _wrong(self, verb: str, state: WorkflowState | None) -> ConfigError:
+        got = "has not begun" if state is None else f"is {state.status.value}"
+        told = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
+        return ConfigError(Failure.of("SYS_CONFIG_INVALID", told, suggestions=("run it",)))
 
 
 def _text(value: object, field: str) -> str:

@@ -167,3 +167,45 @@ async def test_a_timeout_without_a_text_has_a_message():
     failure = classify(caught.value)
     assert failure.message == "connection timed out"
     assert failure.executed == "maybe"
+
+
+def _raised_from(cause):
+    try:
+        raise OSError("All connection attempts failed") from cause
+    except OSError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed"), "CONN_REFUSED"),
+        (ExceptionGroup("several", [ConnectionRefusedError(111, "a"), OSError(101, "b")]), "CONN_REFUSED"),
+        (ExceptionGroup("several", [OSError(101, "b"), PermissionError(13, "c")]), "SYS_CONFIG_INVALID"),
+        (ValueError("something else"), "SYS_INTERNAL_ERROR"),
+    ],
+)
+def test_all_addresses_failed_says_its_cause(cause, code):
+    """As anyio says it, below the async clients of httpx: the text has no errno, the cause has."""
+    assert classify(_raised_from(cause)).code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            FileNotFoundError(2, "No such file or directory", "notes.md"),
+            "no such file or directory: notes.md",
+        ),
+        (PermissionError(13, "Permission denied", b"/x"), "permission denied: /x"),
+        (IsADirectoryError(21, "Is a directory"), "is a directory"),
+        (FileNotFoundError("no style guide"), "no style guide"),
+        (FileNotFoundError(), "refused by the operating system"),
+        (TimeoutError("the index was not ready"), "timed out: the index was not ready"),
+        (TimeoutError(), "connection timed out"),
+        (FileNotFoundError(2, "No such file", "token=s3cret-value"), "no such file: token=[redacted]"),
+    ],
+)
+def test_the_message_says_which_file_and_what(error, message):
+    """Whoever reads no more than the message, a model above all, can act on it."""
+    assert classify(error).message == message

@@ -194,17 +194,18 @@ def _begun(flow, *argv, until=("make", "ship")):
 @pytest.mark.real
 @pytest.mark.requirement("C6")
 @pytest.mark.requirement("C10")
-def test_interrupted_by_ctrl_c_it_goes_on_later(run, flow):
-    """130 and one line that says how to go on; the file is sound, and the finished phase does not run again."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_goes_on_later(run, flow, number):
+    """By Ctrl-C or by a supervisor: 130 and one line that says how to go on; the file is sound, and the finished phase does not run again."""
     flow.with_name("wait").write_text("")
     child = _begun(flow, "run")
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")
     assert (
         err == f"resilient-bridge workflow: interrupted; go on with: resilient-bridge workflow run {flow}\n"
     )
-    assert run("status", flow)[1].startswith("demo is not finished (1 of 2 phases finished)\n")
+    assert run("status", flow)[1].startswith("demo is not finished, in phase ship (1 of 2 phases finished)\n")
     flow.with_name("wait").unlink()
     ready(flow)
     assert run("run", flow)[0] == 0
@@ -254,7 +255,7 @@ def test_another_runner_at_work(run, flow):
     for action in ("run", "resume", "skip", "abort"):
         code, out, err = run(action, flow)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"the store is in use by process {child.pid}" in err
+        assert f"in use by process {child.pid}" in err
     code, out, _ = run("status", flow, "--json")
     assert (code, json.loads(out)["current_phase"]) == (0, "ship")
     ready(flow)

@@ -98,7 +98,7 @@ def test_the_report_tells_earlier_attempts_and_why_it_stopped():
 
 
 def test_the_line_for_a_model_is_json():
-    """One line with type, code, message, recoverable and suggestion."""
+    """One line with type, code, message, recoverable, executed and suggestion."""
     line = Failure.of("SYS_RATE_LIMITED", retry_after=3, suggestions=("wait",)).to_llm()
     assert "\n" not in line
     assert json.loads(line) == {
@@ -106,6 +106,7 @@ def test_the_line_for_a_model_is_json():
         "code": "SYS_RATE_LIMITED",
         "message": "rate limited",
         "recoverable": True,
+        "executed": "no",
         "suggestion": "wait",
         "retry_after": 3.0,
     }

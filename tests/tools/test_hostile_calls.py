@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import gc
 import json
+import sys
 import threading
 import time
+import weakref
 
 import attrs
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.pipeline.outcome_text import LIMIT
-from resilient_bridge.tools import suggestions, tool_calls
+from resilient_bridge.tools import bounded, suggestions, tool_calls
 from resilient_bridge.tools.toolbox import Toolbox
 from tests.pipeline.forms import at_once, settle
 
@@ -38,6 +42,15 @@ def raises_async(error):
 
     async def tool() -> None:
         raise error
+
+    return tool
+
+
+def raises_async_new(kind):
+    """One that raises a new error with each call."""
+
+    async def tool() -> None:
+        raise kind
 
     return tool
 
@@ -75,6 +88,21 @@ async def test_a_tool_that_raises_a_cancellation_of_its_caller_is_no_failure():
     assert call.cancelled()
 
 
+async def test_a_cancellation_from_inside_leaves_no_cycle():
+    """The error goes when its outcome goes: without a collection of garbage."""
+    toolbox = once()
+    toolbox.tool(raises_async_new(asyncio.CancelledError), name="wait")
+    gc.collect()
+    gc.disable()
+    try:
+        outcome = await toolbox.call("wait", {})
+        seen = weakref.ref(outcome.error)
+        del outcome
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
 async def test_a_direct_call_raises_a_cancellation_as_it_is():
     """The tool stays the function it was."""
     tool = once().tool(raises_async(asyncio.CancelledError("mine")))
@@ -91,7 +119,7 @@ async def test_a_cancellation_that_comes_with_the_fixes_is_not_lost(monkeypatch)
 
     def cancel() -> None:
         asked.set()
-        time.sleep(0.05)  # noqa: ASYNC251 -- the result has to be in the loop's hands before the cancellation is
+        time.sleep(0.05)  # the result has to be in the hands of the loop before the cancellation is
         call.cancel()
 
     def suggest(*_args, **_options):
@@ -118,6 +146,56 @@ async def test_a_search_that_hangs_is_not_waited_for(monkeypatch):
     await asyncio.sleep(0.05)
     assert outcome.failure.suggestions
     assert complaints == []
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_call_that_is_thrown_away_with_its_loop_is_quiet(is_async, monkeypatch):
+    """Nothing is complained about that we could have prevented, and nothing of the loop is kept."""
+    toolbox, unheard = once(), []
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    toolbox.tool(wait if is_async else lambda: time.sleep(0.2), name="wait")
+    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # asyncio itself says that a task was destroyed
+    call = loop.create_task(toolbox.call("wait", {}))
+    loop.run_until_complete(asyncio.sleep(0.05))
+    loop.close()
+    del call
+    gc.collect()
+    assert [str(each.exc_value) for each in unheard] == []
+    assert not [task for task in bounded._left if task.get_loop() is loop]
+
+
+def test_what_a_closed_loop_left_behind_is_forgotten():
+    """A tool that ignored its cancellation until its loop was closed is not kept for ever: the next that is left replaces it."""
+    toolbox = once()
+
+    @toolbox.tool(timeout=0.01)
+    async def stubborn() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def late() -> rb.Outcome[object]:
+        with rb.testing.virtual_time() as clock:
+            call = asyncio.create_task(toolbox.call("stubborn", {}))
+            for seconds in (0.01, bounded.GRACE):
+                await settle()
+                clock.advance(seconds)
+            return await call
+
+    loops = []
+    for _ in range(2):
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)
+        assert loop.run_until_complete(late()).failure.code == "TOOL_TIMEOUT"
+        loop.close()
+        loops.append(loop)
+    assert not [task for task in bounded._left if task.get_loop() is loops[0]]
+    bounded._left.clear()
 
 
 # ---- what a model may do to the loop --------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ alternatives
 finished: build
 left: test, ship
 skipped: lint: no linter
-warning: something was lost"""
+warning: something was lost
+state: /x/state.json"""
     )
 
 
@@ -69,7 +70,7 @@ warning: something was lost"""
     ("state", "line"),
     [
         (None, "release has not begun (0 of 4 phases finished)"),
-        (HALTED.began("test"), "release is not finished (1 of 4 phases finished)"),
+        (HALTED.began("test"), "release is not finished, in phase test (1 of 4 phases finished)"),
         (HALTED, "release halted at phase test (1 of 4 phases finished)"),
         (HALTED.left_out("test", AT, "r"), "release is not finished (1 of 4 phases finished, 1 skipped)"),
         (HALTED.began("test").ended(WorkflowStatus.ABORTED), "release aborted (1 of 4 phases finished)"),
@@ -84,7 +85,7 @@ def test_str_is_one_line(state, line):
 def test_nothing_finished_says_nothing():
     """And what is left is all of it."""
     assert _report(None).explain() == (
-        "release has not begun (0 of 4 phases finished)\n\nfinished: nothing\nleft: build, lint, test, ship"
+        "release has not begun (0 of 4 phases finished)\n\nfinished: nothing\nleft: build, lint, test, ship\nstate: /x/state.json"
     )
 
 

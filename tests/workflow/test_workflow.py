@@ -194,6 +194,24 @@ async def _turn(turned):
     turned.append("turned")
 
 
+async def test_a_sync_phase_is_told_what_it_cannot_await(tmp_path):
+    """A coroutine that nobody awaits would keep nothing, without a word."""
+    flow = Workflow(tmp_path / "state.json", root=tmp_path)
+    refused = []
+
+    @flow.phase
+    def keeps(phase):
+        for verb in (phase.checkpoint, phase.warn, phase.call):
+            with pytest.raises(ConfigError, match="an async phase") as caught:
+                verb("x")
+            refused.append(caught.value.failure.details["violations"][0]["field"])
+        with pytest.raises(ConfigError):
+            phase.committed()
+
+    assert (await flow.run()).is_completed
+    assert refused == ["Phase.checkpoint", "Phase.warn", "Phase.call"]
+
+
 async def test_a_run_that_is_cancelled_is_no_crash(tmp_path):
     """The phase begins again at the next run, and the file counts no death."""
     flow = Flow(tmp_path).build()
