@@ -1,6 +1,6 @@
 """One call of a tool by name, from what a model wrote to an Outcome: read, run, and what failed made useful.
 
-Rule: nothing that a tool, its arguments or its name got wrong is raised here; cancellation, and a mistake in the program, are.
+Rule: nothing that a tool, its arguments or its name got wrong is raised here; the cancellation of its caller, and a mistake in the program, are.
 """
 
 from __future__ import annotations

@@ -248,7 +248,8 @@ class Toolbox:
 
         A name that is unknown (TOOL_NOT_FOUND) and arguments that do not fit (TOOL_ARGUMENTS_INVALID) are failures of which
         nothing was called. `idempotency_key` is that of the call on all its attempts. A failure is told as a ToolFailed event, and
-        carries what was found to fix it. ConfigError for arguments that are neither mapping nor text; cancellation passes through.
+        carries what was found to fix it. ConfigError for arguments that are neither mapping nor text; cancelling the caller passes
+        through, and a cancellation from inside of the tool is a failure (TOOL_EXECUTION_FAILED).
         """
         check_call(name, arguments, idempotency_key)
         entry = self._entries.get(name)

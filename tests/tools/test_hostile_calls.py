@@ -151,18 +151,22 @@ async def test_a_search_that_hangs_is_not_waited_for(monkeypatch):
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_call_that_is_thrown_away_with_its_loop_is_quiet(is_async, monkeypatch):
     """Nothing is complained about that we could have prevented, and nothing of the loop is kept."""
-    toolbox, unheard = once(), []
+    toolbox, unheard, release = once(), [], threading.Event()
 
     async def wait() -> None:
         await asyncio.sleep(60)
 
-    toolbox.tool(wait if is_async else lambda: time.sleep(0.2), name="wait")
+    toolbox.tool(wait if is_async else lambda: release.wait(5), name="wait")
     monkeypatch.setattr(sys, "unraisablehook", unheard.append)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # asyncio itself says that a task was destroyed
     call = loop.create_task(toolbox.call("wait", {}))
     loop.run_until_complete(asyncio.sleep(0.05))
     loop.close()
+    release.set()  # the thread holds the call until it ends
+    for thread in threading.enumerate():
+        if thread.name == "resilient_bridge tool":
+            thread.join(5)
     del call
     gc.collect()
     assert [str(each.exc_value) for each in unheard] == []
