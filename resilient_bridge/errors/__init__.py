@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .redaction import MASK as MASK
     from .redaction import is_sensitive as is_sensitive
     from .redaction import redact as redact
+    from .redaction import redact_lines as redact_lines
     from .redaction import redact_value as redact_value
     from .redaction import text_of as text_of
     from .rpc import CATEGORY_CODES as CATEGORY_CODES
@@ -107,6 +108,7 @@ __all__ = [
     "read_rpc_error",
     "record_of",
     "redact",
+    "redact_lines",
     "redact_value",
     "text_of",
     "without_cause",
@@ -159,6 +161,7 @@ _MODULES = {
     "read_rpc_error": "rpc",
     "record_of": "record",
     "redact": "redaction",
+    "redact_lines": "redaction",
     "redact_value": "redaction",
     "text_of": "redaction",
     "without_cause": "failure",

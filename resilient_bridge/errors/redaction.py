@@ -35,6 +35,12 @@ _UNMASKED = rf"(?!{re.escape(MASK)})"
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     # Compiled with the first failure and not at import: most programs start long before their first failure.
     return (
+        (
+            re.compile(
+                r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
+            ),
+            rf"\1 {MASK}",
+        ),
         (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s'\"?#]{1,2000}@", re.IGNORECASE), rf"\1{MASK}@"),
         (
             re.compile(
@@ -96,7 +102,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _suspicion() -> re.Pattern[str]:
     # Plain alternatives only: a class or a flag at the front would cost the engine its table of first letters.
     return re.compile(
-        "auth|api[ _-]?key|access[_-]?key|private[_-]?key|secret|passw|passphrase|pwd|token|credential|cookie|signature"
+        "auth|api[ _-]?key|access[_-]?key|private[ _-]?key|secret|passw|passphrase|pwd|token|credential|cookie|signature"
         "|bearer|basic|sk-|eyj|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|xox|akia|aiza|key=|sig=|code="
     )
 
@@ -123,6 +129,14 @@ def redact(text: str, *, limit: int = LIMIT) -> str:
     if not text.isprintable():
         text = _UNSAFE.sub(_escape, text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def redact_lines(text: str, *, limit: int) -> str:
+    """Return text of many lines, each redacted on its own, at most `limit` characters of each; a key goes over several."""
+    if "PRIVATE KEY-----" in text:
+        pattern, mask = _patterns()[0]
+        text = pattern.sub(mask, text)
+    return "\n".join(redact(line, limit=limit) for line in text.splitlines())
 
 
 def redact_value(value: object, depth: int = 0) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import redact
+from ..errors import redact_lines
 
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _redacted(output: object) -> str:
     text = output if isinstance(output, str) else ""
     if len(text) > LIMIT:  # half a secret may no longer look like one: drop the first word with it
         text = ([*text[-LIMIT:].split(None, 1), ""])[1]
-    return "\n".join(redact(line, limit=_LINE) for line in text.strip().splitlines())
+    return redact_lines(text.strip(), limit=_LINE)
 
 
 def _plain(value: Any, room: _Room, depth: int) -> Any:

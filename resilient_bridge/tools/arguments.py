@@ -22,6 +22,10 @@ __all__ = ["Parameters", "Read", "Violations", "invalid"]
 Violations: TypeAlias = tuple[Mapping[str, str], ...]
 
 _DEEPEST: Final = 100  # levels; written out again by somebody who is deeper in the stack
+_LONGEST_TEXT: Final = (
+    4_000_000  # characters: a model writes a thousandth of that, and reading holds the loop
+)
+
 _MOST: Final = 20  # violations told
 _NO_SUCH: Final = "no such argument"
 _NOTHING: Final = "nothing"
@@ -180,6 +184,8 @@ def _violation(field: object, constraint: str, received: str) -> Mapping[str, st
 
 def _from_text(text: str) -> Mapping[str, Any] | Violations:
     """Read what a model wrote; nothing at all is how some of them write no arguments."""
+    if len(text) > _LONGEST_TEXT:
+        return _unreadable(f"text of {len(text):,} characters, of at most {_LONGEST_TEXT:,}")
     if not text.strip():
         return {}
     try:

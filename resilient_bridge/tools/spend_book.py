@@ -12,8 +12,10 @@ from decimal import Decimal
 from functools import partial
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 from ..errors import BridgeError, Failure, SpendLimitError
+from ..stores.owner import Owner
 from ..telemetry import emit, events
 from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
 
@@ -36,6 +38,12 @@ class Book:
         self.mode = account.mode
         self.file = file
         self.is_open = file is None
+        self._owner = None if file is None else Owner(file.path)
+        self._is_taken = False
+        if self._owner is not None:
+            finalize(
+                self, self._owner.release
+            )  # a budget that nobody has any more leaves its file to the next
         self._account = account
         self._lock = Lock()  # around the account; held for no longer than it takes to add
         self._disk = RLock()  # around the file; a listener that hears of damage may ask for the status
@@ -71,12 +79,26 @@ class Book:
         return result
 
     def open(self) -> None:
-        """Read the file, the first time. Raises what StateFile.load does."""
+        """Take and read the file, the first time. Raises StoreError if another budget has it, and what StateFile.load does."""
         if self.is_open or self.file is None:
             return
         with self._disk:
-            found = self.file.load().value
+            if self._owner is not None and not self._is_taken:
+                self._owner.take()  # two accounts in one file would overwrite each other
+                self._is_taken = True
+            try:
+                found = self.file.load().value
+            except BaseException:
+                self.close()
+                raise
         self.change(partial(self._restore, found=found))
+
+    def close(self) -> None:
+        """Leave the file to others."""
+        with self._disk:
+            if self._owner is not None and self._is_taken:
+                self.is_open = self._is_taken = False
+                self._owner.release()
 
     def _restore(self, account: SpendAccount, found: Any) -> None:
         if self.is_open:  # under the lock: of two threads that have read the file, one restores
@@ -118,7 +140,10 @@ class Book:
         now = self.status()
         is_cancelled = now.state is SpendState.CANCELLED
         estimate = Decimal(0) if charge is None else charge.estimate
-        told = f"budget {self.name} {'cancelled' if is_cancelled else 'paused'}: {now.spent:f} of {now.limit:f} spent"
+        why = (
+            "cancelled" if is_cancelled else "paused" if now.state is SpendState.PAUSED else "has no room now"
+        )
+        told = f"budget {self.name} {why}: {now.spent:f} of {now.limit:f} spent"
         if not is_cancelled:
             told += f", {now.reserved:f} reserved" if now.reserved else ""
             told += f", {estimate:f} asked" if estimate else ""

@@ -46,8 +46,8 @@ class SpendBudget:
     limit is passed by as much as they cost together. Amounts are Decimal, int, str or float (through its repr), in whatever currency.
 
     With `path` what is spent, approved and cancelled survives a restart: a call is saved before it is let in, so that a crash counts its
-    estimate, and saved again when it has been counted. The file is read when the budget is first used (StoreError if it cannot be), belongs
-    to one SpendBudget, and is a StateFile: damage is told. Any thread and event loop may use the object.
+    estimate, and saved again when it has been counted. The file is taken and read when the budget is first used (StoreError if it cannot
+    be, or if another budget has it: SYS_STORE_IN_USE), and is a StateFile: damage is told. Any thread and event loop may use the object.
     """
 
     def __init__(
@@ -77,8 +77,15 @@ class SpendBudget:
         state = now.state.name if book.is_open else "not read yet"
         return f"<SpendBudget {book.name} {book.mode} {state} spent={now.spent:f} reserved={now.reserved:f} limit={now.limit:f}>"
 
+    def close(self) -> None:
+        """Leave the file of `path` to another budget, in this process or another; whoever uses this one again takes it back.
+
+        What nobody has any more is closed, and so is what its process leaves behind.
+        """
+        self._book.close()
+
     def status(self) -> SpendStatus:
-        """Return how it stands."""
+        """Return how it stands. With `path` the first use reads the file, on the thread that asks."""
         self._book.open()
         return self._book.status()
 

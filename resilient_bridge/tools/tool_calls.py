@@ -101,6 +101,8 @@ def _uncancelled(function: Any) -> Any:
             raise _cut_short(
                 error
             ) from error  # in a place of its own: this frame must not hold the error that holds it
+        except SystemExit as error:  # as argparse does it: the end of the tool, and not of the agent
+            raise _exited(error) from error
 
     return call
 
@@ -108,6 +110,13 @@ def _uncancelled(function: Any) -> Any:
 def _cut_short(error: BaseException) -> BridgeError:
     message = "what the tool waited for was cancelled"
     return error_for(Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error))
+
+
+def _exited(error: SystemExit) -> BridgeError:
+    code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    message = f"the tool ended itself with exit code {code}"
+    failure = Failure.of("TOOL_EXECUTION_FAILED", message, cause=error, details={"exit_code": code})
+    return error_for(failure)
 
 
 async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:

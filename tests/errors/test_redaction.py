@@ -16,6 +16,7 @@ from resilient_bridge.errors import (
     error_for,
     is_sensitive,
     redact,
+    redact_lines,
     redact_value,
     text_of,
 )
@@ -199,3 +200,16 @@ def test_what_stands_beside_a_harmless_name_stays():
         "pairs": (("size", "9"),),
         "words": ("--verbose", "x"),
     }
+
+
+def test_a_private_key_is_masked_whole():
+    """Over all of its lines, also where each line is shown on its own, and where its end is missing."""
+    body = "\n".join(["MIIEpAIBAAKCAQEA7bq98"] * 3)
+    for name in ("", "RSA ", "OPENSSH "):
+        whole = f"before\n-----BEGIN {name}PRIVATE KEY-----\n{body}\n-----END {name}PRIVATE KEY-----\nafter"
+        for shown in (redact(whole), redact_lines(whole, limit=100)):
+            assert "MIIEp" not in shown
+            assert "before" in shown
+            assert "after" in shown
+        assert "MIIEp" not in redact_lines(whole.partition("-----END")[0], limit=100)
+    assert redact_lines("public\nlines", limit=100) == "public\nlines"

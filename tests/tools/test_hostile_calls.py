@@ -285,3 +285,31 @@ def test_a_line_is_one_line_to_every_reader(end):
     assert len(line.splitlines()) == 1
     assert len(rb.capture(lambda: end * 100_000).to_llm()) < 2 * LIMIT
     assert json.loads(line)["result"] == value
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize(("code", "told"), [(2, 2), (0, 0), (None, 0), ("no such option", 1)])
+async def test_a_tool_that_exits_ends_itself_alone(is_async, code, told):
+    """As argparse does: its exit code is data, and the agent goes on."""
+    toolbox = rb.Toolbox()
+
+    def parse() -> None:
+        raise SystemExit(code)
+
+    async def parse_later() -> None:
+        raise SystemExit(code)
+
+    toolbox.tool(name="parse")(parse_later if is_async else parse)
+    outcome = await toolbox.call("parse", {})
+    assert outcome.failure is not None
+    assert (outcome.failure.code, outcome.exit_code) == ("TOOL_EXECUTION_FAILED", told)
+
+
+async def test_arguments_of_megabytes_are_not_read():
+    """Reading them would hold the loop for seconds."""
+    toolbox = rb.Toolbox()
+    called = []
+    toolbox.tool(name="keep")(called.append)
+    outcome = await toolbox.call("keep", '{"object": "' + "x" * 4_000_000 + '"}')
+    assert (outcome.type, called) == ("validation", [])
+    assert "4,000,014 characters" in outcome.message

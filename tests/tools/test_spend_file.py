@@ -58,12 +58,14 @@ async def test_a_budget_goes_on_after_a_restart(path):
         call.spend("0.75")
     budget.spend(3)
     budget.approve(5)
+    budget.close()
     with rb.testing.record() as told:
         again = SpendBudget(10, path=path)
         status = again.status()
     assert (status.spent, status.limit, status.state) == (Decimal("10.25"), 15, SpendState.RUNNING)
     assert told == []
     again.cancel()
+    again.close()
     with pytest.raises(rb.errors.SpendLimitError, match="cancelled"):
         await spending(SpendBudget(100, path=path), 1)
 
@@ -161,6 +163,7 @@ async def test_a_call_that_is_cancelled_while_it_is_saved_is_taken_out_again(pat
         await task
     assert done.wait(10)
     assert budget.status().reserved == 0
+    budget.close()
     assert SpendBudget(10, path=path).status().spent == 0
 
 
@@ -169,6 +172,7 @@ async def test_damage_is_told_and_the_backup_counts(path):
     budget = SpendBudget(10, path=path)
     budget.spend(3)
     budget.spend(4)
+    budget.close()
     damage(path)
     again, heard = SpendBudget(10, path=path), []
     with rb.listen(lambda event: heard.append((type(event).__name__, again.status().spent))):
@@ -181,6 +185,7 @@ def test_numbers_that_nobody_saved_are_damage(path):
     budget = SpendBudget(10, path=path)
     budget.spend(9)
     found = budget._book.file.load().value
+    budget.close()
     forged = rb.StateFile(path, version=1)
     forged.save({**found, "spent": "-1000"})
     with rb.testing.record() as told:
@@ -215,5 +220,28 @@ def test_threads_that_use_it_first_read_it_as_one(path):
         thread.start()
     for thread in threads:
         thread.join()
-    for status in (budget.status(), SpendBudget(10, path=path).status()):
+    spent = budget.status()
+    budget.close()
+    for status in (spent, SpendBudget(10, path=path).status()):
         assert (status.spent, status.limit) == (4, 15)
+
+
+async def test_two_budgets_do_not_share_a_file(path):
+    """Each would overwrite what the other has counted: the second is refused, until the first is closed or gone."""
+    first, second = SpendBudget(10, path=path), SpendBudget(10, path=path)
+    first.spend(1)
+    for use in (second.status, lambda: second.spend(2), second.cancel):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert caught.value.failure.code == "SYS_STORE_IN_USE"
+    with pytest.raises(StoreError):
+        await spending(second, 1)
+    first.close()
+    second.spend(2)
+    with pytest.raises(StoreError):
+        first.spend(1)
+    second.close()
+    first.spend(4)
+    assert first.status().spent == 7
+    del first
+    assert second.status().spent == 7
