@@ -214,7 +214,7 @@ class Calls:
                 connection.end(ended.error)  # and once more: a message may have come with the loss
                 continue
             try:
-                return await asyncio.wait_for(begin(), _WORD_AFTER)
+                return await _at_once(begin())
             except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
                 self.link.read_up(connection)
 
@@ -255,10 +255,16 @@ async def _is_served(connection: Connection) -> bool:
     session: Any = getattr(connection.client, "session", None)
     if not hasattr(session, "send_ping"):
         return True
-    ended = await connection.call(lambda: asyncio.wait_for(session.send_ping(), _WORD_AFTER))
+    ended = await connection.call(lambda: _at_once(session.send_ping()))
     if ended.error is not None and str(ended.error) == MCP_REFUSED:
         connection.end(ended.error)
     return connection.is_usable
+
+
+async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+    async with asyncio.timeout(_WORD_AFTER):
+        return await work
 
 
 # ---- the proxy ------------------------------------------------------------------------------------------------------

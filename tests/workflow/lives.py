@@ -19,7 +19,7 @@ from pathlib import Path
 
 import resilient_bridge as rb
 from resilient_bridge.tools.toolbox import Toolbox
-from resilient_bridge.workflow import runner, workflow
+from resilient_bridge.workflow import runner, verification, workflow
 from resilient_bridge.workflow.keeping import Keeping
 
 
@@ -67,7 +67,7 @@ def live(program, told):
     points.around(Keeping, "_save")
     points.around(Toolbox, "call")
     points.around(runner, "measure")
-    points.around(runner, "problems")
+    points.around(verification, "problems")
     os.environ.update(RELEASE_ROOT=told["root"], RELEASE_HOST=told["host"])
     names = {"__name__": "release"}
     exec(compile(program, "release.py", "exec"), names)
