@@ -134,7 +134,7 @@ async def test_patience_ends_with_the_cause(tmp_path):
         with pytest.raises(rb.BridgeError):
             await ticket(client, "lost")
         await until(lambda: not link.health().ready, "it knows")
-        with pytest.raises(rb.NotConnectedError, match="connection failed") as caught:
+        with pytest.raises(rb.NotConnectedError, match="connection refused") as caught:
             await ticket(client, "a")
         assert isinstance(caught.value.__cause__, httpx2.ConnectError)
         assert caught.value.failure.executed is rb.Executed.NO
