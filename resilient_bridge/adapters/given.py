@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..errors import config_error
 from ..pipeline.policy import Policy
 from ..policies.breaker import Breaker
 from ..policies.bulkhead import Bulkhead
 from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
-from ..presets import BridgePolicy
+from ..presets.bridge_policy import calls_of as _calls_of
 
 
 if TYPE_CHECKING:
@@ -28,11 +27,7 @@ def calls_of(policy: object, path: str) -> Policy:
         from ..pipeline.recommended import resilient
 
         return resilient
-    if isinstance(policy, BridgePolicy):
-        return policy.calls
-    if not isinstance(policy, Policy):
-        raise config_error(path, "a Policy or a BridgePolicy", policy)
-    return policy
+    return _calls_of(policy, path)
 
 
 def keyed(policy: Policy, key: str) -> Policy:

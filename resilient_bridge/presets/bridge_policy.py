@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         repeatable: tuple[str, ...]
 
 
-__all__ = ["BridgePolicy"]
+__all__ = ["BridgePolicy", "calls_of"]
 
 
 class Tools(Mapping[str, Policy]):
@@ -120,3 +120,12 @@ class BridgePolicy(Value):
     def evolve(self, **parts: Unpack[_Parts]) -> Self:
         """Return this policy with some parts replaced; the original stays as it was."""
         return attrs.evolve(self, **parts)
+
+
+def calls_of(policy: object, path: str) -> Policy:
+    """Return the policy for calls: the one given, or that of a BridgePolicy. ConfigError names `path` for anything else."""
+    if isinstance(policy, BridgePolicy):
+        return policy.calls
+    if not isinstance(policy, Policy):
+        refuse(path, "a Policy or a BridgePolicy", policy)
+    return policy

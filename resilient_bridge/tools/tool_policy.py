@@ -18,7 +18,7 @@ from ..pipeline.policy import Policy
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
-from ..presets.bridge_policy import BridgePolicy
+from ..presets.bridge_policy import BridgePolicy, calls_of
 
 
 if TYPE_CHECKING:
@@ -61,15 +61,6 @@ class Limits:
         )
         limit = next((one for one in said if one is not None), Timeout(DEFAULT_TIMEOUT))
         return _without_limit(own or _replaced(self.calls, row or default)), limit
-
-
-def calls_of(policy: object, path: str) -> Policy:
-    """Return the Policy for calls; a BridgePolicy lends its `calls`."""
-    if isinstance(policy, BridgePolicy):
-        return policy.calls
-    if not isinstance(policy, Policy):
-        raise config_error(path, "a Policy or a BridgePolicy", policy)
-    return policy
 
 
 def as_limit(path: str, seconds: Any) -> Timeout:

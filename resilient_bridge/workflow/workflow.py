@@ -17,6 +17,7 @@ from ..errors import ConfigError, Failure, config_error, redact
 from ..pipeline.policy import Policy
 from ..policies.retry import Retry
 from ..presets import BridgePolicy, ccsetup
+from ..presets.bridge_policy import calls_of
 from ..telemetry import emit, events
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
@@ -57,7 +58,7 @@ class Workflow:
         self._name = _text(self._keeping.path.stem if name is None else name, "Workflow.name")
         self._root = _root_of(root, "Workflow.root")
         self._tools = tools
-        self._policy = _policy_of(ccsetup if policy is None else policy, "Workflow.policy")
+        self._policy = calls_of(ccsetup if policy is None else policy, "Workflow.policy")
         self._phases: list[PhaseSpec] = []
 
     def __repr__(self) -> str:
@@ -154,7 +155,7 @@ class Workflow:
         for place, check in enumerate(checks):
             if not callable(check):
                 raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
-        used = self._policy if policy is None else _policy_of(policy, "Workflow.phase.policy")
+        used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
         if not idempotent:  # an error of one of its steps does not prove that the steps before it did nothing
             used = used.replace(Retry(attempts=1))
         names = [
@@ -337,11 +338,3 @@ def _root_of(root: object, field: str) -> Path:
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence | AbstractSet) and not isinstance(value, str | bytes)
-
-
-def _policy_of(policy: object, field: str) -> Policy:
-    if isinstance(policy, BridgePolicy):
-        return policy.calls
-    if not isinstance(policy, Policy):
-        raise config_error(field, "a Policy or a BridgePolicy", policy)
-    return policy
