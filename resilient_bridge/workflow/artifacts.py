@@ -109,31 +109,29 @@ def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
 
 def problems(
     measured: Measured, root: Path, checkpoint: PhaseCheckpoint, sums: Mapping[str, str]
-) -> list[str]:
-    """Return what of a finished phase does not hold any more; `sums` has the check sum that each of its artifacts should have.
+) -> dict[str, str]:
+    """Return what of a finished phase does not hold any more, by artifact or commit; `sums` has the check sums that are asked for.
 
     Raises HiddenError for what cannot be looked at.
     """
-    found: list[str] = []
+    found: dict[str, str] = {}
     for name in checkpoint.artifacts:
-        if name not in sums:  # somebody else answers for it by now, and begins with what is there
-            if not os.path.lexists(root / name):
-                found.append(f"{name} is missing")
+        if name not in sums:
             continue
         try:
             if measured.of(name) != sums[name]:
-                found.append(f"{name} has changed")
+                found[name] = f"{name} has changed"
         except HiddenError:
             raise
         except ArtifactError as error:
-            found.append(str(error))
+            found[name] = str(error)
     for commit in checkpoint.commits:
         try:
             _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
         except HiddenError:
             raise
         except ArtifactError as error:
-            found.append(f"commit {commit[:12]} is not in the history: {error}")
+            found[commit] = f"commit {commit[:12]} is not in the history: {error}"
     return found
 
 

@@ -247,19 +247,16 @@ class Run:
             commits=phase.commits,
         )
 
-    async def _harmed(self, excepted: set[str]) -> dict[str, list[str]]:
+    async def _harmed(self) -> dict[str, list[str]]:
         try:
-            return await asyncio.to_thread(broken, self.state, self._measured, self._root, excepted)
+            return await asyncio.to_thread(broken, self.state, self._measured, self._root, frozenset())
         except HiddenError as error:  # it may be there: nothing is undone, and nothing runs
             told = f"what was finished cannot be verified: {error}"
             raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=(_SEE,))) from None
 
     async def _undo_what_does_not_hold(self) -> None:
         """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes (C6)."""
-        current = next((one for one in self._phases if one.name == self.state.current_phase), None)
-        # What the phase that is under way is to change may be half changed: it begins from there.
-        excepted = set(current.artifacts) if current is not None else set[str]()
-        harmed = await self._harmed(excepted)
+        harmed = await self._harmed()
         remade: set[str] = set()
         for spec in self._phases:
             checkpoint = self.state.checkpoint_of(spec.name)

@@ -1,6 +1,7 @@
 """Whether finished phases still hold: their artifacts, their commits, their checks.
 
-Rule: the newest phase that lists an artifact answers for its content, the one that made it for its being there.
+Rule: an artifact is what the newest phase that lists it has left. If it is not that any more, no phase that lists it holds: who
+changes it has to begin with what the first one makes.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ __all__ = ["broken", "check", "invalid"]
 def broken(
     state: WorkflowState, measured: Measured, root: Path, excepted: AbstractSet[str]
 ) -> dict[str, list[str]]:
-    """Which finished phases do not hold any more, and why. A name in `excepted` is the business of a phase that changes it.
+    """Which finished phases do not hold any more, and why. A name in `excepted` is not asked for.
 
     Blocks. Raises HiddenError for what cannot be looked at.
     """
     newest: dict[str, tuple[str, str]] = {}
     for one in state.checkpoints:
         newest.update({name: (one.phase, one.checksums[name]) for name in one.artifacts})
-    found: dict[str, list[str]] = {}
+    bad: dict[str, str] = {}
     for one in state.checkpoints:
         sums = {
             name: checksum
             for name, (phase, checksum) in newest.items()
             if phase == one.phase and name not in excepted
         }
-        if wrong := problems(measured, root, one, sums):
-            found[one.phase] = wrong
-    return found
+        bad |= problems(measured, root, one, sums)
+    found = {
+        one.phase: [bad[name] for name in (*one.artifacts, *one.commits) if name in bad]
+        for one in state.checkpoints
+    }
+    return {phase: wrong for phase, wrong in found.items() if wrong}
 
 
 async def check(spec: PhaseSpec) -> None:

@@ -110,7 +110,7 @@ class Workflow:
 
         It is finished when it has returned, every one of `artifacts` is there, and no check returned False or raised. A finished phase never
         runs again, as long as its artifacts are there, with the content that they had, and its checks hold. A phase that changes an artifact
-        of an earlier one lists it too, and must be able to begin from what it left half changed.
+        of an earlier one lists it too; where that is not what the last of them left, all of them run again.
         `required=False`: if it fails, it is skipped and the end says so. `idempotent=False`: it must not run twice, so a crash inside of it, or
         the end of a run that was cancelled there, halts the workflow (SYS_OUTCOME_UNKNOWN), and it is not repeated when it fails. Sync
         functions, and checks, run in a thread, and are waited for.

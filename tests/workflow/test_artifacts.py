@@ -306,8 +306,8 @@ def test_problems_name_what_has_changed_and_what_is_gone(tmp_path, measured):
         (tmp_path / name).write_text(name)
     sums = measure(measured, ("a", "b", "c"))
     one = _finished(artifacts=("a", "b", "c"), checksums=sums)
-    assert problems(measured, tmp_path, one, sums) == []
+    assert problems(measured, tmp_path, one, sums) == {}
     (tmp_path / "a").write_text("other")
     (tmp_path / "b").unlink()
-    assert problems(measured, tmp_path, one, sums) == ["a has changed", "b is missing"]
-    assert problems(measured, tmp_path, one, {"c": sums["c"]}) == ["b is missing"]
+    assert problems(measured, tmp_path, one, sums) == {"a": "a has changed", "b": "b is missing"}
+    assert problems(measured, tmp_path, one, {"c": sums["c"]}) == {}  # nobody asked for the others

@@ -51,8 +51,13 @@ def _commit(git, root, text):
 
 
 def _problems(root, *commits):
-    return problems(
-        Measured(root), root, PhaseCheckpoint(phase="p", completed_at=datetime.now(UTC), commits=commits), {}
+    return list(
+        problems(
+            Measured(root),
+            root,
+            PhaseCheckpoint(phase="p", completed_at=datetime.now(UTC), commits=commits),
+            {},
+        ).values()
     )
 
 

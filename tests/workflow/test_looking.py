@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.telemetry import events
 from resilient_bridge.workflow import Workflow, WorkflowStatus
 from tests.workflow.flows import Flow, fails
-
-
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with rb.listen(found.append):
-        yield found
 
 
 async def test_phases_can_be_added_after_the_end(tmp_path, heard):

@@ -16,14 +16,6 @@ from tests.workflow.flows import Flow, damage, fails
 RESET = ConnectionResetError(104, "connection reset")
 
 
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with rb.listen(found.append):
-        yield found
-
-
 def died_in(root, phase, *, begun=1):
     """What a process that was killed inside of that phase leaves in the file and in its backup."""
     for name in ("state.json", "state.json.backup"):

@@ -13,14 +13,6 @@ from resilient_bridge.workflow import Workflow, WorkflowStatus
 from tests.workflow.flows import Flow, fails
 
 
-@pytest.fixture
-def heard():
-    """The events of this test."""
-    found: list[events.Event] = []
-    with rb.listen(found.append):
-        yield found
-
-
 def kinds(heard):
     """The events by name, those of the file left out."""
     return [type(event).__name__ for event in heard]
