@@ -31,6 +31,9 @@ ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
     "ENOENT": ("check the path's spelling and the working directory", "create what is missing"),
     "EACCES": ("check the permissions, or run as a user that has them",),
     "EPERM": ("check the permissions, or run as a user that has them",),
+    "EISDIR": ("name a file in that directory",),
+    "ENOTDIR": ("check the path: a part of it is no directory",),
+    "EROFS": ("write to another file system: this one is read-only",),
     "ENOSPC": ("free space on the device",),
     "SPAWN": (
         "look for a stale process on its port: `lsof -ti :<port>`; end it, then start again",

@@ -94,12 +94,10 @@ def is_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         files = sorted(
             entry.name for entry in islice(context.look.entries(absolute), 200) if _is_regular(entry)
         )
-        if not files:
-            yield Fix(f"{path} is a directory: name a file", absolute)
-        for name in files[:_MOST_NAMED]:
-            inside = str(Path(absolute) / name)
-            if status_of(inside) is not None:
-                yield Fix(f"{path} is a directory: name a file in it, as {context.shown(inside)}", inside)
+        named = [str(Path(absolute) / name) for name in files[:_MOST_NAMED]]
+        told = " or ".join(context.shown(one) for one in named if status_of(one) is not None)
+        what = f"{path} is a directory: name a file"
+        yield Fix(f"{what} in it, as {told}", named[0]) if told else Fix(what, absolute)
 
 
 def not_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
