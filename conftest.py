@@ -75,6 +75,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """The same for what the tests of a file have left: reports, caches, modules that were imported late."""
+    yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_configure() -> None:
     """Guard the class that every stream, TLS included, and every event loop connects through."""
     for name in ("connect", "connect_ex", "sendto"):

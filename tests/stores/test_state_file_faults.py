@@ -67,6 +67,7 @@ def cuts(data):
 # ---- every byte ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.crash
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize(
     ("value", "harm"),
@@ -97,6 +98,7 @@ def test_a_damaged_file_gives_the_right_value_or_the_backups(path, fast, heard, 
     assert right < 20  # the last line break, and the case of an escape
 
 
+@pytest.mark.crash
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize("has_check", [True, False])
 @pytest.mark.parametrize(

@@ -328,7 +328,8 @@ def _hold(data):
 def test_any_object_is_an_event_or_a_protocol_error(data):
     """parse raises nothing else, the answer is JSON that can be sent, and an accepted event can be written again."""
     _hold(data)
-    if all(isinstance(key, str) for key in data.get("payload") or [] if isinstance(data["payload"], dict)):
+    payload = data.get("payload")
+    if not isinstance(payload, dict) or all(isinstance(key, str) for key in payload):
         _hold(json.dumps(data))
 
 

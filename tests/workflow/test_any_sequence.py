@@ -131,6 +131,7 @@ HARMS = st.lists(st.tuples(st.sampled_from(FILES), st.sampled_from(["remove", "c
 LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
 
 
+@pytest.mark.crash
 @pytest.mark.requirement("C5")
 @pytest.mark.requirement("C6")
 @pytest.mark.timeout(300)
