@@ -6,8 +6,9 @@ docs/reference/api.md; a test keeps the three equal.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -347,16 +348,7 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # a checker that saw it would believe every misspelt name
-
-    def __getattr__(name: str) -> object:
-        home = _HOMES.get(name)
-        if home is None:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        module = import_module(f".{home.removeprefix('=')}", __name__)
-        value: object = module if home.startswith("=") else getattr(module, name)
-        globals()[name] = value  # the next look-up costs what any global costs
-        return value
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

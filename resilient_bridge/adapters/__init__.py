@@ -5,8 +5,9 @@ Rule: no adapter imports the library it adapts; it works on what it is given. Ea
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ __all__ = [
     "wrap",
 ]
 
-_MODULES = {
+_HOMES = {
     "Call": "repeats",
     "Command": "commands",
     "CommandStatus": "command_answers",
@@ -69,11 +70,5 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    module = import_module(f".{_MODULES[name]}", __name__)
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

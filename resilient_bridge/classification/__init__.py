@@ -6,8 +6,9 @@ knows no clock and no network, and imports no library in order to recognise its 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Final, cast, overload
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def classify_close(code: int | None, text: str, by: By | None) -> Failure:
     return close_finding(code, text, by).failure()
 
 
-_MODULES = {
+_HOMES = {
     "By": "closes",
     "Registration": "registry",
     "classify_error_payload": "payloads",
@@ -122,10 +123,5 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

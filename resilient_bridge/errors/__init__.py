@@ -1,12 +1,13 @@
 """Failures and the exceptions that carry them: the taxonomy, the table of codes, redaction. Each name loads when it is first used.
 
-Rule: imports nothing of the package, does no I/O, and everything it shows has been redacted.
+Rule: imports no other room, does no I/O, and everything it shows has been redacted.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ __all__ = [
     "without_cause",
 ]
 
-_MODULES = {
+_HOMES = {
     "CATEGORY_CODES": "rpc",
     "CODES": "codes",
     "MASK": "redaction",
@@ -168,10 +169,5 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

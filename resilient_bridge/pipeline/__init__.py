@@ -6,8 +6,9 @@ Rule: what decides is pure (`decision`, `verdicts`, `explanation`, the `*_state`
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ __all__ = [
     "resilient",
 ]
 
-_MODULES = {
+_HOMES = {
     "Attempt": "attempt",
     "Circuit": "handles",
     "Explanation": "explanation",
@@ -49,11 +50,5 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    module = import_module(f".{_MODULES[name]}", __name__)
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ __all__ = [
     "names_class",
 ]
 
-_MODULES = {name: name.lower() for name in __all__} | {
+_HOMES = {name: name.lower() for name in __all__} | {
     "RateLimit": "rate_limit",
     "RetryBudget": "retry_budget",
     "Rules": "rule",
@@ -60,10 +61,5 @@ _MODULES = {name: name.lower() for name in __all__} | {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..lazy_names import lazily
 from .memory import MemoryStore
 
 
@@ -29,12 +29,4 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # sqlite3, the files' mechanics and redis are loaded by those who use them
-
-    def __getattr__(name: str) -> object:
-        home = _HOMES.get(name)
-        if home is None:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        value: object = getattr(import_module(f".{home}", __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazily(__name__, _HOMES)

@@ -5,8 +5,9 @@ Each part loads when it is first asked for: event records are pure, the hub hold
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -17,15 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["emit", "events", "has_listeners", "listen"]
 
+_HOMES = {"emit": "hub", "events": "=events", "has_listeners": "hub", "listen": "hub"}
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = (
-        import_module(".events", __name__)
-        if name == "events"
-        else getattr(import_module(".hub", __name__), name)
-    )
-    globals()[name] = value
-    return value
+
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)

@@ -5,8 +5,9 @@ Rule: each name loads when it is first asked for, so that a test pays for what i
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -70,15 +71,7 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # a checker that saw it would believe every misspelt name
-
-    def __getattr__(name: str) -> object:
-        home = _HOMES.get(name)
-        if home is None:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        value: object = getattr(import_module(f".{home}", __name__), name)
-        globals()[name] = value  # the next look-up costs what any global costs
-        return value
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@ Rule: a tool stays the function it was; what the room adds is found at `Toolbox.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ __all__ = [
     "suggest",
 ]
 
-_MODULES = {
+_HOMES = {
     "CommandResult": "commands",
     "ContextGuard": "context_guard",
     "Degradation": "degradation",
@@ -54,10 +55,5 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)
