@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         def idempotent(self) -> bool: ...
 
 
-__all__ = ["CURRENT", "ROOT", "Attempt", "begun", "current_attempt", "report"]
+__all__ = ["CURRENT", "ROOT", "Attempt", "begun", "current_attempt", "outside_of", "report"]
 
 
 class Attempt:
@@ -105,6 +105,12 @@ def begun(
     attempt.plan, attempt.outer, attempt.env = plan, outer, env
     attempt.started, attempt.deadline_at = started, deadline_at
     return attempt
+
+
+def outside_of(attempt: Attempt) -> Attempt:
+    """Return an edge for what is no part of the attempt's call, though it runs in it: its repeats are its own, the deadline still holds."""
+    outer = (attempt.first or attempt).outer
+    return begun(None, outer, attempt.env, attempt.started, attempt.deadline_at)
 
 
 ROOT = Attempt()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..classification import classify
 from ..policies.what import matches_ended
 from ..telemetry import emit, events
-from .attempt import CURRENT, begun
+from .attempt import CURRENT, outside_of
 from .begun import starting, starting_async
 from .steps import Call, Step
 
@@ -34,7 +34,7 @@ def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Gener
     if fallback is None or failure is None or (fallback.on and not matches_ended(fallback.on, failure)):
         raise error
     # The repeats are over: a rung that repeats on its own is inside of nothing that would.
-    token = CURRENT.set(begun(None, first.outer, first.env, first.started, first.deadline_at))
+    token = CURRENT.set(outside_of(first))
     try:
         if fallback.acknowledge is not None and not (yield Call(fallback.acknowledge, (failure,), {})):
             raise error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import config_error, redact
 from ..stores.private_files import ALWAYS
-from .fields import is_inside
+from .fields import COMMIT, is_inside
 
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _GIT_SECONDS: Final = 30.0
 _ELSEWHERE: Final = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
 )
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class ArtifactError(Exception):
@@ -143,7 +142,7 @@ def commit_of(root: Path, commit: str | None) -> str:
             "Phase.committed.commit", "the hexadecimal name of a commit, or None for HEAD", commit
         )
     full = _git(root, "rev-parse", "--verify", "--quiet", f"{wanted}^{{commit}}").strip()
-    if not _COMMIT.fullmatch(full):
+    if not COMMIT.fullmatch(full):
         raise ArtifactError(f"there is no commit {wanted}")
     return full
 

@@ -16,7 +16,8 @@ import attrs
 
 from ..errors import Failure, StoreError
 from ..protocol.session_text import read_failure, told_failure
-from .fields import check_names, commits, count, instant, items, mapping, moment, optional, text, texts, wrong
+from ..stores.state_document import instant
+from .fields import check_names, commits, count, items, mapping, moment, optional, text, texts, wrong
 
 
 __all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
@@ -24,28 +25,6 @@ __all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
 _ERRORS: Final = 50  # kept: the newest
 _WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
 _MORE: Final = "further warnings are left out: the events had them"
-_KEYS: Final = frozenset(
-    (
-        "workflow",
-        "started_at",
-        "phases_completed",
-        "current_phase",
-        "checkpoints",
-        "errors",
-        "last_backup",
-        "id",
-        "root",
-        "status",
-        "skipped",
-        "begun",
-        "in_doubt",
-        "failure",
-        "saved",
-        "warnings",
-    )
-)
-
-
 _NONE: Final[Mapping[str, str]] = {}
 
 
@@ -81,6 +60,10 @@ class SkippedPhase:
     phase: str
     at: datetime
     reason: str
+
+    def to_value(self) -> dict[str, str]:
+        """What stands in the file, and in a report."""
+        return {"phase": self.phase, "at": instant(self.at), "reason": self.reason}
 
 
 @attrs.frozen(kw_only=True)
@@ -223,9 +206,7 @@ class WorkflowState:
             "id": self.id,
             "root": self.root,
             "status": self.status.value,
-            "skipped": [
-                {"phase": one.phase, "at": instant(one.at), "reason": one.reason} for one in self.skipped
-            ],
+            "skipped": [one.to_value() for one in self.skipped],
             "begun": self.begun,
             "in_doubt": list(self.in_doubt),
             "failure": None if self.failure is None else told_failure(self.failure),
@@ -280,6 +261,9 @@ class WorkflowState:
             raise ValueError("failure: wanted one if it is halted, and none otherwise")
         if self.status is WorkflowStatus.HALTED and self.current_phase is None:
             raise ValueError("current_phase: wanted the one that it halted at")
+
+
+_KEYS: Final = frozenset({"phases_completed", *(field.name for field in attrs.fields(WorkflowState))})
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Failure, error_for, redact
 from ..protocol.session_text import told_failure
-from .fields import instant
+from ..stores.state_document import instant
 
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
+    "COMMIT",
     "check_names",
     "commits",
     "count",
-    "instant",
     "is_inside",
     "items",
     "mapping",
@@ -31,7 +31,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def is_inside(name: str) -> bool:
@@ -55,11 +55,6 @@ def _is_storable(name: str) -> bool:
     except UnicodeEncodeError:  # of bytes that are no UTF-8: the file could not hold it
         return False
     return True
-
-
-def instant(at: datetime) -> str:
-    """An instant as `2026-02-16T10:30:00.250Z`."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 # ---- reading: each returns the value, or raises ValueError ---------------------------------------------------------
@@ -136,6 +131,6 @@ def commits(value: Any, path: str) -> tuple[str, ...]:
     """An array of full names of commits."""
     found = texts(value, path)
     for place, one in enumerate(found):
-        if not _COMMIT.fullmatch(one):  # it becomes an argument of git
+        if not COMMIT.fullmatch(one):  # it becomes an argument of git
             raise wrong(f"{path}[{place}]", "the full name of a commit", one)
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ..errors import BridgeError, Failure, StoreError
+from ..errors import BridgeError, ConfigError, Failure, StoreError
 from ..stores.owner import Owner
 from ..stores.private_files import path_of, read_private
 from ..stores.state_document import read_document
@@ -87,9 +87,9 @@ class Keeping:
             if document.version != _VERSION:
                 raise StoreError(Failure.of("SYS_STATE_FOREIGN", f"{path} is of version {document.version}"))
             return WorkflowState.from_value(document.value) if document.has_value else None
+        except ConfigError:  # is a ValueError too
+            raise
         except ValueError as error:
-            if isinstance(error, BridgeError):
-                raise
             raise StoreError(
                 Failure.of("SYS_STATE_DAMAGED", f"{path}: {error}", cause=error, suggestions=_MEND)
             ) from error

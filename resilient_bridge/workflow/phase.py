@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 
 from ..errors import Kind, config_error, error_for, redact_value
-from ..pipeline.attempt import CURRENT, begun
+from ..pipeline.attempt import CURRENT, outside_of
 from ..pipeline.protect import form_of
 from ..protocol.session_text import as_json
 from .artifacts import commit_of, name_of
@@ -155,9 +155,7 @@ class Phase:
         self.last_call = None  # what comes from here on is no fault of an earlier one
         key = str(uuid5(NAMESPACE_URL, f"{self.idempotency_key}/{self._calls}/{tool}"))
         # Its repeats are its own: inside of the phase's they would be left to the phase, and everything before it would be repeated too.
-        around = CURRENT.get()
-        edge = begun(None, (around.first or around).outer, around.env, around.started, around.deadline_at)
-        token = CURRENT.set(edge)
+        token = CURRENT.set(outside_of(CURRENT.get()))
         try:
             outcome = await self._tools.call(tool, arguments or {}, idempotency_key=key)
         finally:
@@ -186,18 +184,16 @@ def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object
     wanted = "a function, sync or async, of the Phase or of nothing"
     if form not in {"sync", "async"}:
         raise config_error("Workflow.phase.function", wanted, "a generator function")
-    places = [
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    asked = [
         one
-        for one in inspect.signature(function).parameters.values()
-        if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}
-        and one.default is one.empty
+        for one in parameters
+        if one.default is one.empty and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
     ]
-    if len(places) > 1 or any(one.kind is one.KEYWORD_ONLY for one in places):
-        raise config_error("Workflow.phase.function", wanted, str(inspect.signature(function)))
-    takes_phase = any(
-        one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL}
-        for one in inspect.signature(function).parameters.values()
-    )
+    if len(asked) > 1 or any(one.kind is one.KEYWORD_ONLY for one in asked):
+        raise config_error("Workflow.phase.function", wanted, str(signature))
+    takes_phase = any(one.kind not in {one.KEYWORD_ONLY, one.VAR_KEYWORD} for one in parameters)
 
     async def run(phase: Phase) -> object:
         phase.is_sync = form == "sync"

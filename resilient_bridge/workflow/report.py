@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ..stores.state_document import instant
 from .checkpoint import SkippedPhase, WorkflowState, WorkflowStatus
-from .fields import instant
 
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class WorkflowReport:
             "state_file": self.state_file,
             "started_at": None if self.started_at is None else instant(self.started_at),
             "completed": list(self.completed),
-            "skipped": [
-                {"phase": one.phase, "at": instant(one.at), "reason": one.reason} for one in self.skipped
-            ],
+            "skipped": [one.to_value() for one in self.skipped],
             "remaining": list(self.remaining),
             "current_phase": self.current_phase,
             "failure": None if self.failure is None else self.failure.to_dict(),

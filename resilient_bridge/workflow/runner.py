@@ -183,16 +183,16 @@ class Run:
     def _phase(self, spec: PhaseSpec) -> Phase:
         token = self._under_way = object()
 
-        def check(field: str) -> None:  # a task that the phase has left behind
+        def refuse_late(field: str) -> None:  # a task that the phase has left behind
             if self._under_way is not token:
                 raise config_error(field, "a phase that is under way", spec.name)
 
         async def save(value: Any) -> None:
-            check("Phase.checkpoint")
+            refuse_late("Phase.checkpoint")
             await self._keep(attrs.evolve(self.state, saved=value))
 
         async def warn(text: str) -> None:
-            check("Phase.warn")
+            refuse_late("Phase.warn")
             await self._keep(self.state.warned(redact(text)))
 
         return Phase(

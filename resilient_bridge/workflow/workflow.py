@@ -115,19 +115,16 @@ class Workflow:
         the end of a run that was cancelled there, halts the workflow (SYS_OUTCOME_UNKNOWN), and it is not repeated when it fails. Sync
         functions, and checks, run in a thread, and are waited for.
         """
-        if function is None:
-            return partial(
-                self._add,
-                name=name,
-                artifacts=artifacts,
-                checks=checks,
-                required=required,
-                idempotent=idempotent,
-                policy=policy,
-            )
-        return self._add(
-            function, name=None, artifacts=(), checks=(), required=True, idempotent=True, policy=None
+        add = partial(
+            self._add,
+            name=name,
+            artifacts=artifacts,
+            checks=checks,
+            required=required,
+            idempotent=idempotent,
+            policy=policy,
         )
+        return add if function is None else add(function)
 
     def _add(
         self,
