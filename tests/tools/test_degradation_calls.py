@@ -7,22 +7,9 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import ConfigError, Failure, RejectedError
-from resilient_bridge.tools.degradation import Degradation, degradations
-
-
-LIMITED = Failure.of("SYS_RATE_LIMITED")
-LOST = Failure.of("CONN_RESET")
-
-
-def browse(**options):
-    """The seed's ladder."""
-    return Degradation("browse", "browser", "web_scrape", "text", **options)
-
-
-def steps(events):
-    """What the events say, without their times."""
-    return [(event.previous, event.mode) for event in events]
+from resilient_bridge.errors import ConfigError, RejectedError
+from resilient_bridge.tools.degradation import degradations
+from tests.tools.ladders import LIMITED, LOST, browse, steps
 
 
 def failing(error):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+
+import pytest
 
 from resilient_bridge.workflow import Workflow
 
@@ -54,3 +57,23 @@ def fails(*errors):
 def damage(path: Path, data: bytes = b"\0" * 100) -> None:
     """Write over a file, as a broken disk would."""
     path.write_bytes(data)
+
+
+async def started(flow, *, until):
+    """A run of the flow, under way, in which these phases have begun."""
+    task = asyncio.create_task(flow.flow.run())
+    while flow.ran != list(until):
+        await asyncio.sleep(0)
+    return task
+
+
+async def cancelled(task):
+    """Cancel a run, and wait for its end."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def stay(_):
+    """An act that does not end by itself."""
+    await asyncio.Event().wait()

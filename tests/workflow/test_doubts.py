@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from resilient_bridge.workflow import WorkflowStatus
-from tests.workflow.flows import Flow, damage, fails
-
-
-async def _started(flow, *, until):
-    """A run of the flow, under way, in which these phases have begun."""
-    task = asyncio.create_task(flow.flow.run())
-    while flow.ran != list(until):
-        await asyncio.sleep(0)
-    return task
-
-
-async def _cancelled(task):
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def _stay(_):
-    await asyncio.Event().wait()
+from tests.workflow.flows import Flow, cancelled, damage, fails, started, stay
 
 
 async def _leave(_):
@@ -42,8 +22,8 @@ async def test_what_must_not_run_twice_is_in_doubt_when_it_was_interrupted(tmp_p
     options = {"b": {"idempotent": False}}
     flow = Flow(tmp_path).build(**options)
     if how == "cancelled":
-        flow.acts["b"] = _stay
-        await _cancelled(await _started(flow, until="ab"))
+        flow.acts["b"] = stay
+        await cancelled(await started(flow, until="ab"))
     else:
         flow.acts["b"] = _leave
         with pytest.raises(SystemExit):

@@ -14,25 +14,7 @@ from resilient_bridge.errors import ConfigError, Executed, Failure
 from resilient_bridge.stores.private_files import read_private
 from resilient_bridge.telemetry import events
 from resilient_bridge.workflow import Workflow, WorkflowStatus
-from tests.workflow.flows import Flow, fails
-
-
-async def _started(flow, *, until):
-    """A run of the flow, under way, in which these phases have begun."""
-    task = asyncio.create_task(flow.flow.run())
-    while flow.ran != list(until):
-        await asyncio.sleep(0)
-    return task
-
-
-async def _cancelled(task):
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def _stay(_):
-    await asyncio.Event().wait()
+from tests.workflow.flows import Flow, cancelled, fails, started, stay
 
 
 # ---- the end, while a step is being kept ----------------------------------------------------------------------------
@@ -94,11 +76,11 @@ async def test_nothing_is_written_after_the_file_was_released(tmp_path, monkeypa
 async def test_an_unsafe_file_does_not_hide_that_it_was_cancelled(tmp_path):
     """The last save is refused, because somebody made the file a link: the task ends as cancelled all the same."""
     flow = Flow(tmp_path).build()
-    flow.acts["a"] = _stay
-    task = await _started(flow, until="a")
+    flow.acts["a"] = stay
+    task = await started(flow, until="a")
     (tmp_path / "state.json").rename(tmp_path / "moved.json")
     (tmp_path / "state.json").symlink_to("moved.json")
-    await _cancelled(task)
+    await cancelled(task)
 
 
 # ---- several things at once -----------------------------------------------------------------------------------------
@@ -348,8 +330,8 @@ async def test_a_directory_that_holds_the_state_file_can_be_an_artifact(tmp_path
 async def test_it_leaves_three_files_beside_what_the_phases_made(tmp_path):
     """The state, its backup and the lock, also of a run that was cancelled."""
     flow = Flow(tmp_path).build()
-    flow.acts["b"] = _stay
-    await _cancelled(await _started(flow, until="ab"))
+    flow.acts["b"] = stay
+    await cancelled(await started(flow, until="ab"))
     left = {path.name for path in tmp_path.iterdir()} - {"a.txt", "b.txt"}
     assert left == {"state.json", "state.json.backup", "state.json.owner"}
 

@@ -10,7 +10,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.telemetry import events
 from resilient_bridge.workflow import Workflow, WorkflowStatus
-from tests.workflow.flows import Flow, fails
+from tests.workflow.flows import Flow, cancelled, fails, started, stay
 
 
 def kinds(heard):
@@ -208,16 +208,8 @@ async def test_a_run_that_is_cancelled_is_no_crash(tmp_path):
     """The phase begins again at the next run, and the file counts no death."""
     flow = Flow(tmp_path).build()
 
-    async def stay(_):
-        await asyncio.Event().wait()
-
     flow.acts["b"] = stay
-    task = asyncio.create_task(flow.flow.run())
-    while flow.ran != ["a", "b"]:
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(await started(flow, until="ab"))
     assert (flow.value()["begun"], flow.value()["current_phase"]) == (0, "b")
     again = Flow(tmp_path).build(b={"idempotent": False})
     assert (await again.flow.run()).status is WorkflowStatus.COMPLETED

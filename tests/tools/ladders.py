@@ -1,0 +1,20 @@
+"""The ladder that tests of degradation go down, and the failures that take it there."""
+
+from __future__ import annotations
+
+from resilient_bridge.errors import Failure
+from resilient_bridge.tools.degradation import Degradation
+
+
+LIMITED = Failure.of("SYS_RATE_LIMITED")
+LOST = Failure.of("CONN_RESET")
+
+
+def browse(**options):
+    """The seed's ladder."""
+    return Degradation("browse", "browser", "web_scrape", "text", **options)
+
+
+def steps(events):
+    """What the events say, without their times."""
+    return [(event.previous, event.mode) for event in events]
