@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, ClassVar, Final, Self, TypeAlias, cast
 
 import attrs
 
@@ -42,26 +42,20 @@ _KIND_CODES: Final = {
     Kind.PARTIAL: "SYS_UPSTREAM_REJECTED",
 }
 
-# Single steps of a dict are atomic: threads may register, remove and read without a lock.
-_registered: dict[int, Registration] = {}
 _numbers = itertools.count()
 
 
 @attrs.frozen(eq=False)
-class Registration:
-    """One registered verdict, in force until `unregister()` or the end of a `with` block; both may come twice."""
+class InForce:
+    """Something registered, in force until `unregister()` or the end of a `with` block; both may come twice."""
 
-    what: Registered
-    kind: Kind | None
-    category: Category | None
-    code: str | None
-    executed: Executed | None
-    suggestions: tuple[str, ...]
+    # A table for each class that is registered. Single steps of a dict are atomic: threads may register, remove and read without a lock.
+    in_force: ClassVar[dict[int, Any]]
     number: int = attrs.field(factory=lambda: next(_numbers), init=False, repr=False)
 
     def unregister(self) -> None:
-        """Take the verdict back; verdicts that were given with it stay as they are."""
-        _registered.pop(self.number, None)
+        """Take it back; what was said with it stays as it is."""
+        self.in_force.pop(self.number, None)
 
     def __enter__(self) -> Self:
         """Return the registration, which is in force already."""
@@ -70,8 +64,21 @@ class Registration:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the verdict back."""
+        """Take it back."""
         self.unregister()
+
+
+@attrs.frozen(eq=False)
+class Registration(InForce):
+    """One registered verdict."""
+
+    in_force: ClassVar[dict[int, Registration]] = {}
+    what: Registered
+    kind: Kind | None
+    category: Category | None
+    code: str | None
+    executed: Executed | None
+    suggestions: tuple[str, ...]
 
     def rank(self, failure: Failure, errors: tuple[BaseException, ...]) -> tuple[int, int] | None:
         """Return how closely this fits, smaller is closer; None when it does not."""
@@ -147,7 +154,7 @@ def register(
             "classify.register", "at least one of kind, category, code, executed, suggestions", None
         )
     registration = Registration(what, kind, category, code, executed, lines)
-    _registered[registration.number] = registration
+    Registration.in_force[registration.number] = registration
     return registration
 
 
@@ -170,11 +177,11 @@ def _lines(suggestions: object) -> tuple[str, ...]:
 
 def applied(failure: Failure, *errors: BaseException, known: bool = True) -> Failure:
     """Return the failure as the registered verdict that fits best has it; the failure itself when none fits."""
-    if not _registered:
+    if not Registration.in_force:
         return failure
     best: Registration | None = None
     closest: tuple[int, int] | None = None
-    for registration in reversed(list(_registered.values())):
+    for registration in reversed(list(Registration.in_force.values())):
         found = registration.rank(failure, errors)
         if found is not None and (closest is None or found < closest):
             best, closest = registration, found

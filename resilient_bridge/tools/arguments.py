@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, cast, get_args, get_origin
 
 from ..errors import Executed, Failure, config_error
 from ..protocol.strict_json import decoder, is_deeper
+from .near_misses import close_names
 
 
 __all__ = ["Parameters", "Read", "Violations", "invalid"]
@@ -32,7 +33,6 @@ _NOTHING: Final = "nothing"
 _DECODER: Final = decoder(
     constant="{} is no number of JSON", infinite="{} is no number of JSON", twice="a key that is there twice"
 )
-_NAMED: Final = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 _VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
@@ -90,10 +90,12 @@ class Parameters:
             self._signature = inspect.signature(function)
         except (TypeError, ValueError):
             raise config_error(path, "a function whose signature can be read", function) from None
+        #: What may be given by name.
+        self.names = [each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC]
         self._sorts: dict[str, tuple[_Plain, ...]] | None = None
 
     def read(self, arguments: Mapping[str, Any] | str) -> Read:
-        """Return the arguments of a call, or what is wrong with them. ConfigError for neither text nor mapping."""
+        """Return the arguments of a call, or what is wrong with them."""
         if isinstance(arguments, str):
             read = _from_text(arguments)
             if isinstance(read, tuple):
@@ -104,26 +106,22 @@ class Parameters:
 
     def _bound(self, arguments: Mapping[str, Any]) -> Read:
         bound = inspect.BoundArguments(self._signature, cast("Any", {}))
-        names = self.names
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {key: value for key, value in arguments.items() if key not in names}
+                bound.arguments[name] = {
+                    key: value for key, value in arguments.items() if key not in self.names
+                }
             elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name in arguments:
                 bound.arguments[name] = arguments[name]
             elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 bound.arguments[name] = parameter.default  # or those after it could not be given
         return Read(arguments, bound.args, bound.kwargs)
 
-    @property
-    def names(self) -> list[str]:
-        """What may be given by name."""
-        return [each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC]
-
     def _wrong(self, arguments: Mapping[Any, Any]) -> Violations:
         wrong: list[Mapping[str, str]] = []
         parameters, sorts = self._signature.parameters, self._plain_sorts()
         for name in self.names:
-            parameter, wanted = parameters[name], sorts.get(name, ())
+            parameter, wanted = parameters[name], sorts[name]
             words = " or ".join(sort.words for sort in wanted) or "a value"
             if name not in arguments:
                 if parameter.default is inspect.Parameter.empty:
@@ -140,18 +138,17 @@ class Parameters:
         return tuple(wrong)
 
     def _no_such(self, name: str) -> str:
-        near = get_close_matches(name[:100], self.names, n=1)
+        near = close_names(name[:100], self.names, most=1)
         return f"{_NO_SUCH}; did you mean {near[0]}?" if near else _NO_SUCH
 
     def _plain_sorts(self) -> dict[str, tuple[_Plain, ...]]:
         """Return what each parameter's annotation says, read with the first call: by then every name in it is defined."""
         if self._sorts is None:
             places = _globals_of(self._function)
-            found = {
+            self._sorts = {
                 name: _sorts_of(_evaluated(each.annotation, places))
                 for name, each in self._signature.parameters.items()
             }
-            self._sorts = {name: sorts for name, sorts in found.items() if sorts is not None}
         return self._sorts
 
 
@@ -216,8 +213,8 @@ def _sort_of(value: Any) -> str:
     return type(value).__name__
 
 
-def _sorts_of(annotation: Any) -> tuple[_Plain, ...] | None:
-    """Return the plain sorts that an annotation allows; None if it is not for us to judge."""
+def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
+    """Return the plain sorts that an annotation allows; none if it is not for us to judge."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _sorts_of(get_args(annotation)[0])
@@ -227,12 +224,12 @@ def _sorts_of(annotation: Any) -> tuple[_Plain, ...] | None:
         return (_Plain(words, partial(_is_one_of, choices)),)
     if origin in (Union, types.UnionType):
         each = [_sorts_of(part) for part in get_args(annotation)]
-        return None if None in each else tuple(sort for sorts in each if sorts is not None for sort in sorts)
+        return () if () in each else tuple(chain.from_iterable(each))
     try:
         sort = _PLAIN.get(origin or annotation)
     except TypeError:  # an annotation may be anything, unhashable included
-        return None
-    return None if sort is None else (sort,)
+        return ()
+    return () if sort is None else (sort,)
 
 
 def _evaluated(annotation: Any, places: dict[str, Any]) -> Any:

@@ -168,8 +168,10 @@ def _read(data: str | bytes | bytearray) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode()
         value = _decode(text)
-        if "\\u" in text or not text.isascii():
+        if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be written again
+        elif isinstance(data, str):
+            text.encode()  # nor one that came as it is
     except (ValueError, RecursionError) as error:
         return _Unreadable(_reason(error))
     return _Unreadable("nesting too deep") if is_deeper(value, _DEEPEST) else value
@@ -192,9 +194,10 @@ def _wrong(name: str, value: Any) -> tuple[str, str] | None:
     """Return which constraint a field breaks, and what was received; None if it is right."""
     if value is _MISSING:
         return _REQUIRED, "nothing"
+    wanted = "object" if name == "payload" else "string"
     if isinstance(value, _Unreadable):
-        return ("object" if name == "payload" else "string"), value.reason
-    wanted, kind = ("object" if name == "payload" else "string"), _kind(value)
+        return wanted, value.reason
+    kind = _kind(value)
     if kind != wanted:
         return wanted, kind
     if name == "event" and value not in get_args(HookName):

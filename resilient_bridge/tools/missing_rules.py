@@ -36,11 +36,12 @@ def missing_file(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             yield from _in_home(home, context)
         elif there is None:
             backups = [place for place in dict.fromkeys(_backup_places(absolute, context)) if is_file(place)]
-            yield from _elsewhere(path, absolute, context, backups)
+            nearest = nearest_there(absolute)
+            yield from _elsewhere(path, absolute, nearest, context, backups)
             for backup in backups[:_MOST_BACKUPS]:
                 shown = context.shown(backup)
                 yield Fix(f"restore the backup {shown}{command('cp', shown, path)}", backup)
-            yield from _creation(path, absolute, context)
+            yield from _creation(path, absolute, nearest, context)
         elif stat.S_ISLNK(there.st_mode) and status_of(absolute) is None:
             yield Fix(f"{context.shown(absolute)} is a link to nothing: correct or remove it", absolute)
         elif clue.is_program and (interpreter := _interpreter(absolute)):
@@ -66,7 +67,9 @@ def _there_after_all(path: str, absolute: str, context: SuggestionContext) -> Fi
     return Fix(f"{path} is in {context.directory}: run it there, or repeat the call if it is new", absolute)
 
 
-def _elsewhere(path: str, absolute: str, context: SuggestionContext, backups: list[str]) -> Iterator[Fix]:
+def _elsewhere(
+    path: str, absolute: str, nearest: str | None, context: SuggestionContext, backups: list[str]
+) -> Iterator[Fix]:
     here = context.directory
     if here is not None and not Path(path).is_absolute():
         for parent in list(here.parents)[:_PARENTS]:
@@ -75,7 +78,7 @@ def _elsewhere(path: str, absolute: str, context: SuggestionContext, backups: li
                 yield Fix(f"expected in {parent}: the working directory is {here}", there)
                 break
     roots = [str(here)] if here is not None and Path(absolute).is_relative_to(here) else []
-    if (nearest := nearest_there(absolute)) is not None:
+    if nearest is not None:
         roots.insert(0, nearest)
     for near in near_paths(absolute, roots, context.look, apart_from=backups):
         yield Fix(f"did you mean {context.shown(near)}?", near)
@@ -100,9 +103,8 @@ def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
             return
 
 
-def _creation(path: str, absolute: str, context: SuggestionContext) -> Iterator[Fix]:
+def _creation(path: str, absolute: str, nearest: str | None, context: SuggestionContext) -> Iterator[Fix]:
     parent = str(Path(absolute).parent)
-    nearest = nearest_there(parent)
     if nearest is None or not is_directory(nearest) or not os.access(nearest, os.W_OK | os.X_OK):
         return
     if nearest != parent:

@@ -10,6 +10,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
+from functools import cache
+from itertools import islice, takewhile
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
@@ -24,6 +26,7 @@ _LONGEST: Final = 255  # characters of a name: the matcher takes time quadratic 
 _ALIKE: Final = 0.66
 _ALIKE_PATH: Final = 0.7
 _WORTH_NAMING: Final = 0.12  # how much less alike than the likest
+_MOST_NEAR: Final = 3
 _OTHER_ENDING: Final = 0.15  # what another extension costs
 _SWAPPED: Final = 0.8  # the same letters in another order: the commonest slip in a short name
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "lost+found"})
@@ -79,7 +82,9 @@ class Look:
             return
 
     def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
-        """Yield at most `most` entries below a directory, the nearest level first, three levels deep, in the order of their names."""
+        """Yield at most `most` entries below a directory, the nearest level first, three levels deep; directories in the order of their names,
+        what is in one as the system lists it.
+        """
         last = self.seen + most
         waiting = deque([(root, 1)])
         while waiting:
@@ -115,7 +120,7 @@ class _Near(NamedTuple):
 
 
 def near_paths(
-    missing: str, roots: Iterable[str], look: Look, *, apart_from: Collection[str] = (), most: int = 3
+    missing: str, roots: Iterable[str], look: Look, *, apart_from: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return paths below the roots that exist and resemble `missing`, an absolute path, the likest first.
 
@@ -127,27 +132,23 @@ def near_paths(
     for number, root in enumerate(starts):
         share = look.left // (len(starts) - number)
         found.update(near for near in _near(missing, root, look, share) if near.path not in apart_from)
-    nearest: list[str] = []
-    for near in sorted(found):
-        if len(nearest) == most or near.distance > min(found).distance + _WORTH_NAMING:
-            break
-        if near.path not in nearest and status_of(near.path) is not None:
-            nearest.append(near.path)
-    return tuple(nearest)
+    ranked = sorted(found)
+    close = takewhile(lambda near: near.distance <= ranked[0].distance + _WORTH_NAMING, ranked)
+    return tuple(islice((near.path for near in close if status_of(near.path) is not None), _MOST_NEAR))
 
 
 def _near(missing: str, root: str, look: Look, share: int) -> Iterator[_Near]:
     if share <= 0:
         return
     name = missing.rpartition(_SEP)[2]
-    by_name = _Matcher(name)
+    matcher = cache(_Matcher)  # of the few texts that a path is compared by
     has_ending = bool(_split(name)[1])
     for entry in look.walk(root, most=share, is_hidden_wanted=name.startswith(".")):
         if entry.path in _NOT_FILES or entry.path == missing or (has_ending and _is_own(entry)):
             continue
         wanted, rest = _apart(missing, entry.path)
-        spelled = by_name.likeness(entry.name)
-        whole = _Matcher(wanted).likeness(rest) if wanted != name or rest != entry.name else spelled
+        spelled = matcher(name).likeness(entry.name)
+        whole = matcher(wanted).likeness(rest) if (wanted, rest) != (name, entry.name) else spelled
         if spelled >= _ALIKE or whole >= _ALIKE_PATH:
             yield _Near(1 - max(spelled, whole), 1 - whole, rest.count(_SEP), entry.path)
 

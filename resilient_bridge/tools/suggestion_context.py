@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -75,12 +76,14 @@ def command(words: str, *paths: str) -> str:
 
 def is_directory(path: str) -> bool:
     """Return whether a directory is there."""
-    return status_of(path) is not None and Path(path).is_dir()
+    there = status_of(path)
+    return there is not None and stat.S_ISDIR(there.st_mode)
 
 
 def is_file(path: str) -> bool:
     """Return whether a regular file is there, or a link to one."""
-    return status_of(path) is not None and Path(path).is_file()
+    there = status_of(path)
+    return there is not None and stat.S_ISREG(there.st_mode)
 
 
 def nearest_there(path: str) -> str | None:

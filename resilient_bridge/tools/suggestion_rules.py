@@ -124,10 +124,10 @@ def _provider(failure: Failure) -> str:
 
 def approve_spending(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
     """Yield what was spent, of how much, and that a person may approve more."""
+    if failure.code != "SYS_SPEND_LIMIT" or failure.details.get("reason") == "cancelled":
+        return
     from decimal import Decimal, InvalidOperation
 
-    if failure.code != "SYS_SPEND_LIMIT":
-        return
     try:
         spent, limit = (Decimal(str(failure.details[name])) for name in ("spent", "limit"))
     except (KeyError, InvalidOperation):
@@ -164,20 +164,22 @@ def _names_in(failure: Failure) -> Iterator[str]:
         if isinstance(told := details.get(key), str):
             yield told
     violations: object = details.get("violations")
-    for violation in cast("tuple[object, ...]", violations) if isinstance(violations, tuple) else ():
-        if isinstance(violation, Mapping):
-            row = cast("Mapping[str, Any]", violation)
-            yield str(row.get("field", "")).rpartition(".")[2]
+    if isinstance(violations, tuple):  # they name what is wrong; what their words quote is something else
+        for violation in cast("tuple[object, ...]", violations):
+            if isinstance(violation, Mapping):
+                row = cast("Mapping[str, Any]", violation)
+                yield str(row.get("field", "")).rpartition(".")[2]
+        return
     for line in texts_of(failure):
         yield from _QUOTED.findall(line)
         yield from _AFTER_COLON.findall(line)
 
 
-def port_taken(clue: Clue, failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+def port_taken(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
     """Yield whether anything listens on the port at this moment; nothing where the system does not tell."""
     port = _port(failure, context)
     listening = None if port is None else _is_listening(port)
-    if clue.symbol != "EADDRINUSE" or listening is None:
+    if listening is None:
         return
     if listening:
         yield Fix(f"port {port} is still taken: see who holds it with `lsof -i :{port}`, or use another")
@@ -250,7 +252,8 @@ def fixes(failure: Failure, context: SuggestionContext) -> list[Fix]:
     for clue in collected(lambda: [clue_of(failure, context)]):
         if (look := BY_SYMBOL.get(clue.symbol)) is not None:
             found += collected(look, clue, context)
-        found += collected(port_taken, clue, failure, context)
+        if clue.symbol == "EADDRINUSE":
+            found += collected(port_taken, failure, context)
     return found
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, cast
 
 import attrs
 
 from ..classification import classify
+from ..classification.registry import InForce
 from ..errors import Failure, config_error, redact
 from ..policies.what import WANTED, What, is_what, plain, rank
 from .near_misses import Look
@@ -28,32 +29,14 @@ from .suggestion_rules import collected, fixes
 _MOST: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-# Single steps of a dict are atomic: threads may register, remove and read without a lock.
-_registered: dict[int, SuggestionRegistration] = {}
-_numbers = itertools.count()
-
 
 @attrs.frozen(eq=False)
-class SuggestionRegistration:
-    """One registered rule, in force until `unregister()` or the end of a `with` block; both may come twice."""
+class SuggestionRegistration(InForce):
+    """One registered rule."""
 
+    in_force: ClassVar[dict[int, SuggestionRegistration]] = {}
     what: What
     rule: SuggestionRule
-    number: int = attrs.field(factory=lambda: next(_numbers), init=False, repr=False)
-
-    def unregister(self) -> None:
-        """Take the rule back."""
-        _registered.pop(self.number, None)
-
-    def __enter__(self) -> Self:
-        """Return the registration, which is in force already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the rule back."""
-        self.unregister()
 
 
 class Suggester:
@@ -105,7 +88,7 @@ class Suggester:
         if not callable(rule):
             raise config_error("suggest.register.rule", "a function of a failure and a context", rule)
         registration = SuggestionRegistration(plain(what), rule)
-        _registered[registration.number] = registration
+        SuggestionRegistration.in_force[registration.number] = registration
         return registration
 
     def __repr__(self) -> str:
@@ -150,7 +133,7 @@ def _directory(given: object) -> Path | None:
 def _told(failure: Failure, context: SuggestionContext) -> Iterator[str]:
     """Yield what registered rules say, the most specific first."""
     fitting: list[tuple[tuple[int, int], int, SuggestionRule]] = []
-    for number, registration in list(_registered.items()):
+    for number, registration in list(SuggestionRegistration.in_force.items()):
         with suppress(Exception):  # a predicate of somebody else's
             if (fit := rank(registration.what, failure)) is not None:
                 fitting.append((fit, -number, registration.rule))

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -22,6 +21,7 @@ from ..telemetry import emit, events
 from .arguments import Parameters, invalid
 from .bounded import THREADS
 from .commands import MistakeError
+from .near_misses import close_names
 from .tool_policy import most_repeats
 
 
@@ -122,7 +122,7 @@ def _exited(error: SystemExit) -> BridgeError:
 async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     """Return the failure of a call to a tool that is not there."""
     names = sorted(there_are)
-    near = get_close_matches(name[:100], names, n=3)
+    near = close_names(name[:100], names)
     told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
     suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {told or 'none'}"]
     shown = redact(name, limit=100)

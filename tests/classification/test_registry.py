@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from resilient_bridge.classification import classify
-from resilient_bridge.classification.registry import _registered
+from resilient_bridge.classification.registry import Registration
 from resilient_bridge.errors import Category, ConfigError, Executed, Kind
 
 
@@ -26,7 +26,7 @@ class VeryBusy(Busy):
 @pytest.fixture(autouse=True)
 def _nothing_stays():
     yield
-    assert not _registered
+    assert not Registration.in_force
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_limits_that_waiting_does_not_lift():
         "have a person approve more, or cancel: 10.02 of 10 are spent"
     ]
     assert _texts("SYS_SPEND_LIMIT", details={"spent": "NaN", "limit": "10"}) == []
+    over = {"spent": "3", "limit": "10", "reason": "cancelled"}  # nobody can approve more of it
+    assert _texts("SYS_SPEND_LIMIT", details=over) == []
     by = {"provider_id": "openai"}
     quota = _texts("SYS_UPSTREAM_REJECTED", details={"reason": "quota_exhausted", **by})
     assert quota == ["raise the limit or add credit at openai: waiting does not help"]

@@ -219,3 +219,17 @@ def test_a_callable_without_a_signature_is_refused():
     """What cannot be read cannot be held against anything."""
     with pytest.raises(rb.ConfigError, match="signature"):
         Toolbox().tool(min, name="min")
+
+
+async def test_a_choice_is_not_taken_for_a_misspelt_name():
+    """What stands in the words of a violation is no name that was meant: only its field can be one."""
+    toolbox = rb.Toolbox()
+
+    @toolbox.tool
+    async def look(path: str, mode: Literal["files", "paths"]) -> None:
+        raise AssertionError
+
+    outcome = await toolbox.call("look", {"path": "p", "mode": "x"})
+    assert "did you mean" not in outcome.suggestion
+    outcome = await toolbox.call("look", {"pth": "p", "mode": "files"})
+    assert outcome.failure.suggestions[0] == "did you mean path?"
