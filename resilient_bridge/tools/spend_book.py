@@ -14,7 +14,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
-from ..errors import BridgeError, Failure, SpendLimitError
+from ..errors import BridgeError, Failure, SpendLimitError, config_error
 from ..stores.owner import Owner
 from ..telemetry import emit, events
 from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
@@ -89,16 +89,25 @@ class Book:
             try:
                 found = self.file.load().value
             except BaseException:
-                self.close()
+                self._leave()
                 raise
         self.change(partial(self._restore, found=found))
 
     def close(self) -> None:
-        """Leave the file to others."""
-        with self._disk:
-            if self._owner is not None and self._is_taken:
-                self.is_open = self._is_taken = False
-                self._owner.release()
+        """Leave the file to others, with all that is known in it. Raises ConfigError while a call runs or waits, and StoreError."""
+        if self.file is None or not self.is_open:
+            return
+        self.save()
+        with self._disk, self._lock:
+            if not self._account.is_idle or self._saved < self._version:
+                raise config_error("SpendBudget.close", "a budget that no call uses", "one in use")
+            self.is_open = False
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._owner is not None and self._is_taken:
+            self._is_taken = False
+            self._owner.release()
 
     def _restore(self, account: SpendAccount, found: Any) -> None:
         if self.is_open:  # under the lock: of two threads that have read the file, one restores

@@ -80,7 +80,8 @@ class SpendBudget:
     def close(self) -> None:
         """Leave the file of `path` to another budget, in this process or another; whoever uses this one again takes it back.
 
-        What nobody has any more is closed, and so is what its process leaves behind.
+        A budget that nobody has any more is closed, and so is what a process leaves behind. Raises ConfigError while a call runs or waits,
+        and StoreError if what was spent last cannot be saved: it is not closed then.
         """
         self._book.close()
 

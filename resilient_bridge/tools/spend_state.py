@@ -105,6 +105,7 @@ class SpendAccount:
         self._is_told_warning = False
         self._is_told_pause = False
         self._queue: dict[Charge, None] = {}  # in their order
+        self._running = 0
         self._changes = Changes()
 
     @property
@@ -119,6 +120,11 @@ class SpendAccount:
             remaining=EXACT.subtract(self.limit, used),
             share=float(EXACT.divide(self.spent, self.limit)),
         )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody runs and nobody waits."""
+        return not self._running and not self._queue
 
     def take_changes(self) -> Changes:
         """Return what has to be done since the last time; it is the caller's to do, outside of its lock."""
@@ -152,6 +158,7 @@ class SpendAccount:
         standing, charge.standing = charge.standing, "over"
         self._queue.pop(charge, None)
         if standing == "admitted":
+            self._running -= 1
             self._release(charge.open)
             if has_run and charge.told is None:
                 self.spent = EXACT.add(self.spent, charge.estimate)
@@ -163,7 +170,6 @@ class SpendAccount:
             return
         self.limit = limit
         self._note(events.SpendApproved)
-        self._is_told_warning = self._is_told_warning and self._is_warning()
         self._is_told_pause = False
         self._settle()
 
@@ -185,11 +191,12 @@ class SpendAccount:
         return {**{name: f"{value:f}" for name, value in money.items()}, "cancelled": self.is_cancelled}
 
     def restore(self, value: Mapping[str, Any]) -> None:
-        """Go on from what was saved, in a new account. Whatever was reserved then is spent: nobody can say any more that it is not."""
-        self.limit = EXACT.add(self.limit, Decimal(value["approved"]))
+        """Go on from what was saved, in an idle account. Whatever was reserved then is spent: nobody can say any more that it is not."""
+        self.limit = EXACT.add(self._own_limit, Decimal(value["approved"]))
         self.is_cancelled = bool(value["cancelled"])
         self.spent = Decimal(value["spent"])
         self._is_told_warning = self._is_warning()  # that crossing was told by who made it
+        self._is_told_pause = False
         self.spend(Decimal(value["reserved"]))
 
     @staticmethod
@@ -241,6 +248,7 @@ class SpendAccount:
 
     def _admit(self, charge: Charge) -> None:
         charge.standing = "admitted"
+        self._running += 1
         self.reserved = EXACT.add(self.reserved, charge.estimate)
 
     def _release(self, amount: Decimal) -> None:

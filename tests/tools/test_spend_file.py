@@ -245,3 +245,25 @@ async def test_two_budgets_do_not_share_a_file(path):
     assert first.status().spent == 7
     del first
     assert second.status().spent == 7
+
+
+async def test_a_budget_that_is_closed_and_used_again_counts_nothing_twice(path):
+    """What was approved and spent is in the file once, however often it is taken back."""
+    budget = SpendBudget(10, path=path)
+    budget.approve(5)
+    budget.spend(2)
+    for _ in range(3):
+        budget.close()
+        assert (budget.status().limit, budget.status().spent) == (15, 2)
+
+
+async def test_a_budget_is_not_closed_under_a_call(path):
+    """The file would be given away, and what the call costs would be in nobody's account."""
+    budget = SpendBudget(10, path=path)
+    async with budget.call(0) as call:
+        with pytest.raises(rb.ConfigError, match=r"SpendBudget\.close"):
+            budget.close()
+        call.spend(7)
+    budget.close()
+    budget.close()
+    assert SpendBudget(10, path=path).status().spent == 7
