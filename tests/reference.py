@@ -19,6 +19,7 @@ from resilient_bridge.classification.statuses import status_finding
 from resilient_bridge.policies import Dialect
 from resilient_bridge.policies.losses import LossAction, meaning
 from resilient_bridge.protocol.transitions import mermaid
+from resilient_bridge.telemetry import work_events
 
 
 STATES = {
@@ -308,10 +309,12 @@ def error_page() -> str:
 
 def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
-    found = [
-        value for value in vars(events).values() if inspect.isclass(value) and issubclass(value, events.Event)
+    return [
+        value
+        for room in (events, work_events)
+        for value in vars(room).values()
+        if inspect.isclass(value) and issubclass(value, events.Event) and value.__module__ == room.__name__
     ]
-    return [one for one in found if one is not events.Event]
 
 
 def _fields(record: type[events.Event]) -> str:

@@ -31,6 +31,7 @@ __all__ = [
     "classify_close",
     "classify_error_payload",
     "exit_finding",
+    "failure_or_none",
     "parse_retry_after",
     "rule_for",
     "text_finding",
@@ -99,6 +100,14 @@ class Classifier:
 
 
 classify: Final = Classifier()
+
+
+def failure_or_none(error: BaseException) -> Failure | None:
+    """Return the failure of an exception, None for one that is no failure: a cancelled task, the end of the program."""
+    try:
+        return classify(error)
+    except BaseException:  # noqa: BLE001 -- classify raises again what is none
+        return None
 
 
 def classify_close(code: int | None, text: str, by: By | None) -> Failure:

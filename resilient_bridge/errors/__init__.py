@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .exceptions import error_for as error_for
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
+    from .failure import model_report as model_report
+    from .failure import model_type as model_type
     from .failure import without_cause as without_cause
     from .record import Record as Record
     from .record import attach as attach
@@ -106,6 +108,8 @@ __all__ = [
     "is_our_code",
     "is_sensitive",
     "mapping_of",
+    "model_report",
+    "model_type",
     "read_rpc_error",
     "record_of",
     "redact",
@@ -159,6 +163,8 @@ _HOMES = {
     "is_our_code": "rpc",
     "is_sensitive": "redaction",
     "mapping_of": "rpc",
+    "model_report": "failure",
+    "model_type": "failure",
     "read_rpc_error": "rpc",
     "record_of": "record",
     "redact": "redaction",

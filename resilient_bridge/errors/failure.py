@@ -162,17 +162,7 @@ class Failure:
 
     def to_llm(self) -> str:
         """Return one line of JSON for a model: type, code, message, recoverable, executed, suggestion (V6)."""
-        report: dict[str, Any] = {
-            "type": self._model_type(),
-            "code": self.code,
-            "message": self.message,
-            "recoverable": self.retryable,
-            "executed": self.executed.value,
-            "suggestion": "; ".join(self.suggestions),
-        }
-        if self.retry_after is not None:
-            report["retry_after"] = self.retry_after
-        return json.dumps(report, ensure_ascii=False)
+        return json.dumps(model_report(self), ensure_ascii=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as data that `json.dumps` takes; the cause by its class name only."""
@@ -264,30 +254,6 @@ class Failure:
         number = self.details.get("errno")
         return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
 
-    def _model_type(self) -> str:
-        """Return the one word a model acts on: why it failed, as far as the model could do something about it (V6)."""
-        if self.category is Category.TIMEOUT:
-            return "timeout"
-        if self.code == "SYS_RATE_LIMITED":
-            return "rate_limit"
-        if self.code == "SYS_CONTEXT_OVERFLOW" or self.details.get("reason") == "context_length_exceeded":
-            return "context_overflow"
-        # A missing file and a command that may not run are SYS_CONFIG_INVALID as well: the numbers say more.
-        if self.category is Category.AUTH or self._is_told(_PERMISSION):
-            return "permission"
-        if self.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or self._is_told(_NOT_FOUND):
-            return "not_found"
-        is_invalid = self.code in _INVALID or self.details.get("violations") or self._is_told(_REFUSED)
-        return "validation" if is_invalid else "unknown"
-
-    def _is_told(self, signs: Mapping[str, tuple[object, ...]]) -> bool:
-        """Return whether a detail is one of these signs; of a text only what stands before its colon counts."""
-        for key, these in signs.items():
-            told = self.details.get(key)
-            if (told.partition(":")[0] if isinstance(told, str) else told) in these:
-                return True
-        return False
-
 
 _PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.EACCES, errno.EPERM),
@@ -305,6 +271,47 @@ _REFUSED: Final[Mapping[str, tuple[object, ...]]] = {"rpc_code": (-32602,), "htt
 _INVALID: Final = frozenset(
     {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
 )
+
+
+def model_report(failure: Failure) -> dict[str, Any]:
+    """Return what a model is told of a failure (V6), JSON types only."""
+    report: dict[str, Any] = {
+        "type": model_type(failure),
+        "code": failure.code,
+        "message": failure.message,
+        "recoverable": failure.retryable,
+        "executed": failure.executed.value,
+        "suggestion": "; ".join(failure.suggestions),
+    }
+    if failure.retry_after is not None:
+        report["retry_after"] = failure.retry_after
+    return report
+
+
+def model_type(failure: Failure) -> str:
+    """Return the one word a model acts on (V6): why it failed, as far as the model could do something about it."""
+    if failure.category is Category.TIMEOUT:
+        return "timeout"
+    if failure.code == "SYS_RATE_LIMITED":
+        return "rate_limit"
+    if failure.code == "SYS_CONTEXT_OVERFLOW" or failure.details.get("reason") == "context_length_exceeded":
+        return "context_overflow"
+    # A missing file and a command that may not run are SYS_CONFIG_INVALID as well: the numbers say more.
+    if failure.category is Category.AUTH or _is_told(failure, _PERMISSION):
+        return "permission"
+    if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or _is_told(failure, _NOT_FOUND):
+        return "not_found"
+    is_invalid = failure.code in _INVALID or failure.details.get("violations") or _is_told(failure, _REFUSED)
+    return "validation" if is_invalid else "unknown"
+
+
+def _is_told(failure: Failure, signs: Mapping[str, tuple[object, ...]]) -> bool:
+    """Return whether a detail is one of these signs; of a text only what stands before its colon counts."""
+    for key, these in signs.items():
+        told = failure.details.get(key)
+        if (told.partition(":")[0] if isinstance(told, str) else told) in these:
+            return True
+    return False
 
 
 def _rebuild(state: dict[str, Any]) -> Failure:

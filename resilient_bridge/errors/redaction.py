@@ -195,7 +195,8 @@ def _redact_items(items: list[object], depth: int) -> tuple[Any, ...]:
 
 
 def _names_secret(value: object) -> bool:
-    return isinstance(value, str | bytes) and _field(_name(value))[1]
+    # Not by way of `_field`, which remembers what it was asked: a value may be the secret itself.
+    return isinstance(value, str | bytes) and len(value) <= 100 and is_sensitive(_name(value))
 
 
 def _name(key: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ..classification import classify
+from ..classification import failure_or_none
 from ..policies.what import matches_ended
 from ..telemetry import emit, events
 from .attempt import CURRENT, outside_of
@@ -19,7 +19,6 @@ from .steps import Call, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ..errors import Failure
     from .attempt import Attempt
     from .plan import Plan
 
@@ -30,7 +29,7 @@ _LONGEST_CHAIN: Final = 100
 
 def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
-    fallback, failure = plan.fallback, _failure_of(error)
+    fallback, failure = plan.fallback, failure_or_none(error)
     if fallback is None or failure is None or (fallback.on and not matches_ended(fallback.on, failure)):
         raise error
     # The repeats are over: a rung that repeats on its own is inside of nothing that would.
@@ -61,14 +60,6 @@ def _after(error: Exception, failed: Exception) -> Exception:
             return failed
         last = last.__context__
     return failed
-
-
-def _failure_of(error: Exception) -> Failure | None:
-    """Return the failure with its history, None for an Exception that stands for cancellation."""
-    try:
-        return classify(error)
-    except BaseException:  # noqa: BLE001 -- it is raised by the caller
-        return None
 
 
 def _begun_by(plan: Plan, rung: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ..classification import classify
+from ..classification import failure_or_none
 from ..errors import (
     AttemptTimeoutError,
     DeadlineExceededError,
@@ -65,10 +65,7 @@ def failure_in(attempt: Attempt, error: BaseException) -> Failure | None:
         record is not None
     ):  # of a call that is over, or of one inside this: what it came to is not what has happened
         attach(error, None)
-    try:
-        failure = classify(error)
-    except BaseException:  # noqa: BLE001 -- what classify raises again is no failure: the task or the program ends
-        failure = None
+    failure = failure_or_none(error)
     if record is not None:
         attach(error, record)
     attempt.seen = (error, failure)

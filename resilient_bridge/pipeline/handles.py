@@ -10,7 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure, RejectedError, config_error
+from ..classification import failure_or_none
+from ..errors import RejectedError, config_error
 from . import registry
 from .verdicts import counts_for_breaker
 
@@ -119,7 +120,7 @@ class _Block:
         if error is None:
             state.succeeded(permit, now, seconds)
             return
-        failure = None if isinstance(error, RejectedError) else _failure_of(error)
+        failure = None if isinstance(error, RejectedError) else failure_or_none(error)
         verdict = "neutral" if failure is None else counts_for_breaker(failure, state.breaker)
         if verdict == "neutral":
             state.released(permit, now, seconds)
@@ -128,15 +129,6 @@ class _Block:
 
 
 _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.circuit_blocks", default=())
-
-
-def _failure_of(error: BaseException) -> Failure | None:
-    from ..classification import classify
-
-    try:
-        return classify(error)
-    except BaseException:  # noqa: BLE001 -- what classify raises again is no failure: a task or the program ends
-        return None
 
 
 def circuit(of: str | Callable[..., Any], /) -> Circuit:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..classification import classify
+from ..errors import model_report, model_type
 from .attempt import CURRENT, Attempt, begun
 
 
@@ -89,8 +90,8 @@ class Outcome(Generic[T]):
 
     @property
     def type(self) -> str | None:
-        """One word for a model: timeout, permission, not_found, rate_limit, validation, unknown (V6); None without a failure."""
-        return None if self.failure is None else cast("str", self._report()["type"])
+        """One word for a model (V6): timeout, permission, not_found, rate_limit, context_overflow, validation, unknown; None without a failure."""
+        return None if self.failure is None else model_type(self.failure)
 
     @property
     def message(self) -> str:
@@ -138,7 +139,7 @@ class Outcome(Generic[T]):
         said.update((name, text) for name in ("stderr", "stdout") if (text := self._printed(name)))
         if self.failure is None:
             return as_line({"ok": True}, result=self._value if code is None else said)
-        return as_line(self._report(), **said)
+        return as_line(model_report(self.failure), **said)
 
     def to_tool_error(self, tool_call_id: str) -> dict[str, Any]:
         """Return the failure as the `tool_error` message of a bridge, JSON types only (R11). ConfigError without a failure."""
@@ -168,12 +169,6 @@ class Outcome(Generic[T]):
 
         text = printed(name, self._value, self._error, self.failure)
         return text if isinstance(text, str) else ""
-
-    def _report(self) -> dict[str, Any]:
-        import json
-
-        report: dict[str, Any] = {} if self.failure is None else json.loads(self.failure.to_llm())
-        return report
 
     def __repr__(self) -> str:
         """Return how it ended, without the value: it may be large, or secret."""

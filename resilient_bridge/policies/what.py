@@ -18,8 +18,6 @@ from .foreign import is_tenacity
 
 
 if TYPE_CHECKING:
-    import attrs
-
     from ..errors import Failure
     from .fields import Validator
 
@@ -28,6 +26,7 @@ __all__ = [
     "What",
     "Whats",
     "as_whats",
+    "check_whats",
     "is_what",
     "matches",
     "matches_ended",
@@ -70,17 +69,21 @@ def as_whats(value: Whats) -> tuple[What, ...]:
 
 def whats(*, of_tenacity: bool = False) -> Validator:
     """Return a validator for a tuple of What; `of_tenacity` lets one of tenacity's `retry=` objects stand for one."""
-    wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
 
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        path = path_of(instance, attribute)
-        if not isinstance(value, tuple):
-            refuse(path, f"{wanted}, or a collection of those", value)
-        for place, item in enumerate(cast("tuple[object, ...]", value)):
-            if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
-                refuse(f"{path}[{place}]", wanted, item)
+        check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
 
     return check
+
+
+def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
+    """Raise the ConfigError for what is no tuple of What, at the place that is wrong."""
+    wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
+    if not isinstance(value, tuple):
+        refuse(path, f"{wanted}, or a collection of those", value)
+    for place, item in enumerate(cast("tuple[object, ...]", value)):
+        if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
+            refuse(f"{path}[{place}]", wanted, item)
 
 
 def is_what(what: object) -> bool:

@@ -11,33 +11,34 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..lazy_names import lazily
 from .event import Event
-from .work_events import (
-    ContextCompacted,
-    Degraded,
-    HookRejected,
-    PhaseCompleted,
-    PhaseSkipped,
-    PhaseStarted,
-    PhaseUndone,
-    Restored,
-    SpendApproved,
-    SpendCancelled,
-    SpendPaused,
-    SpendWarned,
-    TaskLeftBehind,
-    ToolFailed,
-    WorkflowAborted,
-    WorkflowCompleted,
-    WorkflowHalted,
-    WorkflowStarted,
-)
 
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from ..errors import Failure
+    from .work_events import (
+        ContextCompacted,
+        Degraded,
+        HookRejected,
+        PhaseCompleted,
+        PhaseSkipped,
+        PhaseStarted,
+        PhaseUndone,
+        Restored,
+        SpendApproved,
+        SpendCancelled,
+        SpendPaused,
+        SpendWarned,
+        TaskLeftBehind,
+        ToolFailed,
+        WorkflowAborted,
+        WorkflowCompleted,
+        WorkflowHalted,
+        WorkflowStarted,
+    )
 
 __all__ = [
     "BridgeState",
@@ -352,3 +353,8 @@ class StateSetAside(Event):
     source: str
     lost: str
     failure: Failure
+
+
+# The records of work are as many again, and a program that only retries or sends makes none of them.
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, {name: ".work_events" for name in __all__ if name not in globals()})

@@ -9,40 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Failure, Severity, redact
-from .events import (
-    CircuitClosed,
-    CircuitHalfOpened,
-    CircuitOpened,
-    ContextCompacted,
-    Degraded,
-    DeliveryUnknown,
-    Event,
-    FellBack,
-    GaveUp,
-    HookRejected,
-    PhaseCompleted,
-    PhaseSkipped,
-    PhaseStarted,
-    PhaseUndone,
-    ReconnectScheduled,
-    RetryRecovered,
-    RetryScheduled,
-    SpendApproved,
-    SpendCancelled,
-    SpendPaused,
-    SpendWarned,
-    StateSetAside,
-    StoreFailed,
-    StoreRecovered,
-    Suspended,
-    TaskLeftBehind,
-    ThreadLeftBehind,
-    ToolFailed,
-    WorkflowAborted,
-    WorkflowCompleted,
-    WorkflowHalted,
-    WorkflowStarted,
-)
+from .event import Event
+from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
 
 
 if TYPE_CHECKING:
@@ -79,7 +47,7 @@ def log_event(event: Event) -> None:
 
 def _log_call(event: Event) -> None:
     """Log what happened to a call; nothing is put into words that nobody would read."""
-    row = _CALLS.get(type(event))
+    row = _CALLS.get(type(event).__name__)
     if row is None:
         return
     level, told = row
@@ -131,77 +99,78 @@ def _state_set_aside(event: Any) -> str:
     return f"state unusable{where}: {event.failure}; used instead: {event.source}; lost: {event.lost}"
 
 
-_CALLS: Mapping[type[Event], tuple[str, Callable[[Any], str]]] = {
-    RetryScheduled: ("debug", _retry_scheduled),  # a warning, if the wait is long
-    RetryRecovered: ("info", _retry_recovered),
-    CircuitOpened: ("warning", _circuit_opened),
-    CircuitHalfOpened: ("info", lambda event: f"circuit {event.key} lets a probe through: {event.reason}"),
-    CircuitClosed: ("info", lambda event: f"circuit {event.key} closed: {event.reason}"),
-    FellBack: ("warning", lambda event: f"{event.name} fell back to its way {event.rung}: {event.failure}"),
-    StoreFailed: (
+# By the name of the class: the records of work load when one is made.
+_CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "RetryScheduled": ("debug", _retry_scheduled),  # a warning, if the wait is long
+    "RetryRecovered": ("info", _retry_recovered),
+    "CircuitOpened": ("warning", _circuit_opened),
+    "CircuitHalfOpened": ("info", lambda event: f"circuit {event.key} lets a probe through: {event.reason}"),
+    "CircuitClosed": ("info", lambda event: f"circuit {event.key} closed: {event.reason}"),
+    "FellBack": ("warning", lambda event: f"{event.name} fell back to its way {event.rung}: {event.failure}"),
+    "StoreFailed": (
         "warning",
         lambda event: (
             f"{event.store} failed, {'goes on in this process alone' if event.degraded else 'keeps nothing'}: {event.failure}"
         ),
     ),
-    StoreRecovered: ("info", lambda event: f"{event.store} works again"),
-    StateSetAside: ("warning", _state_set_aside),
-    DeliveryUnknown: (
+    "StoreRecovered": ("info", lambda event: f"{event.store} works again"),
+    "StateSetAside": ("warning", _state_set_aside),
+    "DeliveryUnknown": (
         "warning",
         lambda event: f"{event.type} may or may not have arrived: {event.reason}; key {event.key}",
     ),
-    ThreadLeftBehind: (
+    "ThreadLeftBehind": (
         "warning",
         lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",
     ),
-    TaskLeftBehind: (
+    "TaskLeftBehind": (
         "warning",
         lambda event: f"{event.name}: a task that was cancelled runs on after {event.seconds:.3g} s",
     ),
-    ToolFailed: ("warning", _tool_failed),
-    HookRejected: ("warning", lambda event: f"hook event refused: {event.failure}"),
-    WorkflowStarted: (
+    "ToolFailed": ("warning", _tool_failed),
+    "HookRejected": ("warning", lambda event: f"hook event refused: {event.failure}"),
+    "WorkflowStarted": (
         "info",
         lambda event: f"{event.workflow} began, {event.completed} of {event.total} phases are finished",
     ),
-    PhaseStarted: (
+    "PhaseStarted": (
         "info",
         lambda event: f"{event.workflow}: phase {event.phase} began ({event.number} of {event.total})",
     ),
-    PhaseCompleted: (
+    "PhaseCompleted": (
         "info",
         lambda event: f"{event.workflow}: phase {event.phase} finished in {event.seconds:.3g} s",
     ),
-    PhaseSkipped: (
+    "PhaseSkipped": (
         "warning",
         lambda event: (
             f"{event.workflow}: skipping phase {event.phase}: {_reason(event.reason, event.failure)}"
         ),
     ),
-    PhaseUndone: (
+    "PhaseUndone": (
         "warning",
         lambda event: f"{event.workflow}: phase {event.phase} will run again: {event.failure}",
     ),
-    WorkflowHalted: (
+    "WorkflowHalted": (
         "error",
         lambda event: f"{event.workflow} halted at phase {event.phase}: {event.failure}",
     ),
-    WorkflowCompleted: (
+    "WorkflowCompleted": (
         "info",
         lambda event: (
             f"{event.workflow} completed{', without ' if event.skipped else ''}{', '.join(event.skipped)}"
         ),
     ),
-    WorkflowAborted: ("warning", lambda event: f"{event.workflow} was aborted"),
-    SpendWarned: ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} are spent"),
-    SpendPaused: ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} spent, paused"),
-    SpendApproved: ("info", lambda event: f"{event.budget}: goes on, up to {event.limit}"),
-    SpendCancelled: ("warning", lambda event: f"{event.budget}: cancelled at {event.spent}"),
-    ContextCompacted: (
+    "WorkflowAborted": ("warning", lambda event: f"{event.workflow} was aborted"),
+    "SpendWarned": ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} are spent"),
+    "SpendPaused": ("warning", lambda event: f"{event.budget}: {event.spent} of {event.limit} spent, paused"),
+    "SpendApproved": ("info", lambda event: f"{event.budget}: goes on, up to {event.limit}"),
+    "SpendCancelled": ("warning", lambda event: f"{event.budget}: cancelled at {event.spent}"),
+    "ContextCompacted": (
         "info",
         lambda event: f"context compacted from {event.before} to {event.after} of {event.limit} tokens",
     ),
-    Degraded: (
+    "Degraded": (
         "warning",
         lambda event: (
             f"{event.feature}: {event.mode or 'given up'} instead of {event.previous}: {event.failure}"

@@ -91,7 +91,7 @@ class PhaseStarted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseCompleted(Event):
-    """A phase ended well, its artifacts are there, and the checkpoint says so; it never runs again."""
+    """A phase ended well, its artifacts are there, and the checkpoint says so; it does not run again while they are there."""
 
     workflow: str
     phase: str

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar
 
-from ..classification import classify
+from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, config_error, without_cause
 from ..pipeline.attempt import CURRENT
 from ..policies.fields import LONGEST, as_seconds, is_count, is_number
-from ..policies.what import WANTED, as_whats, is_what, matches_ended
+from ..policies.what import as_whats, check_whats, matches_ended
 from ..telemetry import emit, events
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..policies.fields import Seconds
-    from ..policies.what import What, Whats
+    from ..policies.what import Whats
 
 __all__ = ["Degradation", "Degradations", "degradations"]
 
@@ -48,7 +48,8 @@ class Degradation(Generic[M]):
         """Take the modes by position, the rest by keyword; start in the first one."""
         self.name: Final = _name(name)
         self.modes: Final[tuple[M, ...]] = _checked(modes)
-        self._on = _whats(on)
+        self._on = as_whats(on)
+        check_whats("Degradation.on", self._on)
         self._restore_after = _restore(restore_after)
         self._lock = Lock()
         self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
@@ -87,7 +88,6 @@ class Degradation(Generic[M]):
         """Go back to the first mode, because what had failed is mended."""
         with self._lock:
             told = [self._up(self._at, "reset")] if self._at else []
-            self._is_used_up = False
         _tell(told)
 
     async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
@@ -281,10 +281,7 @@ def _failure_of(error: object) -> Failure | None:
         return error
     if not isinstance(error, BaseException):
         raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
-    try:
-        return classify(error)
-    except BaseException:  # noqa: BLE001 -- it says that it is no failure
-        return None
+    return failure_or_none(error)
 
 
 def _name(name: object) -> str:
@@ -302,16 +299,6 @@ def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
         if mode in modes[:place]:
             raise config_error(f"Degradation.modes[{place}]", "a mode that is not there twice", mode)
     return modes
-
-
-def _whats(on: Whats) -> tuple[What, ...]:
-    given: Any = as_whats(on)
-    if not isinstance(given, tuple):
-        raise config_error("Degradation.on", f"{WANTED}, or a collection of those", given)
-    for place, item in enumerate(as_whats(on)):
-        if not is_what(item):
-            raise config_error(f"Degradation.on[{place}]", WANTED, item)
-    return as_whats(on)
 
 
 def _restore(restore_after: Seconds | None) -> float | None:

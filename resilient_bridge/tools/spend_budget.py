@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
 
-from ..classification import classify
+from ..classification import failure_or_none
 from ..errors import Executed, config_error
 from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import form_of
@@ -304,10 +304,8 @@ def _may_have_run(error: BaseException | None) -> bool:
     """Whether a block that ended so can have cost something."""
     if not isinstance(error, Exception):
         return True  # it went well, or was cancelled somewhere
-    try:
-        return classify(error).executed is not Executed.NO
-    except BaseException:  # noqa: BLE001 -- classify hands cancellations through
-        return True
+    failure = failure_or_none(error)
+    return failure is None or failure.executed is not Executed.NO
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

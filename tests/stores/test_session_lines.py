@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections import UserDict
 from datetime import UTC, datetime, timedelta, timezone
@@ -18,6 +17,7 @@ from resilient_bridge.classification import classify
 from resilient_bridge.errors import MASK, Failure
 from resilient_bridge.stores.session_lines import LONGEST_LINE, event_line, record_line
 from resilient_bridge.telemetry import events
+from tests.reference import records
 
 
 AT = datetime(2026, 3, 20, 14, 32, tzinfo=UTC)
@@ -57,15 +57,8 @@ def example_of(cls):
     return cls(**{field.name: values.get(field.name, "x") for field in attrs.fields(cls)})
 
 
-EVENTS = [
-    value
-    for value in vars(events).values()
-    if inspect.isclass(value) and issubclass(value, events.Event) and value is not events.Event
-]
-
-
 @pytest.mark.requirement("V14")
-@pytest.mark.parametrize("cls", EVENTS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", records(), ids=lambda cls: cls.__name__)
 def test_every_event_is_a_line_with_all_its_fields(cls):
     """Time, class, and each field under its name; enums by their text."""
     event = example_of(cls)

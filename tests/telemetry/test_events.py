@@ -10,15 +10,13 @@ import pytest
 
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import events
+from tests.reference import records
 
 
 AT = datetime(2026, 3, 20, 14, 32, tzinfo=UTC)
-RECORDS = [
-    value for value in vars(events).values() if isinstance(value, type) and issubclass(value, events.Event)
-]
 
 
-@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize("kind", records())
 def test_every_event_is_a_frozen_record_with_its_time(kind):
     """Each event has `at`, takes keywords only, cannot be changed, is listed, and has no room for a payload."""
     fields = [field.name for field in attrs.fields(kind)]
