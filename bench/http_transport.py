@@ -5,8 +5,9 @@
 Claim: a request that succeeds, and one that gets 503 and then 200, cost no more than with httpx-retries, on a mock transport
 (nothing but overhead) and over a socket of this machine; 10 MB read as a stream take at most 1.05 x the bare client.
 
-httpx-retries only repeats; ours has a circuit as well, and asks the body of an error what it means. No waits between the attempts,
-on either side; our budget is off, because half of all requests fail here, which is what it is there to stop.
+httpx-retries only repeats; ours has a circuit as well, asks the body of an error what it means, and has tenacity carry out its repeats:
+what tenacity alone costs under the same client stands beside it. No waits between the attempts, on any side; our budget is off,
+because half of all requests fail here, which is what it is there to stop.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import tenacity
 from _measure import Samples, holds, interleave, per_call, per_call_sync, rounds_asked, table
 from httpx_retries import Retry, RetryTransport
 
@@ -29,14 +31,52 @@ import resilient_bridge as rb
 
 PACKAGES = ("httpx", "httpx-retries", "tenacity", "attrs")
 SIZE = 10 * 1024 * 1024
-BARE, THEIRS, OURS = "bare httpx", "httpx-retries", "rb.HTTPTransport"
+BARE, THEIRS, TENACITY, OURS = "bare httpx", "httpx-retries", "tenacity", "rb.HTTPTransport"
 POLICY = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=None), rb.Breaker())
 
 
+class TenacityTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
+    """What people write with tenacity: repeat a 5xx, close what is not returned, return the last one."""
+
+    def __init__(self, inner) -> None:
+        self._inner = inner
+        told = {
+            "retry": tenacity.retry_if_result(lambda response: response.status_code >= 500),
+            "stop": tenacity.stop_after_attempt(3),
+            "wait": tenacity.wait_none(),
+            "retry_error_callback": lambda state: state.outcome.result(),
+        }
+        self._again = tenacity.AsyncRetrying(before_sleep=self._discard_async, **told).wraps(
+            inner.handle_async_request
+        )
+        if hasattr(inner, "handle_request"):
+            self._again_sync = tenacity.Retrying(before_sleep=self._discard, **told).wraps(
+                inner.handle_request
+            )
+
+    @staticmethod
+    async def _discard_async(state) -> None:
+        await state.outcome.result().aclose()
+
+    @staticmethod
+    def _discard(state) -> None:
+        state.outcome.result().close()
+
+    async def handle_async_request(self, request):
+        return await self._again(request)
+
+    def handle_request(self, request):
+        return self._again_sync(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 def transports(inner) -> dict:
-    """The three, each over an inner transport of its own."""
+    """The four, each over an inner transport of its own."""
     return {
         BARE: inner(),
+        TENACITY: TenacityTransport(inner()),
         THEIRS: RetryTransport(transport=inner(), retry=Retry(total=3, backoff_factor=0, backoff_jitter=0)),
         OURS: rb.HTTPTransport(POLICY, inner()),
     }

@@ -7,7 +7,6 @@ ever raised, and no body is sent twice that can be read only once.
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import nullcontext
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -198,34 +197,12 @@ class HTTPTransport(_Bases):
         policy = policy or self._policy
         if len(self._protected) >= _MOST:
             self._protected.popitem(last=False)
-        sends: Any = self._send_async if is_async else self._send
         asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
-        if not asks:
-            sends = _marking_async(sends) if is_async else _marking(sends)
+        sends = (_sending_async if is_async else _sending)(self._inner, sound_as=_same if asks else _Sound)
         send = self._protected[key] = bind(
             keyed(policy, origin), sends, idempotent=is_idempotent, name=origin, states=States(origin)
         )
         return cast("Callable[..., Any]", send)
-
-    async def _send_async(self, request: Any) -> Any:
-        try:
-            response = await self._inner.handle_async_request(request)
-        finally:
-            note_use(request)
-        if response.status_code >= 400:
-            await peek_async(response)
-        return response
-
-    def _send(self, request: Any) -> Any:
-        left = CURRENT.get().remaining
-        with nullcontext() if left is None else bound_to(request, left):
-            try:
-                response = self._inner.handle_request(request)
-            finally:
-                note_use(request)
-            if response.status_code >= 400:
-                peek(response)
-        return response
 
     def _returned(self, request: Any, response: Any) -> Any:
         if type(response) is _Sound:
@@ -295,20 +272,49 @@ class _Sound:
         self.response = response
 
 
-def _marking(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def marked(request: Any) -> Any:
-        response = send(request)
-        return response if response.status_code >= 400 else _Sound(response)
-
-    return marked
+def _same(response: Any) -> Any:
+    return response
 
 
-def _marking_async(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    async def marked(request: Any) -> Any:
-        response = await send(request)
-        return response if response.status_code >= 400 else _Sound(response)
+def _sending(inner: Any, *, sound_as: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it."""
+    once_sent = inner.handle_request
 
-    return marked
+    def send(request: Any) -> Any:
+        try:
+            response = once_sent(request)
+        finally:
+            note_use(request)
+        if response.status_code < 400:
+            return sound_as(response)
+        peek(response)
+        return response
+
+    def send_in_time(request: Any) -> Any:
+        left = CURRENT.get().remaining
+        if left is None:
+            return send(request)
+        with bound_to(request, left):
+            return send(request)
+
+    return send_in_time
+
+
+def _sending_async(inner: Any, *, sound_as: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it."""
+    once_sent = inner.handle_async_request
+
+    async def send(request: Any) -> Any:
+        try:
+            response = await once_sent(request)
+        finally:
+            note_use(request)
+        if response.status_code < 400:
+            return sound_as(response)
+        await peek_async(response)
+        return response
+
+    return send
 
 
 def _default_inner(request: Any, *, is_async: bool) -> Any:
