@@ -71,7 +71,7 @@ class Commits:
             raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
 
     def submit(self, *ops: Op) -> asyncio.Future[None] | None:
-        """Have it done, with everything put off before it. Raises StoreError, or the awaitable does; then nothing of it was done."""
+        """Have it done, together with everything put off. Raises StoreError, or the awaitable does; then nothing of it was done."""
         if self._inline and not self._is_busy:
             gathered = self._gather()
             if gathered is NOTHING:
@@ -86,7 +86,8 @@ class Commits:
         future = self._loop.create_future()
         self._waiting.append((ops, future))
         if not self._is_busy:
-            self._start()
+            self._is_busy = True  # from now on, though it begins with the next turn: all who send in this one share one flush
+            self._loop.call_soon(self._start)
         return future
 
     def flush(self) -> None:
@@ -128,7 +129,7 @@ class Commits:
 
     def _with(self, gathered: Gathered, ops: Sequence[Op]) -> None:
         try:
-            self._database.run([*gathered.ops, *ops])
+            self._database.run([*ops, *gathered.ops])
         except BaseException:
             gathered.failed()
             raise
@@ -145,8 +146,10 @@ class Commits:
         self._waiting = []
         self._is_due = False
         gathered = self._gather()
-        ops = [*gathered.ops, *(op for each, _ in waiting for op in each)]
+        # What was put off comes last: it may be the end of a send that waits here.
+        ops = [*(op for each, _ in waiting for op in each), *gathered.ops]
         if not ops:
+            self._is_busy = False
             for _, future in waiting:
                 future.set_result(None)
             self._rest()

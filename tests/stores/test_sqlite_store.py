@@ -19,6 +19,7 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import Entry, EntryState
 from resilient_bridge.stores import SQLiteStore, sqlite, sqlite_commits, sqlite_sends
+from resilient_bridge.stores.sqlite_log import log_of
 from tests.stores.database_content import done, entry, look, now, opened, read, write_first, write_second
 from tests.stores.faulty_disk import files_in, open_files
 
@@ -149,6 +150,30 @@ async def test_nothing_is_left_after_closing(path, durability):
     assert not [name for name in left if name.startswith("resilient")]
     assert not asyncio.all_tasks() - tasks
     assert open_files() <= held
+
+
+async def test_senders_of_one_turn_share_a_flush_of_the_disk(path):
+    """With "machine", a hundred who send again and again cost one transaction a round, not one for the first and one for the rest."""
+    store = SQLiteStore(path, durability="machine")
+    await store.open(now())
+
+    async def sender(nth):
+        for turn in range(3):
+            await store.put(entry(1 + nth + 100 * turn))
+
+    before = transactions_in(path)
+    await asyncio.gather(*map(sender, range(100)))
+    assert transactions_in(path) - before == 3
+    await store.close()
+    found, _ = await look(path)
+    assert len(found.entries) == 300
+
+
+def transactions_in(path):
+    """How many ends of a transaction there are in the log: frames that say how large the database is after them."""
+    log = log_of(path).read_bytes()
+    size = 24 + int.from_bytes(log[8:12], "big")
+    return sum(any(log[at + 4 : at + 8]) for at in range(32, len(log), size))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
