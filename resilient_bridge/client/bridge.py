@@ -11,6 +11,7 @@ from ..errors import (
     Failure,
     SessionError,
     config_error,
+    stays_here,
 )
 from ..presets import default as default_policy
 from ..protocol import Session
@@ -189,6 +190,8 @@ class BridgeClient:
         self._check = health_check and HealthCheck(self._driver, health_check, policy.heartbeat)
         self._checking: asyncio.Task[None] | None = None
 
+    __reduce__ = stays_here
+
     def __repr__(self) -> str:
         """A status line, e.g. `<BridgeClient wss://host/ws READY session=s1 queued=0 unconfirmed=2>`."""
         outbox = self._session.outbound.outbox
@@ -296,9 +299,8 @@ class BridgeClient:
         """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
         entry = self._session.outbound.find(idempotency_key)
         if entry is None or entry.is_request:
-            raise SessionError(
-                Failure.of("SESS_NOT_FOUND", f"no send with the idempotency key {idempotency_key}")
-            )
+            text = f"no send with the idempotency key {idempotency_key}"
+            raise self._driver.error(Failure.of("SESS_NOT_FOUND", text))
         return Receipt(entry, self._driver)
 
     def pending(self) -> list[Receipt]:
@@ -349,11 +351,8 @@ class BridgeClient:
         except TimeoutError as error:
             if isinstance(error, AttemptTimeoutError):
                 raise
-            raise AttemptTimeoutError(
-                Failure.of(
-                    "SYS_TIMEOUT", f"still {self.state.value} after {timeout} s: {self._session.reason}"
-                )
-            ) from None
+            text = f"still {self.state.value} after {timeout} s: {self._session.reason}"
+            raise self._driver.error(Failure.of("SYS_TIMEOUT", text)) from None
 
     def _check_entered(self, *, closed_is_fine: bool = False) -> None:
         if self._task is None and self.state is BridgeState.IDLE:

@@ -10,7 +10,9 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from ..errors import Executed, Failure, NotConnectedError, StoreError, error_for
+from attrs import evolve
+
+from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
@@ -43,7 +45,6 @@ class Driver:
         store.on_failure = self._on_store
         self._failed_store = False
         self.is_kept = self.is_durable  # has the store to know what is about to move?
-        self.unkept: Awaitable[None] | None = None  # a position that has to be kept before more is taken
         self._recorded: tuple[Watermark, str] | None = (
             None  # the session whose record is active, and its name there
         )
@@ -283,10 +284,36 @@ class Driver:
         self._reader = self.loop.create_future()
         await self._reader
 
+    def before_taking(self) -> Awaitable[None] | None:
+        """The consumer is about to take a message: return what has to be kept first. Raises StoreError if it cannot be: nothing is taken then."""
+        inbox = self.session.inbound.inbox
+        if not self.is_durable or not len(inbox) or inbox.peek_gap() is not None:
+            return None
+        try:
+            return self.store.touch(1)
+        except StoreError as error:
+            raise self._refused(error) from None
+
+    async def kept(self, keeping: Awaitable[None]) -> None:
+        """Wait for that, without cutting it short if we are cancelled. Raises what `before_taking` does."""
+        future = asyncio.ensure_future(keeping)
+        await asyncio.wait([future])
+        try:
+            future.result()
+        except StoreError as error:
+            raise self._refused(error) from None
+        self.store_works()
+
+    def _refused(self, error: StoreError) -> BridgeError:
+        """Tell that the store refuses; return what the reader is told."""
+        self.store_failed(error)
+        fatal = self.session.failure if self.session.state is BridgeState.FAILED else None
+        return self.error(error.failure if fatal is None else fatal)
+
     def taken(self) -> None:
         """The consumer took a message: whoever waits for room may go on."""
         if self.is_durable:
-            self.unkept = self.store.touch(1) or self.unkept
+            self.store.touch()
         if self.session.is_paused and self.pump is not None:
             self.pump.wake_reader()
         if self._room is not None and self.session.inbound.inbox.has_room:
@@ -325,15 +352,15 @@ class Driver:
         """Raise the fatal error of a failed client, NotConnectedError for one that is closing or closed."""
         state = self.session.state
         if state is BridgeState.FAILED and self.session.failure is not None:
-            raise error_for(self.session.failure)
+            raise self.error(self.session.failure)
         if state in _REFUSING:
-            raise NotConnectedError(
-                Failure.of(
-                    "CONN_NOT_CONNECTED",
-                    f"expected an open bridge client, it is {state.value}",
-                    executed=Executed.NO,
-                )
-            )
+            text = f"expected an open bridge client, it is {state.value}"
+            raise self.error(Failure.of("CONN_NOT_CONNECTED", text, executed=Executed.NO))
+
+    def error(self, failure: Failure) -> BridgeError:
+        """Return the error of a failure of this client; whoever catches it knows of which session (S9)."""
+        details = {"session_id": self.session.session_id, **failure.details}
+        return error_for(evolve(failure, details=details))
 
 
 _ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from ..errors import config_error, error_for
+from ..errors import config_error
 from ..telemetry.events import BridgeState
 
 
@@ -24,7 +23,8 @@ class Messages:
     Asking for the next message commits the one before. `on_gap` is awaited where messages are missing; if it raises, the
     reader sees that, and the gap is reported again on the next request. Ends when the client is closed, raises the fatal
     error when it has failed, both after the last accepted message; with a durable store what was not asked for before the
-    client was closed is the next client's.
+    client was closed is the next client's. StoreError where that store cannot keep how far the reader is: nothing was handed
+    out, and the next request asks the store again.
     """
 
     def __init__(self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None) -> None:
@@ -38,38 +38,24 @@ class Messages:
     async def __anext__(self) -> Message:
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
-        if self._driver.unkept is not None:
-            await self._until_kept()
-        message = self._driver.session.inbound.take()
+        keeping = self._driver.before_taking()
+        message = self._driver.session.inbound.take() if keeping is None else None
         if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
             self._busy = True
             try:
-                message = await self._wait()
+                message = await self._wait(keeping)
             finally:
                 self._busy = False
         self._driver.taken()
         return message
 
-    async def _until_kept(self) -> None:
-        """Wait for the position of what was taken: a crash is to bring back no more than was promised. A failure is told elsewhere."""
-        driver = self._driver
-        if driver.unkept is None:
-            return
-        keeping = driver.unkept = asyncio.ensure_future(driver.unkept)
-        self._busy = True
-        try:
-            await asyncio.wait([keeping])
-        finally:
-            self._busy = False
-        driver.unkept = None
-        if not keeping.cancelled():
-            keeping.exception()
-
-    async def _wait(self) -> Message:
+    async def _wait(self, keeping: Awaitable[None] | None) -> Message:
         driver = self._driver
         session = driver.session
         inbound = session.inbound
         while True:
+            if keeping is not None:
+                await driver.kept(keeping)
             message = inbound.take()
             if message is not None:
                 return message
@@ -77,14 +63,15 @@ class Messages:
             if gap is not None:
                 await self._tell(gap)
                 inbound.inbox.pass_gap()
-                continue
-            if session.state is BridgeState.FAILED and session.failure is not None:
-                raise error_for(session.failure)
-            if session.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
+            elif session.state is BridgeState.FAILED and session.failure is not None:
+                raise driver.error(session.failure)
+            elif session.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
                 raise StopAsyncIteration
-            if driver.pump is not None:
-                driver.pump.wake_reader()
-            await driver.readable()
+            else:
+                if driver.pump is not None:
+                    driver.pump.wake_reader()
+                await driver.readable()
+            keeping = driver.before_taking()
 
     async def _tell(self, gap: Gap) -> None:
         if self._on_gap is not None:

@@ -6,12 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import (
-    AttemptTimeoutError,
-    BridgeError,
     Failure,
-    NotDeliveredError,
-    OutcomeUnknownError,
-    error_for,
 )
 from ..protocol import EntryState
 from .seconds import as_seconds
@@ -73,40 +68,31 @@ class Receipt:
                 await self._driver.settled(self._entry)
         except TimeoutError:
             if not self._entry.is_settled:
-                raise AttemptTimeoutError(
-                    Failure.of("SYS_TIMEOUT", f"{self._entry.type} is still {self.state} after the timeout")
-                ) from None
+                text = f"{self._entry.type} is still {self.state} after the timeout"
+                raise self._driver.error(Failure.of("SYS_TIMEOUT", text)) from None
         return self._outcome()
 
     def _outcome(self) -> Literal["applied", "read"]:
         entry = self._entry
         if entry.state is EntryState.CONFIRMED and entry.confirmation is not None:
             return entry.confirmation
-        raise self._error()
+        raise self._driver.error(self._failure())
 
-    def _error(self) -> BridgeError:
+    def _failure(self) -> Failure:
         entry = self._entry
         if entry.is_left:
             said = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
             text = f"{entry.type} was {said} when the client ended: it is in the store, and the next client goes on with it"
-            return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text))
+            return Failure.of("SYS_OUTCOME_UNKNOWN", text)
         if entry.state is EntryState.DEAD:
-            return error_for(
-                Failure.of(
-                    "PROTO_VIOLATION",
-                    f"{entry.type} was set aside: {entry.failure.message if entry.failure else entry.reason}",
-                )
-            )
+            why = entry.failure.message if entry.failure else entry.reason
+            return Failure.of("PROTO_VIOLATION", f"{entry.type} was set aside: {why}")
         if entry.failure is not None:
-            return error_for(entry.failure)
+            return entry.failure
         if entry.state in _NEVER_SENT:
-            return NotDeliveredError(
-                Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}")
-            )
-        return OutcomeUnknownError(
-            Failure.of(
-                "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
-            )
+            return Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}")
+        return Failure.of(
+            "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
         )
 
     def withdraw(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Executed, Failure, StoreError, error_for
+from ..errors import Executed, Failure, OutboxFullError, StoreError
 from ..protocol import EntryState
 from ..telemetry.events import BridgeState
 from .receipt import Receipt
@@ -72,7 +72,7 @@ class Sender:
         if entry.volatile and self._session.state is not BridgeState.READY:
             outbound.refuse(entry, "not connected")
             driver.after(driver.now())
-        elif outbound.admit(entry):
+        elif self._admits(entry):
             if not entry.volatile:
                 await self._keep(entry)
             if driver.has_ended:  # while the store was busy: what it has accepted is the next client's
@@ -85,12 +85,20 @@ class Sender:
         driver.wake()
         return Receipt(entry, driver)
 
+    def _admits(self, entry: Entry) -> bool:
+        try:
+            return self._session.outbound.admit(entry)
+        except OutboxFullError as error:
+            raise self._driver.error(error.failure) from None
+
     async def _known(self, entry: Entry) -> Receipt:
         """The receipt of a send with the same key, once the store has accepted it."""
         while (keeping := self._keeping.get(entry)) is not None:
             await asyncio.wait([keeping])
             if entry.is_settled and entry.reason == "refused by the store":
-                raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", f"{entry.type} was not accepted"))
+                raise self._driver.error(
+                    Failure.of("SYS_STORE_UNAVAILABLE", f"{entry.type} was not accepted")
+                )
         return Receipt(entry, self._driver)
 
     async def _keep(self, entry: Entry) -> None:
@@ -152,7 +160,7 @@ class Sender:
         if entry.answer is not None:
             return entry.answer
         assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure
-        raise error_for(entry.failure)
+        raise driver.error(entry.failure)
 
     def _abandon(self, entry: Entry, why: str) -> None:
         never = entry.state is EntryState.QUEUED

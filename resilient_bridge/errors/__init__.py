@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
     from .exceptions import error_for as error_for
+    from .exceptions import stays_here as stays_here
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
     from .failure import model_report as model_report
@@ -115,6 +116,7 @@ __all__ = [
     "redact",
     "redact_lines",
     "redact_value",
+    "stays_here",
     "text_of",
     "without_cause",
 ]
@@ -170,6 +172,7 @@ _HOMES = {
     "redact": "redaction",
     "redact_lines": "redaction",
     "redact_value": "redaction",
+    "stays_here": "exceptions",
     "text_of": "redaction",
     "without_cause": "failure",
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from .failure import Failure
 from .record import ATTRIBUTE
@@ -162,4 +162,11 @@ def config_error(field: str, constraint: str, received: object) -> ConfigError:
             details=shown.details,
             suggestions=(f"set {field} to {constraint}",),
         )
+    )
+
+
+def stays_here(self: object) -> NoReturn:
+    """Refuse to be pickled or copied: the `__reduce__` of what holds connections."""
+    raise config_error(
+        type(self).__name__, "one made where it is used: it holds connections", "a pickle or a copy of one"
     )

@@ -83,7 +83,7 @@ class Failure:
     `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
     the other side asked to wait, a lower bound; None when it did not say. `details`: plain data; well-known keys are
     close_code close_text close_by http_status rpc_code errno exit_code stdout stderr reason expiry suggested_action violations
-    phase expected received provider_id request_id max_retries (repeat no more often than this) error (the native error's class
+    phase expected received provider_id request_id session_id max_retries (repeat no more often than this) error (the native error's class
     and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why
     no further one was made. Equality ignores the cause; pickling drops it.
     """

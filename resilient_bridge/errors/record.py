@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
-from .taxonomy import Kind
+from .taxonomy import Executed, Kind
 
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ class Record(NamedTuple):
     calls: int = 1
     seconds: float = 0.0
     note: str = ""
+    executed: Executed | None = None  # what was known of the call, beyond what its error says
 
 
 def ended(failure: Failure, record: Record) -> Failure:
     """Return the failure of a call that a policy has given up: with its history, and permanent once its attempts are used up (C2)."""
     is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
     kind = Kind.PERMANENT if is_over else failure.kind
-    return attrs.evolve(failure, history=record.history, stopped=record.stopped, kind=kind)
+    executed = record.executed or failure.executed
+    return attrs.evolve(failure, history=record.history, stopped=record.stopped, kind=kind, executed=executed)
 
 
 def attach(error: BaseException, record: Record | None) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ..errors import Failure, Record, RejectedError, attach, ended, record_of, without_cause
+from ..errors import Executed, Failure, Record, RejectedError, attach, ended, record_of, without_cause
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..telemetry import emit, events
@@ -170,6 +170,8 @@ class Retrying:
                 self.decision = Decision(0.0, "attempts")
             elif attempt.is_last:
                 self.decision = Decision(0.0, "not_retryable")
+            elif self._comes_too_late(attempt):
+                self.decision = Decision(0.0, "not_idempotent")
         self._keep_time(env.monotonic())
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
@@ -221,6 +223,13 @@ class Retrying:
                 return True
             around = around.outer
         return False
+
+    def _comes_too_late(self, attempt: Attempt) -> bool:
+        """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
+        until = attempt.may_repeat_until
+        if until is None or attempt.env.monotonic() + self.decision.wait <= until:
+            return False
+        return any(failure.executed is not Executed.NO for failure in self.history)
 
     # ---- hooks of tenacity ------------------------------------------------------------------------------------
 
@@ -276,7 +285,10 @@ class Retrying:
         if before is not None and before.note:
             _take_back(error, before.note)
         history = tuple(self.history[:-1])
-        record = Record(history=history, stopped=stop, calls=self.calls, seconds=seconds, note=note)
+        ran = self.history[-1].executed
+        record = Record(
+            history=history, stopped=stop, calls=self.calls, seconds=seconds, note=note, executed=ran
+        )
         if attach(error, record) and note:
             with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
                 error.add_note(note)

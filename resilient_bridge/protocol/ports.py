@@ -60,9 +60,10 @@ class Store(Protocol):
         ...
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """The position may have moved, by this many messages taken: keep it within 64 messages or 100 ms.
+        """The position may have moved: keep it within 100 ms. `taken`: so many messages are about to be handed out.
 
-        What it returns is to be waited for before more is taken.
+        What it returns is to be waited for before they are. Raises StoreError, as does the awaitable, if a crash could bring back more
+        than 64 of them, or bring them back as new: none may be handed out then.
         """
         ...
 

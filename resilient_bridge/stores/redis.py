@@ -8,7 +8,6 @@ owner, so two processes never act on one outbox, however late a paused one wakes
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -81,7 +80,6 @@ class RedisStore:
         self._outcomes: list[Entry] = []
         self._users = 0
         self._has_client = False
-        self._taken = 0
         self._numbered = 0
         self._drift = 0.0
 
@@ -116,7 +114,6 @@ class RedisStore:
         )
         self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
         self._numbered = max((each.n for each in self._known.outcomes), default=0)
-        self._taken = 0
 
     async def close(self, *, outbox: bool = True) -> None:
         """Keep what is left, exactly, and let go with the last user, within the timeout. Raises StoreError for what could not be kept."""
@@ -195,22 +192,20 @@ class RedisStore:
         return self._known.last_name
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """The position may have moved; after 64 messages it is kept before more are taken."""
-        if self._commits is None:
+        """The position may have moved, or so many messages are about to be taken: of 64 the place of the first is kept before the last is."""
+        commits = self._commits
+        if commits is None:
             return None
-        self._taken += taken
-        if self._taken >= _AT_MOST:
-            self._moved()
-            with suppress(StoreError):  # whoever writes tells of it
-                kept = self.keep(self._known.positions[-1].watermark)
-                kept.add_done_callback(noted)
-                return kept
-        elif self._timer is None:
+        kept = None
+        if commits.taken + taken - commits.kept > _AT_MOST:
+            kept = self.keep(self._known.positions[-1].watermark)
+            kept.add_done_callback(noted)
+        commits.taken += taken
+        if self._timer is None:
             self._timer = self._loop.call_later(_WITHIN, self._moved)
-        return None
+        return kept
 
     def _moved(self) -> None:
-        self._taken = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

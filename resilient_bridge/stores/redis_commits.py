@@ -35,7 +35,7 @@ _EXTEND_EVERY: Final = TAIL_TTL / 1000 / 24  # seconds
 class Commits:
     """The writes of one open store. `error` is set for good once another process has taken it over.
 
-    `is_exact`: from here on nothing is handed out. `tell` hears of a failure that nobody waits for, and None when it works again.
+    `is_exact`: from here on nothing is handed out. `taken` counts what was, `kept` how many of those are in Redis. `tell` hears of a failure that nobody waits for, and None when it works again.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Commits:
         self.pending = Change()
         self.error: StoreError | None = None
         self.is_exact = False
+        self.taken = self.kept = 0  # messages handed out, and how many of them Redis knows of
         self._tell = tell
         self._link, self._keys, self._known, self._clock = link, keys, known, clock
         self._token, self._opening = token, opening
@@ -172,6 +173,7 @@ class Commits:
         """Write it. Without memory only what is new is refused."""
         while True:
             commands, written = self._commands(change, is_last=is_last)
+            taken = self.taken
             how = "close" if is_last else "accept" if change.accepts else "defer"
             try:
                 if (
@@ -190,6 +192,7 @@ class Commits:
             break
         for position, now_written in written:
             position.written = now_written
+        self.kept = taken
         change.done(self._known, self.pending)
         had_failed, self._retry, self._restoring_failed = self._retry > 0, 0.0, False
         self._due = self._loop.time() + self._lease / 3

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -234,34 +235,38 @@ class SQLiteStore:
         return self._positions.last() if self._users else None
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """The position may have moved; after 64 messages it is kept before more are taken."""
+        """The position may have moved, or so many messages are about to be taken: of 64 the place of the first is kept before the last is."""
         if not self._users:
             return None
         self._has_moved = True
+        kept = None
+        is_new = (
+            self._positions.says_exact and not self._is_machine
+        )  # that the consumer has more than the file says
+        if taken and (is_new or self._touched + taken > _AT_MOST):
+            self._positions.is_exact = False
+            kept = self._kept_now()
         self._touched += taken
-        if taken and self._positions.says_exact and not self._is_machine:
-            self._doubt()  # before the consumer has the message
-        if self._touched >= _AT_MOST:
-            self._touched = 0
-            return self._kept_now()
+        self._has_moved = True
         self._later(_WITHIN)
-        return None
+        return kept
 
     def _kept_now(self) -> Awaitable[None] | None:
         try:
             kept = self._commits.submit()
         except StoreError as error:
             self._failed(error)
-            return None
+            raise
         if kept is not None:
             kept.add_done_callback(noted)
         return kept
 
     def _doubt(self) -> None:
-        """From here on the consumer may have more than the file says."""
+        """From here on the consumer may have more than the file says; what cannot be written now is, before he has."""
         self._positions.is_exact = False
         self._has_moved = True
-        self._kept_now()
+        with suppress(StoreError):
+            self._kept_now()
 
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
         """Keep this position now."""

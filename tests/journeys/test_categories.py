@@ -21,7 +21,11 @@ async def first_failure(server: Any, **options: Any) -> rb.Failure:
     async with Journey(server, policy=ONCE, **options) as journey:
         with pytest.raises(rb.BridgeError) as caught:
             await journey.ready()
-        assert journey.client.health().failure is caught.value.failure
+        told, known = caught.value.failure, journey.client.health().failure
+        assert (told.code, told.message) == (known.code, known.message)
+        assert (
+            told.details["session_id"] == journey.client.session_id
+        )  # S9: whoever catches it knows of which session
     return caught.value.failure
 
 

@@ -110,9 +110,10 @@ async def take(store, first, last):
     position = store.session(SESSION)
     for n in range(first, last + 1):
         position.accept(key_of(n), text_of(n), stamp_of(n), time.monotonic())
+        await done(store.touch(1))
         position.hand()
         position.take()
-        store.touch(1)
+        store.touch()
         if n <= ANSWERS:
             position.use_up(("result", f"a-{n}"))
         if n % 2:

@@ -85,13 +85,24 @@ async def read_only(disk, out, durability):
     copy(path, out / "left.db")
 
 
+class Patient(Watch):
+    """Asks again for the next message whenever the store refuses."""
+
+    async def _consume(self):
+        await super()._consume()
+        while isinstance(self.error, StoreError):
+            self.error = None
+            await asyncio.sleep(0.1)
+            await super()._consume()
+
+
 @asynccontextmanager
 async def staged(disk, durability):
     kept = SQLiteStore(disk.place / "alive.db", durability=durability)
     async with (
         BridgeServer() as bridge,
         FaultProxy(*bridge.address) as proxy,
-        Watch(proxy.url("/ws"), store=kept, policy=quick()) as watch,
+        Patient(proxy.url("/ws"), store=kept, policy=quick()) as watch,
     ):
         await watch.ready(10)
         yield bridge, proxy, watch
@@ -127,13 +138,13 @@ async def _while_ready(disk, bridge, watch):
     say(fact="refused", codes=refused, pending=len(watch.client.pending()))
     for _ in range(5):
         await bridge.push("tool_call", {"text": "hello"})
-    await until(lambda: len(watch.messages) == 5, 10)
     answer = await watch.client.request("git_status_request", {}, timeout=10)
     await asyncio.sleep(1.5)
-    say(fact="goes on", messages=len(watch.messages), answer=answer.type, state=str(watch.client.state))
+    say(fact="goes on", answer=answer.type, state=str(watch.client.state))
     say(fact="moved", received=_notes(bridge))
     disk.free()
     await until(lambda: _events(watch, "StoreRecovered"), 10)
+    await until(lambda: len(watch.messages) == 5, 10)
     say(fact="after", is_sent=await (await watch.client.send("note", {"n": 6})).confirmed(10))
     say(fact="told", failed=_events(watch, "StoreFailed"), recovered=_events(watch, "StoreRecovered"))
 
@@ -148,7 +159,6 @@ async def _while_away(disk, bridge, proxy, watch):
     proxy.heal()
     await until(lambda: watch.client.state == "FLUSHING", 10)
     await bridge.push("tool_call", {"text": "hello"})
-    await until(lambda: len(watch.messages) == 6, 10)
     answer = await watch.client.request("git_status_request", {}, timeout=10)
     await asyncio.sleep(1.5)
     state = str(watch.client.state)
@@ -156,6 +166,7 @@ async def _while_away(disk, bridge, proxy, watch):
     say(fact="held", received=_notes(bridge))
     disk.free()
     confirmed = [await receipt.confirmed(10) for receipt in receipts]
+    await until(lambda: len(watch.messages) == 6, 10)
     say(fact="proceeds", confirmed=confirmed, received=_notes(bridge), state=str(watch.client.state))
     say(fact="told", failed=_events(watch, "StoreFailed"), recovered=_events(watch, "StoreRecovered"))
 

@@ -98,6 +98,15 @@ class SQLitePlace(Place):
         shutil.copytree(self._folder / self._name, self._folder / copy._name)
         return copy
 
+    async def left(self):
+        """What a `kill -9` at this moment would leave, as a function that makes a place of it later, when the engine may be written."""
+        copy = await self.crashed()
+
+        async def made():
+            return copy
+
+        return made
+
 
 class MachinePlace(SQLitePlace):
     """A file that survives a power cut."""
@@ -119,14 +128,24 @@ class RedisPlace(Place):
 
     async def crashed(self):
         """A copy of the keys, without an owner: his lease has run out."""
+        made = await self.left()
+        return await made()
+
+    async def left(self):
+        """The keys as they are now, as a function that makes a place of them later, when Redis may be written."""
         copy = RedisPlace(None, self.server, f"{self.name}+{time.monotonic_ns()}")
         copy.tag = copy.store()._keys.tag
         with self.server.client(decode_responses=False) as client:
-            for key in client.keys(f"{self.tag}:*"):
-                part = key[len(self.tag) :]
-                if part != b":owner":
-                    client.copy(key, copy.tag.encode() + part)
-        return copy
+            keys = [key for key in client.keys(f"{self.tag}:*") if not key.endswith(b":owner")]
+            found = [(key[len(self.tag) :], client.dump(key), client.pttl(key)) for key in keys]
+
+        async def made():
+            with self.server.client(decode_responses=False) as client:
+                for part, value, ttl in found:
+                    client.restore(copy.tag.encode() + part, max(ttl, 0), value)
+            return copy
+
+        return made
 
 
 PLACES = [

@@ -1,6 +1,7 @@
 """A disk without room, or that may not be written to: refused in words, nothing pretended, and going on when there is room again.
 
-The file systems are mounted in a namespace that the child makes for itself; without the right to do so those tests are skipped.
+The file systems are mounted in a namespace that the child makes for itself; without the right to do so those tests are skipped, as are
+those that become another user where this one is not root. With RESILIENT_BRIDGE_REQUIRE_SERVERS=1 they fail then.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ async def test_a_file_system_that_may_not_be_written_to(full_disk, durability):
 
 @pytest.mark.parametrize("durability", DURABILITY)
 async def test_a_client_on_a_full_disk(full_disk, durability):
-    """READY: `send` raises and nothing moves, what needs no store goes on; with room, what was accepted moves, in order, once.
+    """READY: `send` raises and nothing moves, what needs no store goes on; with room, what was accepted moves, in order, once, and all is read.
 
     Each of the two times that it is full is told once, and so is each end of it; the connection is kept all the while.
     """
@@ -104,7 +105,7 @@ async def test_a_client_on_a_full_disk(full_disk, durability):
     for line in told:
         facts.setdefault(line.pop("fact"), []).append(line)
     assert facts["refused"] == [{"codes": ["SYS_STORE_UNAVAILABLE"] * 5, "pending": 0}]
-    assert facts["goes on"] == [{"messages": 5, "answer": "git_status_response", "state": "READY"}]
+    assert facts["goes on"] == [{"answer": "git_status_response", "state": "READY"}]
     assert facts["moved"] == [{"received": [0]}]
     assert facts["after"] == [{"is_sent": "applied"}]
     waits = {"states": ["queued", "queued"], "state": "FLUSHING", "answer": "git_status_response"}

@@ -92,13 +92,14 @@ async def test_a_doubt_outlives_a_client_that_did_nothing(kept):
 
 
 async def test_a_position_is_kept_before_the_64th_is_handed_out(kept):
-    """What the store says with the 63rd is waited for by the reader: with the one he has in his hands, 64 can come again."""
+    """What the store says before it is waited for by the reader: with the one that he gets then, 64 can come again."""
     async with kept.opened() as store:
         watermark = store.session("s")
         await done(store.keep(watermark))
         for n in range(1, 64):
-            read(watermark, n, n)
             await done(store.touch(1))
+            read(watermark, n, n)
+        await done(store.touch(1))
         crashed = await kept.crashed()
     async with crashed.opened() as store:
         assert store.session("s").taken == 63
