@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify
-from ..errors import BridgeError, Category, Executed, Failure, NotConnectedError, OutcomeUnknownError
+from ..errors import BridgeError, Category, Executed, Failure, NotConnectedError, OutcomeUnknownError, text_of
 
 
 if TYPE_CHECKING:
     from .connection import Ended
 
-__all__ = ["MCP_REFUSED", "ending", "is_loss", "is_silent", "native", "package_of", "says_it_did_not_run"]
+__all__ = ["ending", "is_loss", "is_refusal", "is_silent", "native", "package_of", "says_it_did_not_run"]
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
 """Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
 
 _MCP_CLOSED: Final = "Connection closed"
 
-MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
+_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
 
 _MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 
@@ -48,7 +48,12 @@ def _is_afterthought(error: BaseException) -> bool:
 
 def is_silent(error: Exception) -> bool:
     """Return whether an error only says that the connection is closed, as mcp does: the reason comes out of the client, if at all."""
-    return type(error).__name__ == "MCPError" and str(error) == _MCP_CLOSED
+    return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether it is what mcp makes of an answer with a status, whichever it was."""
+    return text_of(error) == _MCP_REFUSED
 
 
 def is_loss(error: Exception) -> bool:
@@ -67,7 +72,7 @@ def is_loss(error: Exception) -> bool:
     if (
         failure.details.get("rpc_code") == -32000
     ):  # a server's own error, too, if it is not one of these texts of mcp's
-        answered |= not str(error).startswith(_MCP_LOST)
+        answered |= not text_of(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
 
 

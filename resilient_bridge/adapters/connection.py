@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from ..classification import classify
-from ..errors import BridgeError, Failure, config_error
+from ..errors import BridgeError, Failure, config_error, text_of
 
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def is_readable(client: object) -> bool:
 def failure_of(cause: BaseException | None) -> Failure:
     """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
     if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
-        return Failure.of("CONN_TIMEOUT", str(cause), cause=cause)
+        return Failure.of("CONN_TIMEOUT", text_of(cause), cause=cause)
     try:
         return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
     except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations

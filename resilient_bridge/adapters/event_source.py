@@ -14,18 +14,17 @@ from ..classification import classify
 from ..classification.registry import applied
 from ..classification.statuses import status_finding
 from ..client import Health
-from ..client.arguments import secrets_of, shown
+from ..client.arguments import shown
 from ..client.environment import current_environment
-from ..client.secrets import Secrets
 from ..client.supervisor import ended
-from ..errors import Failure, config_error, error_for, is_sensitive, redact
-from ..policies import Reconnect
-from ..policies.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
+from ..errors import Failure, config_error, error_for, redact, stays_here
 from ..protocol import Now
 from ..protocol.event_stream import EventStream, refusal
 from ..protocol.server_sent import MAX_EVENT_BYTES
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
+from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
+from .place import Place
 
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
+    from ..policies import Reconnect
     from ..policies.fields import Seconds
     from ..presets import BridgePolicy
     from ..protocol import Gap
@@ -51,7 +51,6 @@ _GOODBYE: Final = 1.0  # seconds that closing a response may take
 _BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough to say why
 _BODY_SECONDS: Final = 2.0
 _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
-_HARMLESS: Final = frozenset({"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"})  # fmt: skip
 
 
 class EventSource:
@@ -65,7 +64,8 @@ class EventSource:
 
     Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for good. An answer that no repeat can
     change (401, 404, no event stream …) and exhausted attempts raise a BridgeError, on every later request too. Cancelling the reader
-    closes the response; the next request goes on from the last event. Raises ConfigError for arguments that cannot work.
+    closes the response; the next request goes on from the last event. Raises ConfigError for arguments that cannot work, and in
+    another process, thread or event loop than the one that entered it.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class EventSource:
         read_timeout: Seconds | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
-        policy = _checked_policy(reconnect)
-        _check(client, content, on_gap, last_event_id, max_event_bytes)
+        policy = checked_policy(reconnect)
+        check_arguments(client, content, on_gap, last_event_id, max_event_bytes)
         self._client, self._url, self._method = client, url, method
-        self._headers = _checked_headers(headers)
+        self._headers = checked_headers(headers)
         self._connect_timeout = policy.connect_timeout
-        self._options: dict[str, Any] = {"timeout": _timeouts(client, policy, read_timeout)}
+        self._options: dict[str, Any] = {"timeout": timeouts(client, policy, read_timeout)}
         self._options |= {k: v for k, v in (("content", content), ("params", params)) if v is not None}
         self._on_gap = on_gap
         self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
-        self._secrets = _secrets(client, str(url), headers or {})
+        self._secrets = secrets_in(client, str(url), headers or {})
         environment = current_environment()
         self._wall = environment.wall
         self._stream = EventStream(
@@ -102,11 +102,14 @@ class EventSource:
         self._reason = ""
         self._failure: Failure | None = None
         self._is_entered = False
+        self._place = Place("EventSource")
         self._answer: _Answer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._told_suspended = False
         self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
         self._left: asyncio.Future[None] | None = None  # is set when that reader has left
+
+    __reduce__ = stays_here
 
     def __repr__(self) -> str:
         """A status line, e.g. `<EventSource https://host/events READY last_event_id='41'>`."""
@@ -136,6 +139,8 @@ class EventSource:
         """Return at once; the first request for an event connects."""
         if self._is_entered:
             raise config_error("EventSource", "one that has not been entered", f"one that is {self._state}")
+        self._place.check()
+        self._place.loop = asyncio.get_running_loop()
         self._is_entered = True
         return self
 
@@ -145,6 +150,7 @@ class EventSource:
 
     async def aclose(self) -> None:
         """Close the response, within about a second. Afterwards the state is CLOSED (or stays FAILED) and a reader's iteration ends."""
+        self._place.check()
         if self._state not in _OVER:
             self._move(BridgeState.CLOSED, "user")
             emit(events.Closed(at=self._now().at, reason="user"))
@@ -165,6 +171,7 @@ class EventSource:
         """Return the next event; connect and wait as it takes. Raises the failure that ended it all, or ConfigError for a second reader."""
         if not self._is_entered:
             raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
+        self._place.check()
         if self._reading is not None:
             raise config_error("EventSource.__anext__", "one reader at a time", "a second one")
         event = self._take()
@@ -347,54 +354,3 @@ class _Answer:
                     await self._chunks.aclose()
                 finally:
                     await self._entered.__aexit__(None, None, None)
-
-
-def _wanted(is_right: object, field: str, wanted: str, received: object) -> None:
-    if not is_right:
-        refuse(f"EventSource.{field}", wanted, received)
-
-
-def _check(client: object, content: object, on_gap: object, last_event_id: object, limit: object) -> None:
-    wanted = "an httpx.AsyncClient or httpx2.AsyncClient"
-    _wanted(callable(getattr(client, "stream", None)), "client", wanted, type(client).__name__)
-    wanted = "text or bytes, which can be sent again"
-    _wanted(isinstance(content, str | bytes | None), "content", wanted, type(content).__name__)
-    _wanted(on_gap is None or callable(on_gap), "on_gap", "a callable that takes a Gap", on_gap)
-    is_id = isinstance(last_event_id, str | None) and set("\0\r\n").isdisjoint(last_event_id or "")
-    _wanted(is_id, "last_event_id", "text in one line, or None", last_event_id)
-    _wanted(is_count(limit), "max_event_bytes", "a count of at least 1", limit)
-
-
-def _checked_policy(reconnect: object) -> Reconnect:
-    chosen: object = Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
-    if not isinstance(chosen, Reconnect):
-        refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
-    return chosen
-
-
-def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    given = dict(headers or {})
-    names = {name.lower() for name in given}
-    _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
-    ours = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **given}
-
-
-def _timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
-    """The client's own time limits, but that of reading: a stream may be quiet for longer than any answer."""
-    read = None if read_timeout is None else as_seconds(read_timeout)
-    is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
-    _wanted(is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout)
-    own, limit = getattr(client, "timeout", None), policy.connect_timeout
-    connect, write, pool = (getattr(own, name, limit) for name in ("connect", "write", "pool"))
-    return connect, read, write, pool
-
-
-def _secrets(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
-    """What an answer must not be able to put into our errors by echoing it; of "Bearer X" the X alone too."""
-    own: Mapping[str, str] = getattr(client, "headers", {})
-    sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
-    sent += [value for name, value in own.items() if is_sensitive(name)]
-    secrets = Secrets()
-    secrets.learn(*sent, *(value.rpartition(" ")[2] for value in sent), *secrets_of(url))
-    return secrets

@@ -11,7 +11,7 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import BridgeError, config_error
+from ..errors import BridgeError, config_error, stays_here
 from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import bind
 from ..pipeline.states import States
@@ -55,6 +55,7 @@ else:
 __all__ = ["HTTPTransport"]
 
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
+_KEY_WINDOW: Final = 270.0  # seconds: the 5 minutes for which a server remembers a key (V9), less a margin, as for Outbox.resend_within
 _OURS: Final = "rb.transport"  # on a request while one of ours has it
 _OWN_KEY: Final = (
     "rb.idempotency_key"  # the key that we gave it, which is no permission; redirects carry it on
@@ -68,8 +69,8 @@ class HTTPTransport(_Bases):
     Without a `policy` it is `Policy(Retry(), Breaker())`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
     limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
 
-    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and whatever has an Idempotency-Key header; anything else only if
-    it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat (V9), but
+    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an Idempotency-Key header; anything else
+    only if it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat (V9), but
     one that we made is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
     returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
@@ -167,13 +168,14 @@ class HTTPTransport(_Bases):
         method = request.method
         # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
         has_key = method not in SAFE_METHODS and self._has_key(request)
-        is_idempotent = extensions.get("rb.idempotent", has_key or method in IDEMPOTENT_METHODS)
+        is_idempotent = extensions.get("rb.idempotent", method in IDEMPOTENT_METHODS)
         if not isinstance(is_idempotent, bool):
             raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
+        by_key = has_key and not is_idempotent and "rb.idempotent" not in extensions
         once(request)
         # Our own policy goes by None: to hash a policy takes as long as the rest of this.
         own = None if policy is self._policy else policy
-        key = url.scheme, url.raw_host, url.port, is_idempotent, is_async, own
+        key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
         send = self._protected.get(key) or self._bind(key, origin_of(url))
         extensions[_OURS] = True
         return send
@@ -193,14 +195,20 @@ class HTTPTransport(_Bases):
 
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
         """Put the policy around a function that sends, for one origin and one permission."""
-        *_, is_idempotent, is_async, policy = key
+        *_, is_idempotent, by_key, is_async, policy = key
         policy = policy or self._policy
         if len(self._protected) >= _MOST:
             self._protected.popitem(last=False)
         asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
-        sends = (_sending_async if is_async else _sending)(self._inner, sound_as=_same if asks else _Sound)
+        sends = (_sending_async if is_async else _sending)(
+            self._inner, sound_as=_same if asks else _Sound, window=_KEY_WINDOW if by_key else None
+        )
         send = self._protected[key] = bind(
-            keyed(policy, origin), sends, idempotent=is_idempotent, name=origin, states=States(origin)
+            keyed(policy, origin),
+            sends,
+            idempotent=is_idempotent or by_key,
+            name=origin,
+            states=States(origin),
         )
         return cast("Callable[..., Any]", send)
 
@@ -257,6 +265,8 @@ class HTTPTransport(_Bases):
         if self._inner is not None:
             self._inner.__exit__(kind, error, trace)
 
+    __reduce__ = stays_here
+
     def __repr__(self) -> str:
         """Return the policy, and the class of the inner transport."""
         inner = "" if self._inner is None else f", inner={type(self._inner).__name__}"
@@ -272,15 +282,24 @@ class _Sound:
         self.response = response
 
 
+def _limit(window: float) -> None:
+    """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key (V9)."""
+    attempt = CURRENT.get()
+    if not attempt.env.is_disabled:
+        attempt.may_repeat_until = (attempt.first or attempt).started + window
+
+
 def _same(response: Any) -> Any:
     return response
 
 
-def _sending(inner: Any, *, sound_as: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it."""
+def _sending(inner: Any, *, sound_as: Callable[[Any], Any], window: float | None) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
     once_sent = inner.handle_request
 
     def send(request: Any) -> Any:
+        if window is not None:
+            _limit(window)
         try:
             response = once_sent(request)
         finally:
@@ -300,11 +319,15 @@ def _sending(inner: Any, *, sound_as: Callable[[Any], Any]) -> Callable[[Any], A
     return send_in_time
 
 
-def _sending_async(inner: Any, *, sound_as: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it."""
+def _sending_async(
+    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None
+) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:
+        if window is not None:
+            _limit(window)
         try:
             response = await once_sent(request)
         finally:

@@ -93,7 +93,7 @@ def check_plaintext(request: Any) -> None:
             Failure.of(
                 "CONN_INSECURE",
                 f"credentials over plaintext refused: wanted https://, got {shown}",
-                suggestions=("use https://, or HTTPTransport(allow_plaintext_credentials=True)",),
+                suggestions=("use https://, or the argument allow_plaintext_credentials of HTTPTransport",),
             )
         )
 

@@ -7,7 +7,6 @@ be run twice; every other call that was under way is reported as what it is, an 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -17,7 +16,7 @@ from ..client.arguments import checked_policy
 from ..client.environment import current_environment
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
-from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for, stays_here
 from ..pipeline.policy import Policy
 from ..presets import BridgePolicy, default
 from ..protocol.clock import Now
@@ -26,8 +25,10 @@ from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from .connection import Connection, failure_of
 from .limits import checked_bytes
+from .link_credentials import guarded
 from .link_health import LinkHealth
 from .linked import Calls, linked
+from .place import Place
 from .repeats import Idempotent, checked_idempotent
 
 
@@ -56,22 +57,30 @@ def reconnecting(
     trust_annotations: bool = False,
     patience: Seconds = 30.0,
     max_bytes: Mapping[str, int] | None = None,
+    allow_plaintext_credentials: bool = False,
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
 
     What comes out of the `async with` looks like the client, across all reconnects; state, events and health stay with the
     link. The policy's `reconnect` says when it is made again, its `calls` how calls are repeated. A call that was under way when
     the client died is repeated only if it provably did not run, or `idempotent` says that it may run twice: True, names of methods,
-    a predicate on a `Call`; reads by protocol (an MCP `list_tools`, a websocket's `recv`) always may, and an MCP tool that its
+    a predicate on a `Call` (no async one); reads by protocol (an MCP `list_tools`, a websocket's `recv`) always may, and an MCP tool that its
     server calls read-only or idempotent does with `trust_annotations`. Otherwise it fails with OutcomeUnknownError, from the cause. A
     call made while the client is away waits, for `patience` seconds at most, then fails with NotConnectedError. ConfigError names a bad argument.
+
+    Of a `connect` of websockets, credentials (in its headers, or in its url before the @) do not cross a network in clear text, ws:// to
+    another machine (CONN_INSECURE), unless `allow_plaintext_credentials`; and they follow no redirect to another origin, and nothing
+    follows one from wss to ws (CONN_REDIRECT_REFUSED). Both end the link before anything was sent there.
     """
     if not callable(factory):
         raise config_error(
             "reconnecting.factory", "a callable that returns an async context manager", factory
         )
+    if not isinstance(cast("Any", allow_plaintext_credentials), bool):
+        name = "reconnecting.allow_plaintext_credentials"
+        raise config_error(name, "True or False", allow_plaintext_credentials)
     return Reconnecting(
-        factory,
+        guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
         checked_policy(policy, "reconnecting.policy"),
         idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
         trust_annotations=trust_annotations,
@@ -107,8 +116,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._calls = Calls(
             self, policy.calls, idempotent, patience, max_bytes, trust_annotations=trust_annotations
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
+        self._place = Place("Reconnecting")
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._client: Any = None
@@ -124,10 +132,12 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     # ---- its life ---------------------------------------------------------------------------------------------
 
+    __reduce__ = stays_here
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that entered it."""
-        return self._loop or asyncio.get_running_loop()
+        return self._place.loop or asyncio.get_running_loop()
 
     async def __aenter__(self) -> T:
         """Start, wait for the first client or its failure, and return what stands for it."""
@@ -136,9 +146,9 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             raise config_error(
                 "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
             )
-        self._loop = asyncio.get_running_loop()
-        self._changed = self._loop.create_future()
-        self._owner = self._loop.create_task(self._own(), name="resilient_bridge link")
+        loop = self._place.loop = asyncio.get_running_loop()
+        self._changed = loop.create_future()
+        self._owner = loop.create_task(self._own(), name="resilient_bridge link")
         try:
             await self._first_attempt(self._changed)
         except BaseException:
@@ -165,6 +175,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         if self.is_over or self._owner is None:
             self._end()
             return
+        self.check_place()
         self._owner.cancel()
         connection = self._connection
         if connection is not None:
@@ -195,8 +206,8 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         connection = self._connection
         left = (
             None
-            if self._retry_at is None or self._loop is None
-            else max(0.0, self._retry_at - self._loop.time())
+            if self._retry_at is None or self._place.loop is None
+            else max(0.0, self._retry_at - self._place.loop.time())
         )
         return LinkHealth(
             ready=self.state is BridgeState.READY,
@@ -239,20 +250,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     def check_place(self) -> None:
         """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
-        if os.getpid() != self._pid:
-            raise config_error(
-                "Reconnecting", "the process that made it: a child makes its own", "a forked one"
-            )
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is None or (self._loop is not None and loop is not self._loop):
-            raise config_error(
-                "Reconnecting",
-                "the event loop that entered it",
-                "a thread without one" if loop is None else "another one",
-            )
+        self._place.check()
 
     @property
     def is_over(self) -> bool:

@@ -7,20 +7,18 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 import wrapt
 
-from ..errors import (
-    BridgeError,
-)
+from ..errors import BridgeError, stays_here
 from ..pipeline.attempt import CURRENT, begun
 from ..pipeline.protect import bind
 from ..pipeline.states import States
 from .call_endings import (
-    MCP_REFUSED,
     ending,
     is_loss,
+    is_refusal,
     is_silent,
     native,
     package_of,
@@ -28,7 +26,7 @@ from .call_endings import (
 )
 from .connection import close_cause, is_readable
 from .limits import check_bytes, named
-from .repeats import Call
+from .repeats import Call, permits
 
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ class Calls:
         if told is True or kwargs.get("idempotent") is True:
             return True
         if callable(told):
-            if told(Call(name, args, kwargs)):
+            if permits(told, Call(name, args, kwargs)):
                 return True
         elif told is not False and name in told:
             return True
@@ -179,7 +177,7 @@ class Calls:
                 return await self._receive(name, args, kwargs)
             ended = await connection.call(_begin(connection.client, name, args, kwargs))
             if ended.error is not None and not is_loss(ended.error):
-                is_served = str(ended.error) != MCP_REFUSED or await _is_served(connection)
+                is_served = not is_refusal(ended.error) or await _is_served(connection)
                 if not is_served and is_idempotent and losses < _MOST_LOSSES:
                     continue
                 raise ended.error
@@ -256,7 +254,7 @@ async def _is_served(connection: Connection) -> bool:
     if not hasattr(session, "send_ping"):
         return True
     ended = await connection.call(lambda: _at_once(session.send_ping()))
-    if ended.error is not None and str(ended.error) == MCP_REFUSED:
+    if ended.error is not None and is_refusal(ended.error):
         connection.end(ended.error)
     return connection.is_usable
 
@@ -297,6 +295,11 @@ class _Linked(wrapt.ObjectProxy[Any]):
         if name.startswith("_") or not inspect.iscoroutinefunction(inspect.unwrap(value)):
             return value
         return _call(self._self_calls, name, value)
+
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        stays_here(self._self_calls.link)
+
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Iterate over what comes in, across reconnects."""

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..classification import classify
 from ..classification.exits import tail_of
-from ..errors import AttemptTimeoutError, BridgeError, Category, Executed, Failure, config_error, error_for
+from ..errors import (
+    AttemptTimeoutError,
+    BridgeError,
+    Category,
+    Executed,
+    Failure,
+    config_error,
+    error_for,
+    stays_here,
+)
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
 from .peer_lines import decode, encode, refusal, result_of
+from .place import Place
 from .unasked import Reader, Unasked
 
 
@@ -35,7 +45,7 @@ class Peer:
     """A child process that is asked by JSON-RPC 2.0, one object per line; `rb.stdio(…)` makes and ends it (G5, S4).
 
     It is open until the child goes or the `async with` is left; `repr()` is a status line. A request from the child is answered
-    with -32601, method not found.
+    with -32601, method not found. Used in another process, thread or event loop than that of its block it raises ConfigError.
     """
 
     def __init__(self, child: ChildProcess, kept_bytes: int) -> None:
@@ -44,10 +54,14 @@ class Peer:
         self._ids = itertools.count(1)
         self._calls: dict[object, asyncio.Future[Said | None]] = {}  # None: there will be no answer
         self._notes: set[asyncio.Future[None]] = set()
+        self._place = Place("Peer")
+        loop = self._place.loop = asyncio.get_running_loop()
         self._unasked = Unasked(kept_bytes, self._ending)
         self._is_closing = False
-        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = loop.create_future()
         self._noise = self._unmatched = self._refusing = self._unanswered = 0
+
+    __reduce__ = stays_here
 
     def __repr__(self) -> str:
         """A status line: program, pid, state, requests that wait."""
@@ -108,6 +122,7 @@ class Peer:
         the request was handed out and NotConnectedError if it never left, both from `close_exc`; ConfigError for what cannot be
         sent. Cancelled, it is withdrawn if it has not left.
         """
+        self._place.check()
         seconds = checked_seconds(timeout, "request.timeout")
         number = next(self._ids)
         data = encode("request", method, params, number)
@@ -133,6 +148,7 @@ class Peer:
         Waits while the child does not read. Raises NotConnectedError, from `close_exc`, if the child goes before, and ConfigError
         for what cannot be sent. Cancelled, it is withdrawn if it has not left.
         """
+        self._place.check()
         data = encode("notify", method, params)
         self._check_open(method)
         handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -152,10 +168,11 @@ class Peer:
         The last 1,000 are kept, from the start on; dropped ones are counted in `missed`. Each goes to one reader. After the last
         it raises NotConnectedError, from `close_exc`, if the child went, and ends if it was closed by us.
         """
-        return Reader(self._unasked)
+        return Reader(self._unasked, self._place)
 
     async def wait_closed(self) -> None:
-        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why. Raises nothing (G5)."""
+        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised (G5)."""
+        self._place.check()
         await asyncio.wait([self._closed])
 
     # -- what stdio and the child call ------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import wrapt
 
-from ..errors import BridgeError
+from ..errors import BridgeError, stays_here
 from .sdks import SDK, sdk_of
 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
-    from typing import Self
+    from typing import NoReturn, Self
 
 
 __all__ = ["Answer", "AsyncEntry", "AsyncItems", "Entry", "Items", "Page", "Wrapped", "has"]
@@ -49,7 +49,16 @@ class Shared(Protocol):
         """Make an error of ours one of the SDK's, too."""
 
 
-class Wrapped(wrapt.ObjectProxy[Any]):
+class _Proxy(wrapt.ObjectProxy[Any]):
+    """What is neither pickled nor copied: another process, or a copy, would have the client without its policy and state."""
+
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        stays_here(self.__wrapped__)
+
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
+
+
+class Wrapped(_Proxy):
     """A client, or a part of one that has calls."""
 
     def __init__(self, value: Any, wrapping: Shared, path: str) -> None:
@@ -116,7 +125,7 @@ class Page(Wrapped):
         return _class_of(self).__anext__(self)
 
 
-class AsyncItems(wrapt.ObjectProxy[Any]):
+class AsyncItems(_Proxy):
     """A stream whose first item has come."""
 
     def __init__(self, stream: Any, first: Any) -> None:
@@ -185,7 +194,7 @@ class AsyncItems(wrapt.ObjectProxy[Any]):
         return await self.__wrapped__.__aexit__(*error)
 
 
-class Items(wrapt.ObjectProxy[Any]):
+class Items(_Proxy):
     """A stream whose first item has come, for a client that blocks."""
 
     def __init__(self, stream: Any, first: Any) -> None:
@@ -262,6 +271,11 @@ class AsyncEntry:
         self._wrapping, self._protected, self._again = wrapping, protected, again
         self._is_fresh = manager is not None
 
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        stays_here(self)
+
+    __copy__ = __deepcopy__ = __reduce_ex__  # asked of the object, `__getattr__` would make its manager
+
     def __getattr__(self, name: str) -> Any:
         if self._manager is None:
             self._make()
@@ -306,7 +320,7 @@ class AsyncEntry:
         return await self._manager.__aexit__(*error)
 
 
-class Entry(wrapt.ObjectProxy[Any]):
+class Entry(_Proxy):
     """A context manager of a client that blocks: entering it is the call."""
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
@@ -336,7 +350,7 @@ class Entry(wrapt.ObjectProxy[Any]):
         return self.__wrapped__.__exit__(*error)
 
 
-class Answer(wrapt.ObjectProxy[Any]):
+class Answer(_Proxy):
     """Something to await, or to iterate over after that: a list of pages, for one. `seen` makes the proxy of the result."""
 
     def __init__(

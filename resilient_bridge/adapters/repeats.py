@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import inspect
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any, TypeAlias, cast
 
 import attrs
 
-from ..errors import config_error
+from ..errors import Executed, config_error
+from ..pipeline.attempt import CURRENT, Attempt
+from ..pipeline.guards import failure_in
 
 
-__all__ = ["Call", "Idempotent", "checked_idempotent"]
+__all__ = ["Call", "Idempotent", "Repeats", "checked_idempotent", "never_again", "permits"]
 
 
 @attrs.frozen
@@ -26,10 +31,67 @@ Idempotent: TypeAlias = bool | Collection[str] | Callable[[Call], bool]
 """Which calls may be repeated although they may have run: all or none, those of these names, or what a predicate says."""
 
 
+class Repeats(Enum):
+    """When a call may be repeated: whatever has become of it, only if it provably did not run, or never."""
+
+    FREELY = "freely"
+    UNRUN = "unrun"
+    NEVER = "never"
+
+
 def checked_idempotent(given: Idempotent, path: str) -> Idempotent:
-    """Return what says which calls may be repeated; a single name is a mistake."""
-    if isinstance(given, bool) or callable(given):
+    """Return what says which calls may be repeated; a single name is a mistake, and so is a predicate that must be awaited."""
+    if isinstance(given, bool):
+        return given
+    if callable(given):
+        if _is_async(given):
+            raise config_error(path, "a predicate that is no async function: nobody awaits it", given)
         return given
     if isinstance(given, str) or not isinstance(cast("object", given), Collection):
         raise config_error(path, "True, False, names of methods, or a callable that takes a Call", given)
     return frozenset(given)
+
+
+def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
+    """Return what a predicate says about a call; ConfigError if that is not True or False.
+
+    A coroutine, for one, is true: taken at its word it would allow everything.
+    """
+    said = cast("object", predicate(call))
+    if isinstance(said, bool):
+        return said
+    if inspect.iscoroutine(said):
+        said.close()  # or Python warns that nobody has awaited it
+    raise config_error("idempotent", f"True or False from the predicate for {call.method}", said)
+
+
+def _is_async(predicate: Callable[[Call], bool]) -> bool:
+    called = getattr(type(predicate), "__call__", None)  # noqa: B004 -- of an object whose `__call__` is async
+    return inspect.iscoroutinefunction(predicate) or inspect.iscoroutinefunction(called)
+
+
+@contextmanager
+def never_again() -> Generator[None]:
+    """Make the attempt in progress the last one: it runs tools in between, so how it ends says nothing about what has run."""
+    attempt = CURRENT.get()
+    if attempt.plan is None or attempt.env.is_disabled:
+        yield
+        return
+    attempt.is_last = True
+    try:
+        yield
+    except Exception as error:
+        failure = failure_in(attempt, error)
+        if failure is not None and failure.executed is Executed.NO:
+            attempt.seen = error, attrs.evolve(failure, executed=Executed.MAYBE)
+        _tell_those_around(attempt)
+        raise
+
+
+def _tell_those_around(attempt: Attempt) -> None:
+    """A policy around this call sees the error alone, and would take the refusal of a later request for that of the first."""
+    around = (attempt.first or attempt).outer
+    while around is not None and around.before_of is None:
+        if around.plan is not None and not around.plan.idempotent and not around.is_over:
+            around.is_last = True
+        around = around.outer

@@ -1,4 +1,5 @@
-"""What is known about the SDKs of model providers: how their own retries are switched off, what a model call is, what they raise.
+"""What is known about the SDKs of model providers: how their own retries are switched off, what a model call is, what they raise,
+and where they send their keys.
 
 Rule: facts about classes, looked up by their names; nothing is imported that the client has not imported already.
 """
@@ -7,15 +8,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, cast
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 
-from ..errors import config_error
-from .repeats import Call
+from ..errors import Failure, config_error, error_for
+from ..transports.loopback import is_loopback
+from .sdk_tools import anthropic_effect, google_config, google_effect, google_runs_tools, openai_effect, told
 
 
 __all__ = ["SDK", "is_page", "sdk_of"]
@@ -23,8 +26,12 @@ __all__ = ["SDK", "is_page", "sdk_of"]
 _VIEWS: Final = ("with_raw_response.", "with_streaming_response.")  # the same calls, seen in another form
 
 
-def _runs_nothing(_: Mapping[str, Any]) -> bool:
+def _runs_no_tools(*_: object) -> bool:
     return False
+
+
+def _no_options(*_: object) -> object:
+    return None
 
 
 @attrs.frozen(kw_only=True)
@@ -32,8 +39,10 @@ class SDK:
     """One SDK. `resources`: the modules whose objects, or their bases, hold calls; `model_calls`: those that may be repeated.
 
     `steps` are methods that make several calls: each of those goes through the policy, and not the whole, for what has run
-    once must not run again because a later step failed. `runs_code`: functions of the user run inside the call. `derived`
-    are methods that give another client, `makes` those that give a part of this one, and ask nobody.
+    once must not run again because a later step failed. `has_effect`: a model call does more than cost money. `runs_tools`:
+    tools run here, inside of the call. Both see its arguments by name, and the part of the client that it is a call of.
+    `addresses`: where a client sends its key. `options`: what one call says about its requests. `derived` are methods that give
+    another client, `makes` those that give a part of this one, and ask nobody.
     """
 
     resources: tuple[str, ...]
@@ -41,17 +50,34 @@ class SDK:
     error: tuple[str, str]
     without_retries: Callable[[Any], Any]
     steps: re.Pattern[str] = re.compile(r"(?!)")
-    runs_code: Callable[[Mapping[str, Any]], bool] = _runs_nothing
+    has_effect: Callable[[Mapping[str, Any], object], bool]
+    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = _runs_no_tools
+    addresses: Callable[[Any], Iterable[object]]
+    options: Callable[[Mapping[str, Any], object], object] = _no_options
     derived: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     async_part: str = ""
 
-    def may_repeat(self, call: Call) -> bool:
+    def may_repeat(self, path: str, arguments: Mapping[str, Any], owner: object) -> bool:
         """Return whether a repeat of this call costs money and nothing else."""
-        path = call.method
         for view in _VIEWS:
             path = path.replace(view, "")
-        return self.model_calls.fullmatch(path) is not None and not self.runs_code(call.kwargs)
+        return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
+
+    def check_client(self, client: Any) -> None:
+        """Refuse a client that sends its key in clear text to another machine (threat 42)."""
+        _check_plaintext(self.addresses(client))
+
+    def check_call(
+        self, arguments: Mapping[str, Any], owner: object, *, allow_plaintext_credentials: bool
+    ) -> None:
+        """Refuse the same of one call, and retries that it asks for."""
+        options = self.options(arguments, owner)
+        if options is None:
+            return
+        _check_retries(told(options, "retry_options"), "wrap.call")
+        if not allow_plaintext_credentials:
+            _check_plaintext((told(options, "base_url"),))
 
     def has_calls(self, value: object) -> bool:
         """Return whether an attribute is a part of the client, with calls of its own."""
@@ -61,8 +87,8 @@ class SDK:
 
     def is_prepared(self, path: str, method: Any) -> bool:
         """Return whether a method only prepares a context manager: entering that one is the call."""
-        told = getattr(inspect.unwrap(method), "__annotations__", {}).get("return")
-        return "with_streaming_response." in path or "Manager" in str(told)
+        returned = getattr(inspect.unwrap(method), "__annotations__", {}).get("return")
+        return "with_streaming_response." in path or "Manager" in str(returned)
 
     def base_error(self) -> type[Exception]:
         """Return the class that every error of this SDK has."""
@@ -80,23 +106,71 @@ def _options_without_retries(client: Any) -> Any:
     return client.with_options(max_retries=0)
 
 
-def _checked(client: Any) -> Any:
-    """google-genai retries only if told to, and then cannot be told otherwise."""
-    options = getattr(getattr(client, "_api_client", None), "_http_options", None)
-    if getattr(options, "retry_options", None) is not None:
-        raise config_error(
-            "wrap.client", "a Client without HttpOptions.retry_options: two retries multiply", "retry_options"
-        )
+def _addresses(client: Any) -> Iterable[object]:
+    return client.base_url, getattr(client, "websocket_base_url", None)
+
+
+def _check_plaintext(addresses: Iterable[object]) -> None:
+    for address in addresses:
+        url = urlsplit(str(address or ""))
+        if url.scheme in ("http", "ws") and not is_loopback(url.hostname or ""):
+            shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+            raise error_for(
+                Failure.of(
+                    "CONN_INSECURE",
+                    f"credentials over plaintext refused: wanted {url.scheme}s://, got {shown}",
+                    suggestions=(f"use {url.scheme}s://, or wrap's argument allow_plaintext_credentials",),
+                )
+            )
+
+
+# ---- google-genai ---------------------------------------------------------------------------------------------------
+
+
+def _without_google_retries(client: Any) -> Any:
+    """Tell a client of google-genai to try once; it has no copy of itself to give, so this one is told.
+
+    Without being told it still repeats: a request through aiohttp once, and one of `interactions` and its like four times.
+    And it keeps to httpx2, whose errors are known, unless its user has chosen aiohttp, by a session or arguments for it.
+    """
+    api = getattr(client, "_api_client", None)
+    options = getattr(api, "_http_options", None)
+    if api is None or options is None:
+        return client
+    _check_retries(told(options, "retry_options"), "wrap.client")
+    if told(options, "retry_options") is None:
+        once = import_module("google.genai.types").HttpRetryOptions(attempts=1)
+        api._http_options = options.model_copy(update={"retry_options": once})  # noqa: SLF001
+        for part in (client, getattr(client, "_aio", None)):
+            for name, made in dict(getattr(part, "__dict__", {})).items():
+                if "sdk_configuration" in getattr(
+                    made, "__dict__", {}
+                ):  # it was made with the retries, and is made anew
+                    setattr(part, name, None)
+    is_chosen = told(options, "aiohttp_client") is not None or told(options, "async_client_args")
+    if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:
+        api._use_aiohttp = _never  # noqa: SLF001
     return client
 
 
-def _calls_functions(kwargs: Mapping[str, Any]) -> bool:
-    """google-genai calls functions among the tools by itself, inside of `generate_content`."""
-    config: Any = kwargs.get("config")
-    if isinstance(config, Mapping):
-        config = SimpleNamespace(**cast("Any", config))
-    tools: Any = getattr(config, "tools", None) or ()
-    return any(callable(tool) for tool in tools)
+def _never() -> bool:
+    return False
+
+
+def _check_retries(asked: object, path: str) -> None:
+    if asked is not None and told(asked, "attempts") not in (0, 1):
+        raise config_error(
+            path, "a Client without HttpOptions.retry_options: two retries multiply", "retry_options"
+        )
+
+
+def _google_addresses(client: Any) -> Iterable[object]:
+    options = getattr(getattr(client, "_api_client", None), "_http_options", None)
+    return (told(options, "base_url"),)
+
+
+def _google_options(arguments: Mapping[str, Any], owner: object) -> object:
+    return told(google_config(arguments, owner), "http_options")
 
 
 _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
@@ -109,6 +183,8 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             error=("openai", "OpenAIError"),
             without_retries=_options_without_retries,
+            has_effect=openai_effect,
+            addresses=_addresses,
             steps=re.compile(
                 r"[\w.]+\.(\w+_and_poll|poll|create_and_run_poll|wait_for_processing|upload_file_chunked|iter_pages)"
                 r"|vector_stores\.files\.upload"
@@ -122,6 +198,8 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             error=("anthropic", "AnthropicError"),
             without_retries=_options_without_retries,
+            has_effect=anthropic_effect,
+            addresses=_addresses,
             steps=re.compile(r"[\w.]+\.(tool_runner|thread|iter_pages)"),
             derived=frozenset({"with_options", "copy", "with_middleware"}),
         ),
@@ -132,8 +210,11 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
                 r"|chats\.(send_message|send_message_stream)|[\w.]+\.(list|get|next_page))"
             ),
             error=("google.genai.errors", "APIError"),
-            without_retries=_checked,
-            runs_code=_calls_functions,
+            without_retries=_without_google_retries,
+            has_effect=google_effect,
+            runs_tools=google_runs_tools,
+            addresses=_google_addresses,
+            options=_google_options,
             makes=frozenset({"chats.create", "aio.chats.create"}),
             async_part="aio",
         ),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..errors import BridgeError
+    from .place import Place
 
 __all__ = ["Unasked"]
 
@@ -75,13 +76,15 @@ class Unasked:
 
 
 class Reader:
-    """An iterator over notifications. It owns nothing, so dropping it in the middle loses none."""
+    """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
 
-    def __init__(self, unasked: Unasked) -> None:
+    def __init__(self, unasked: Unasked, place: Place) -> None:
         self._unasked = unasked
+        self._place = place
 
     def __aiter__(self) -> Reader:
         return self
 
     async def __anext__(self) -> Message:
+        self._place.check()
         return await self._unasked.next()

@@ -17,7 +17,7 @@ from ..pipeline.streams import begin_held, broken_off
 from .borrowed import lend
 from .limits import check_bytes, named
 from .proxies import Answer, AsyncEntry, AsyncItems, Entry, Items, Page, Wrapped, has
-from .repeats import Call
+from .repeats import Call, Repeats, never_again, permits
 from .sdks import is_page
 
 
@@ -51,6 +51,7 @@ class Wrapping:
         idempotent: Idempotent,
         methods: Mapping[str, Policy | None],
         max_bytes: Mapping[str, int],
+        allow_plaintext_credentials: bool,
     ) -> None:
         self.policy = policy
         self.name = name
@@ -59,30 +60,40 @@ class Wrapping:
         self.idempotent = idempotent
         self.methods = methods
         self.max_bytes = max_bytes
+        self.allow_plaintext_credentials = allow_plaintext_credentials
         self.states = States(name)
-        self._bound: dict[tuple[str, bool, bool], Any] = {}
+        self._bound: dict[tuple[str, bool, Repeats], Any] = {}
         if sdk is not None and (is_async or not sdk.async_part):
-            self.bound("", is_async=is_async, is_idempotent=False)  # refused now, not at a call
+            self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
 
     def circuit_state(self) -> CircuitState | None:
         """Return the circuit in use, None without a Breaker."""
         return self.states.current
 
-    def allows(self, call: Call) -> bool:
-        """Return whether a call may be repeated although it may have run."""
+    def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
+        """Return when a call may be repeated."""
+        has_word = callable(self.idempotent)  # about model calls, too
         if callable(self.idempotent):
-            return bool(self.idempotent(call))
-        is_said = self.idempotent if isinstance(self.idempotent, bool) else call.method in self.idempotent
-        return is_said or (self.sdk is not None and self.sdk.may_repeat(call))
+            is_said = permits(self.idempotent, call)
+        else:
+            is_said = self.idempotent if isinstance(self.idempotent, bool) else call.method in self.idempotent
+        if is_said:
+            return Repeats.FREELY
+        if self.sdk is None:
+            return Repeats.UNRUN
+        if self.sdk.runs_tools(call.method, arguments, owner):
+            return Repeats.NEVER
+        is_free = not has_word and self.sdk.may_repeat(call.method, arguments, owner)
+        return Repeats.FREELY if is_free else Repeats.UNRUN
 
-    def bound(self, path: str, *, is_async: bool, is_idempotent: bool) -> Any:
+    def bound(self, path: str, *, is_async: bool, repeats: Repeats) -> Any:
         """Return the function that makes calls of this path, behind their policy."""
-        key = path, is_async, is_idempotent
+        key = path, is_async, repeats
         if key not in self._bound:
             self._bound[key] = bind(
                 self.methods.get(path) or self.policy,
-                _make_async if is_async else _make,
-                idempotent=is_idempotent,
+                _MAKERS[is_async, repeats is Repeats.NEVER],
+                idempotent=repeats is Repeats.FREELY,
                 name=f"{self.name}.{path}" if path else self.name,
                 states=self.states,
             )
@@ -107,7 +118,7 @@ class Wrapping:
             if form_of(method) in _STREAMS:
                 self.generating(path, method, is_idempotent=False)
             else:
-                self.bound(path, is_async=self._is_async_at(path, method), is_idempotent=False)
+                self.bound(path, is_async=self._is_async_at(path, method), repeats=Repeats.UNRUN)
 
     def seen(self, path: str, value: Any, owner: Any) -> Any:
         """Return what stands for an attribute of `owner`: a protected call, a part with calls below, or the attribute itself."""
@@ -185,11 +196,36 @@ def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return method(*args, **kwargs)
 
 
-def _check(wrapping: Wrapping, method: Any, args: Any, kwargs: Any) -> None:
-    if not wrapping.max_bytes:
-        return
+async def _make_once_async(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with never_again():
+        return await _make_async(method, args, kwargs)
+
+
+def _make_once(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with never_again():
+        return method(*args, **kwargs)
+
+
+_MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
+    (False, False): _make,
+    (False, True): _make_once,
+    (True, False): _make_async,
+    (True, True): _make_once_async,
+}
+"""By whether the client is async, and whether the call is made once and never again."""
+
+
+def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> Repeats:
+    """Check the arguments of a call, and return when it may be repeated."""
+    sdk, owner = wrapping.sdk, getattr(method, "__self__", None)
+    arguments = named(method, args, kwargs) if sdk is not None or wrapping.max_bytes else kwargs
     try:
-        check_bytes(wrapping.max_bytes, named(method, args, kwargs))
+        if sdk is not None:
+            allowed = wrapping.allow_plaintext_credentials
+            sdk.check_call(arguments, owner, allow_plaintext_credentials=allowed)
+        if wrapping.max_bytes:
+            check_bytes(wrapping.max_bytes, arguments)
+        return wrapping.repeats(Call(path, args, kwargs), arguments, owner)
     except BridgeError as error:
         wrapping.lend(error)
         raise
@@ -197,8 +233,8 @@ def _check(wrapping: Wrapping, method: Any, args: Any, kwargs: Any) -> None:
 
 def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
     """Check the arguments of a call, and return the function that makes it."""
-    _check(wrapping, method, args, kwargs)
-    return wrapping.bound(path, is_async=is_async, is_idempotent=wrapping.allows(Call(path, args, kwargs)))
+    repeats = _checked(wrapping, path, method, args, kwargs)
+    return wrapping.bound(path, is_async=is_async, repeats=repeats)
 
 
 def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
@@ -281,8 +317,7 @@ def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        _check(wrapping, method, args, kwargs)
-        is_idempotent = wrapping.allows(Call(path, args, kwargs))
+        is_idempotent = _checked(wrapping, path, method, args, kwargs) is Repeats.FREELY
         return wrapping.generating(path, method, is_idempotent=is_idempotent)(*args, **kwargs)
 
     return call
@@ -320,6 +355,12 @@ def _making(method: Any, wrapping: Wrapping, path: str) -> Any:
 def wrapped(client: Any, wrapping: Wrapping) -> Any:
     """Return the proxy of a client, its own retries switched off."""
     if wrapping.sdk is not None:
+        if not wrapping.allow_plaintext_credentials:
+            try:
+                wrapping.sdk.check_client(client)
+            except BridgeError as error:
+                wrapping.lend(error)
+                raise
         client = wrapping.sdk.without_retries(client)
     wrapping.check(client)
     return Wrapped(client, wrapping, "")

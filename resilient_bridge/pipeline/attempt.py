@@ -56,6 +56,9 @@ class Attempt:
     is_rejected: bool = False  # a layer did not admit it: nothing was called
     is_called: bool = False  # its function has been called; only the long way keeps it
     is_last: bool = False  # the callee cannot be called again: what it was given is used up
+    may_repeat_until: float | None = (
+        None  # monotonic: from then on only what provably did not run is repeated
+    )
     before_of: Rule | None = None  # an edge: this is a rule's `before` at work
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
     calls: int = 1  # what `capture` reads on the edge it made

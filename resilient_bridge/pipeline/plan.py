@@ -18,7 +18,7 @@ from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
 from .decision import asks_result, sits_out_circuits
-from .gates import Gate
+from .gates import Gate, gate_of
 from .guards import (
     BlockDeadlineGuard,
     BreakerGuard,
@@ -178,8 +178,11 @@ class Plan:
         return None
 
     def gate(self, rule: Rule | None) -> Gate:
-        """Return where the calls that repeat by this rule wait for its `before`."""
-        return self._gates.setdefault(id(rule), Gate())
+        """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
+        found = self._gates.get(id(rule))
+        if found is None:
+            found = self._gates[id(rule)] = gate_of(rule)
+        return found
 
 
 def _breaker_guard(circuit: CircuitState, layer: Breaker, named: tuple[object, ...]) -> BreakerGuard:

@@ -348,6 +348,37 @@ async def test_a_predicate_that_raises_stops_its_call_only():
 
 
 @virtual
+@pytest.mark.requirement("V9")
+async def test_a_predicate_that_must_be_awaited_permits_nothing():
+    """A coroutine is true, and no permission: an async predicate is refused at once, one that only returns it at the call."""
+    world = World()
+
+    async def later(call: rb.Call) -> bool:
+        return False
+
+    class Asked:
+        async def __call__(self, call: rb.Call) -> bool:
+            return False
+
+    for idempotent in (later, Asked()):
+        with pytest.raises(rb.ConfigError, match=r"reconnecting\.idempotent"):
+            rb.reconnecting(world.factory, quick(), idempotent=idempotent)
+
+    def returns_it(call: rb.Call) -> Any:
+        return later(call)
+
+    async with rb.reconnecting(world.factory, quick(), idempotent=returns_it) as client:
+        with pytest.raises(
+            rb.ConfigError, match="idempotent: wanted True or False from the predicate for work"
+        ):
+            await client.work("a")
+    async with rb.reconnecting(world.factory, quick(), idempotent=lambda call: 1) as client:
+        with pytest.raises(rb.ConfigError, match="True or False"):
+            await client.work("a")
+    assert not world.ran
+
+
+@virtual
 async def test_an_argument_that_is_too_large_is_refused():
     """`max_bytes`: before anything is sent."""
     world = World()

@@ -190,6 +190,72 @@ async def test_a_listener_that_raises_harms_nobody():
             assert await client.work("a") == "a by 2"
 
 
+# -- after a long pause -----------------------------------------------------------------------------------------------
+NIGHT = 8 * 3600
+
+
+@virtual
+@pytest.mark.requirement("V13")
+@pytest.mark.parametrize("outage", [0, 600])
+async def test_used_again_after_a_night_it_has_a_new_client(outage):
+    """Its peer was restarted while nobody used it, at once or after a while: the link has come back by itself, and stays quiet."""
+    world = World()
+    link = rb.reconnecting(world.factory, rb.presets.default)
+    async with link as client:
+        assert await client.work("evening") == "evening by 1"
+        await asyncio.sleep(NIGHT / 2)
+        world.refuses = REFUSED if outage else None
+        await world.lose(link)
+        await asyncio.sleep(outage)
+        world.refuses = None
+        await asyncio.sleep(NIGHT / 2)
+        begun, made = now(), len(world.made)
+        assert await client.work("morning") == f"morning by {made}"
+        assert (now() - begun < 0.1, len(world.made), link.health().reconnects) == (True, made, 1)
+    assert world.ran == {"evening": 1, "morning": 1}
+
+
+@virtual
+@pytest.mark.requirement("V13")
+async def test_a_client_that_died_unseen_is_replaced_on_use():
+    """It does not say that it is closed, as a session of MCP does not: the first use finds out, reconnects, and is done once."""
+
+    class Unaware(Client):
+        wait_closed = None
+
+    world = World(Unaware)
+    link = rb.reconnecting(world.factory, rb.presets.default)
+    async with link as client:
+        assert await client.work("evening")
+        for morning in range(1, 4):
+            await asyncio.sleep(NIGHT)
+            assert link.state == "READY"  # as far as anybody knows
+            world.client.fault = REFUSED
+            begun = now()
+            assert await client.work(f"morning {morning}")
+            assert now() - begun < 5
+            assert link.health().reconnects == morning
+    assert set(world.ran.values()) == {1}
+
+
+@virtual
+@pytest.mark.requirement("V13")
+async def test_used_in_the_middle_of_a_long_outage_it_waits_for_the_end_of_it():
+    """SUSPENDED since hours, its waits grown to their longest: a use waits through it, as patiently as it was told, and goes through."""
+    world = World()
+    link = rb.reconnecting(world.factory, rb.presets.default, patience=120)
+    async with link as client:
+        world.refuses = REFUSED
+        await world.lose(link)
+        await asyncio.sleep(NIGHT)
+        assert link.state in {"SUSPENDED", "CONNECTING"}
+        working = asyncio.create_task(client.work("morning"))
+        await asyncio.sleep(1)
+        world.refuses = None
+        assert await working
+    assert world.ran == {"morning": 1}
+
+
 # -- who may not touch it ---------------------------------------------------------------------------------------------
 async def test_another_loop_and_another_thread_are_refused():
     """Threat 32: a call, wait_ready, reconnect_now and iteration say where they belong, and nothing hangs."""

@@ -267,6 +267,33 @@ async def test_a_handshake_refused_for_now_is_repeated(status):
         assert server.statuses == []
 
 
+@pytest.mark.parametrize(("status", "told"), [(429, 7), (503, 9)])
+def test_a_handshake_that_says_when_is_repeated_then(status, told):
+    """`Retry-After` on the upgrade: the next attempt is not made before, whatever the schedule says."""
+
+    async def main(_bridge):
+        loop, asked = asyncio.get_running_loop(), []
+
+        def busy(connection, request):
+            asked.append(loop.time())
+            if len(asked) > 2:
+                return None
+            answer = connection.respond(status, "busy\n")
+            answer.headers["Retry-After"] = str(told)
+            return answer
+
+        async with serve(lambda ws: ws.wait_closed(), "127.0.0.1", 0, process_request=busy) as server:
+            url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            link = rb.reconnecting(lambda: connect(url, proxy=None), quick())
+            async with link:
+                await link.wait_ready(60)
+        return [later - before for before, later in itertools.pairwise(asked)]
+
+    waits = rb.testing.simulate(main)
+    assert len(waits) == 2
+    assert all(told <= wait < told + 1 for wait in waits)
+
+
 async def test_nothing_is_left_after_a_hundred_reconnects():
     """No task, and no open connection on the server but the last."""
 

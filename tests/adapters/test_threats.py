@@ -1,8 +1,9 @@
 """Bad days, over the adapters: certificates, proxies that cut idle connections, secrets, tokens that cannot be renewed.
 
-The other rows of the table of threats are met where each adapter is proven: redirects and plaintext (41, 42) in test_http_redirects,
-hostile errors and logs (45, 46) in test_http_secrets, other loops and processes and callbacks (32, 48) in test_link_states, a child's
-misbehaviour (49) in test_stdio, calls under way at a loss (17) in test_link_calls and test_link_mcp.
+The other rows of the table of threats are met where each adapter is proven: redirects and plaintext (41, 42) in test_http_redirects
+and, for the clients of providers, in test_wrap_addresses; hostile errors and logs (45, 46) in test_http_secrets; other loops and
+processes and callbacks (32, 48) in test_link_states, pickles of wrapped clients (32) in test_wrap_places; a child's misbehaviour (49)
+in test_stdio; calls under way at a loss (17) in test_link_calls and test_link_mcp.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_a_wrapped_client_is_the_client(kind):
 
 CLOUDS = {
     "foundry": lambda http: anthropic.AsyncAnthropicFoundry(
-        api_key="k", base_url="http://x", http_client=http
+        api_key="k", base_url="https://x", http_client=http
     ),
     "vertex": lambda http: anthropic.AsyncAnthropicVertex(
         region="r", project_id="p", access_token="t", http_client=http

@@ -52,13 +52,13 @@ def clock():
 @pytest.mark.requirement("S6")
 async def test_openai_through_httpx2_mock(httpx2_mock, clock):
     """503, 429 with a Retry-After of 7 s, an answer: three requests, the second wait at least as long as told."""
-    route = httpx2_mock.post("http://openai.test/chat/completions")
+    route = httpx2_mock.post("https://openai.test/chat/completions")
     route.side_effect = [
         httpx.Response(503),
         httpx.Response(429, headers={"retry-after": "7"}),
         httpx.Response(200, json=chat("hello")),
     ]
-    async with rb.wrap(openai.AsyncOpenAI(api_key="k", base_url="http://openai.test")) as client:
+    async with rb.wrap(openai.AsyncOpenAI(api_key="k", base_url="https://openai.test")) as client:
         answer = await client.chat.completions.create(model="m", messages=[])
     assert answer.choices[0].message.content == "hello"
     assert route.call_count == 3
@@ -68,9 +68,9 @@ async def test_openai_through_httpx2_mock(httpx2_mock, clock):
 @pytest.mark.requirement("S6")
 async def test_anthropic_through_httpx2_mock(httpx2_mock):
     """529, an answer: two requests; a spent limit, which is a 429, too, is asked once."""
-    route = httpx2_mock.post("http://claude.test/v1/messages")
+    route = httpx2_mock.post("https://claude.test/v1/messages")
     route.side_effect = [httpx.Response(529), httpx.Response(200, json=claude("hello"))]
-    async with rb.wrap(anthropic.AsyncAnthropic(api_key="k", base_url="http://claude.test")) as client:
+    async with rb.wrap(anthropic.AsyncAnthropic(api_key="k", base_url="https://claude.test")) as client:
         answer = await client.messages.create(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}]
         )
@@ -93,11 +93,13 @@ async def test_anthropic_through_httpx2_mock(httpx2_mock):
 @pytest.mark.requirement("S6")
 async def test_google_through_httpx2_mock(httpx2_mock):
     """RESOURCE_EXHAUSTED with a RetryInfo, an answer: two requests."""
-    route = httpx2_mock.post(url__startswith="http://google.test/")
+    route = httpx2_mock.post(url__startswith="https://google.test/")
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3s"}
     told = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", "details": [wait]}}
     route.side_effect = [httpx.Response(429, json=told), httpx.Response(200, json=gemini("hello"))]
-    client = rb.wrap(genai.Client(api_key="k", http_options=types.HttpOptions(base_url="http://google.test")))
+    client = rb.wrap(
+        genai.Client(api_key="k", http_options=types.HttpOptions(base_url="https://google.test"))
+    )
     answer = await client.aio.models.generate_content(model="m", contents="x")
     assert answer.text == "hello"
     assert route.call_count == 2

@@ -137,6 +137,33 @@ async def test_of_many_that_fail_together_one_refreshes():
     assert len(logins) == 1
 
 
+async def test_all_functions_of_a_policy_share_one_refresh():
+    """Three functions with one policy fail together: one log-in for all; another policy with an equal rule makes its own."""
+    token, logins = "stale", []
+
+    async def log_in():
+        nonlocal token
+        logins.append(1)
+        await asyncio.sleep(0)
+        token = "fresh"
+
+    async def get():
+        sent = token
+        await asyncio.sleep(0)
+        if sent == "stale":
+            raise http_error(401)
+        return sent
+
+    policy = rb.Policy(on_401(log_in))
+    functions = [policy(get) for _ in range(3)]
+    assert await asyncio.gather(*(function() for function in functions)) == ["fresh"] * 3
+    assert len(logins) == 1
+    token = "stale"
+    another = rb.Policy(on_401(log_in))(get)
+    assert await asyncio.gather(functions[0](), another()) == ["fresh"] * 2
+    assert len(logins) == 3
+
+
 def test_of_many_threads_that_fail_together_one_refreshes():
     """The same across threads."""
     token, logins, results = "stale", [], []

@@ -1,0 +1,106 @@
+"""What websockets' `connect` may send where: no credentials in clear text to another machine, and none after a redirect.
+
+Rule: judged before a byte is sent, from what the factory made; the context manager of any other library is left as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import Failure, error_for, is_sensitive
+from ..transports.loopback import is_loopback
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from websockets.asyncio.client import connect
+    from websockets.uri import WebSocketURI
+
+    from ..errors import BridgeError
+
+__all__ = ["guarded"]
+
+
+def guarded(
+    factory: Callable[[], AbstractAsyncContextManager[Any]], *, allow_plaintext_credentials: bool
+) -> Callable[[], AbstractAsyncContextManager[Any]]:
+    """Return the factory, with an eye on what its connections send to whom (threats 41 and 42)."""
+
+    def make() -> AbstractAsyncContextManager[Any]:
+        made = factory()
+        library = sys.modules.get("websockets.asyncio.client")  # who makes one has imported it
+        if library is not None and isinstance(made, library.connect):
+            _guard(cast("connect", made), allow_plaintext_credentials=allow_plaintext_credentials)
+        return made
+
+    return make
+
+
+def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
+    from websockets.datastructures import Headers
+    from websockets.exceptions import InvalidURI
+
+    if made.additional_headers is not None:
+        made.additional_headers = Headers(made.additional_headers)  # it may be an iterator
+    carries = made.ws_uri.user_info is not None or any(is_sensitive(n) for n in made.additional_headers or ())
+    if carries and not allow_plaintext_credentials:
+        _check_plaintext(made)
+    follow = made.process_redirect
+    if follow.__module__ == __name__:  # of a factory that gives the same one again
+        return
+
+    def process_redirect(error: Exception) -> Exception | str:
+        here = made.ws_uri
+        try:
+            found = follow(error)
+        except InvalidURI as wrong:  # https:// for one
+            return _refused("redirect to what is no ws:// or wss:// url", wrong)
+        return found if found is error else _refusal(here, found, carries=carries) or found
+
+    cast("Any", made).process_redirect = process_redirect
+
+
+def _check_plaintext(made: connect) -> None:
+    """Refuse credentials over ws:// to another machine (threat 42)."""
+    from ..transports.origin import origin_of
+
+    told = made.create_connection_kwargs
+    host = told.get("host") or made.ws_uri.host  # where it really goes
+    if made.ws_uri.secure or told.get("unix") or is_loopback(str(host)):
+        return
+    raise error_for(
+        Failure.of(
+            "CONN_INSECURE",
+            f"credentials over plaintext refused: wanted wss://, got {origin_of(made.ws_uri)}",
+            suggestions=("use wss://, or the argument allow_plaintext_credentials of reconnecting",),
+        )
+    )
+
+
+def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:
+    """Return what is wrong with a redirect to another origin with credentials, or from wss to ws (threat 41).
+
+    The library takes away Authorization and Cookie, and goes there; it knows no X-Api-Key.
+    """
+    from websockets.exceptions import SecurityError
+    from websockets.uri import parse_uri
+
+    from ..transports.origin import origin_of
+
+    if isinstance(found, SecurityError):
+        return _refused("redirect from wss to ws", found)
+    if isinstance(found, Exception) or not carries:
+        return None
+    there = parse_uri(found)
+    is_same = (here.secure, here.host, here.port) == (there.secure, there.host, there.port)
+    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (80, 443, True)
+    if is_same or is_upgrade:
+        return None
+    return _refused(f"redirect with credentials to another origin, {origin_of(there)},")
+
+
+def _refused(what: str, cause: Exception | None = None) -> BridgeError:
+    return error_for(Failure.of("CONN_REDIRECT_REFUSED", f"{what} refused", cause=cause))

@@ -1,0 +1,92 @@
+"""What a model call does beside costing money: tools that run inside of it, and tools that the provider runs.
+
+Rule: what cannot be looked at without using it up, and what is not known, is taken for a tool that runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, cast
+
+
+__all__ = ["anthropic_effect", "google_config", "google_effect", "google_runs_tools", "openai_effect", "told"]
+
+_LOOPS: Final = re.compile(r"(aio\.)?(models\.generate_content|chats\.send_message)(_stream)?")
+"""Calls of google-genai that call the model, run the tools it asks for, and call it again."""
+
+
+def told(value: object, name: str) -> Any:
+    """Return what an object or a mapping says under a name; None if it says nothing."""
+    if isinstance(value, Mapping):
+        said = cast("Mapping[str, Any]", value)
+        first, *rest = name.split("_")
+        return said.get(name, said.get(first + "".join(map(str.title, rest))))  # google reads camelCase, too
+    return getattr(value, name, None)
+
+
+def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
+    """Whether the provider runs tools that nobody is asked about, or writes what is said into a conversation.
+
+    `background=True` is no effect: a response that nobody fetches has cost money, and so has an answer that was lost.
+    """
+    body = _body(arguments)
+    if body.get("conversation"):
+        return True
+    tools = body.get("tools") or ()
+    if not isinstance(tools, Collection):
+        return True
+    return any(_runs_unasked(tool) for tool in cast("Collection[object]", tools))
+
+
+def _runs_unasked(tool: object) -> bool:
+    return bool(told(tool, "type") == "mcp" and told(tool, "require_approval") != "always")
+
+
+def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
+    """Whether the provider runs tools: those of MCP servers."""
+    return bool(_body(arguments).get("mcp_servers"))
+
+
+def _body(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    extra = arguments.get("extra_body")
+    return {**arguments, **cast("Mapping[str, Any]", extra)} if isinstance(extra, Mapping) else arguments
+
+
+# ---- google-genai ---------------------------------------------------------------------------------------------------
+
+
+def google_config(arguments: Mapping[str, Any], owner: object) -> object:
+    """Return the config of a call: its own, or that of its chat."""
+    return arguments.get("config") or getattr(owner, "_config", None)
+
+
+def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
+    """Whether the provider runs tools: those of MCP servers."""
+    tools = told(google_config(arguments, owner), "tools") or ()
+    if not isinstance(tools, Collection):
+        return True
+    return any(told(tool, "mcp_servers") for tool in cast("Collection[object]", tools))
+
+
+def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) -> bool:
+    """Whether the SDK runs tools inside of a call: functions, sessions of MCP, and on Vertex AI the servers of MCP."""
+    config = google_config(arguments, owner)
+    tools = told(config, "tools") or ()
+    if _LOOPS.fullmatch(method) is None or not tools or _is_off(told(config, "automatic_function_calling")):
+        return False
+    if not isinstance(tools, Collection):
+        return True
+    return any(_is_run(tool, owner) for tool in cast("Collection[object]", tools))
+
+
+def _is_off(calling: object) -> bool:
+    most = told(calling, "maximum_remote_calls")
+    return told(calling, "disable") is True or (isinstance(most, int) and most <= 0)
+
+
+def _is_run(tool: object, owner: object) -> bool:
+    if callable(tool) or not (issubclass(type(tool), Mapping) or hasattr(type(tool), "model_fields")):
+        return True
+    api = getattr(getattr(owner, "_modules", owner), "_api_client", None)
+    return bool(told(tool, "mcp_servers") and getattr(api, "vertexai", False))

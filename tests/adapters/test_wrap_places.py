@@ -1,0 +1,83 @@
+"""`wrap` and other processes: a wrapped client is made where it is used, and is neither pickled nor copied (threat 32)."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from google import genai
+from google.genai import types
+
+import resilient_bridge as rb
+
+
+def _told(request):
+    if request.url.path.endswith("/models"):
+        return httpx2.Response(200, json={"data": [{"id": "m"}], "object": "list"})
+    said = 'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
+    return httpx2.Response(200, text=said, headers={"content-type": "text/event-stream"})
+
+
+def _openai():
+    http = httpx2.Client(transport=httpx2.MockTransport(_told))
+    return rb.wrap(openai.OpenAI(api_key="k", http_client=http))
+
+
+def _async_openai():
+    return rb.wrap(openai.AsyncOpenAI(api_key="k"))
+
+
+def _google():
+    return rb.wrap(genai.Client(api_key="k", http_options=types.HttpOptions()))
+
+
+def _page():
+    return _openai().models.list()
+
+
+def _coming():
+    return _async_openai().models.list()
+
+
+def _stream():
+    return _openai().chat.completions.create(model="m", messages=[], stream=True)
+
+
+PROXIES = {
+    "openai": _openai,
+    "anthropic": lambda: rb.wrap(anthropic.AsyncAnthropic(api_key="k")),
+    "google": _google,
+    "one side of google": lambda: _google().aio,
+    "a part": lambda: _openai().chat.completions,
+    "a chat": lambda: _google().chats.create(model="m"),
+    "a derived client": lambda: _openai().with_options(timeout=5),
+    "a page": _page,
+    "a list to await": _coming,
+    "a stream": _stream,
+    "a context": lambda: _openai().chat.completions.with_streaming_response.create(model="m", messages=[]),
+    "an async context": lambda: _async_openai().chat.completions.with_streaming_response.create(
+        model="m", messages=[]
+    ),
+    "any object": lambda: rb.wrap([], methods=["append"]),
+}
+WAYS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", PROXIES)
+def test_what_wrap_gives_stays_in_its_process(kind, way):
+    """A typed error that says what to do instead, for the client and everything that comes out of it."""
+    made = PROXIES[kind]()
+    with pytest.raises(rb.ConfigError, match="made where it is used"):
+        WAYS[way](made)
+
+
+def test_what_is_inside_is_left_to_itself():
+    """The policy can be pickled, and so can what the client answers with once it is taken out of its proxy."""
+    policy = rb.Policy(rb.Retry())
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    assert pickle.loads(pickle.dumps(_page().data))[0].id == "m"
