@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from .work_events import (
         ContextCompacted,
+        ContextNearlyFull,
         Degraded,
         HookRejected,
         PhaseCompleted,
@@ -49,6 +50,7 @@ __all__ = [
     "Closed",
     "Connected",
     "ContextCompacted",
+    "ContextNearlyFull",
     "Degraded",
     "DeliveryUnknown",
     "Disconnected",

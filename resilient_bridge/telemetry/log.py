@@ -27,10 +27,10 @@ QUIET_WAIT = 1.0
 def log_event(event: Event) -> None:
     """Log what somebody has to hear; leave every other event alone. Never raises.
 
-    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state, unknown deliveries, and work that is
-    skipped, done again or paused are warnings; a workflow that halts is an error. A give-up is told at the level of its severity
-    (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no policy had anything to do
-    with stays at debug, as do short waits.
+    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state, unknown deliveries, contexts that
+    are nearly full, and work that is skipped, done again or paused are warnings; a workflow that halts is an error. A give-up is told
+    at the level of its severity (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no
+    policy had anything to do with stays at debug, as do short waits.
     """
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
@@ -40,7 +40,9 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         _write("warning", f"disconnected after {event.attempts} attempts, still trying: {why}")
     elif isinstance(event, GaveUp):
-        _write(_level(event.failure), f"{event.name} gave up: {event.failure}{_stopped(event.failure)}")
+        kind = event.failure.kind.value  # C1: the classification is what was decided by
+        text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
+        _write(_level(event.failure), text)
     else:
         _log_call(event)
 
@@ -169,6 +171,12 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "ContextCompacted": (
         "info",
         lambda event: f"context compacted from {event.before} to {event.after} of {event.limit} tokens",
+    ),
+    "ContextNearlyFull": (
+        "warning",
+        lambda event: (
+            f"context is nearly full: {event.tokens} of {event.limit} tokens: save what a new session needs"
+        ),
     ),
     "Degraded": (
         "warning",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContextCompacted",
+    "ContextNearlyFull",
     "Degraded",
     "HookRejected",
     "PhaseCompleted",
@@ -114,7 +115,7 @@ class PhaseSkipped(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseUndone(Event):
-    """A finished phase does not hold any more, because an artifact of it is gone or changed: it will run again."""
+    """What a phase did does not hold: it failed half way, or an artifact of a finished one is gone or changed; it will run again."""
 
     workflow: str
     phase: str
@@ -192,6 +193,14 @@ class ContextCompacted(Event):
 
     before: int
     after: int
+    limit: int
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class ContextNearlyFull(Event):
+    """A conversation takes `tokens` of at most `limit`: the time to save what a new session needs (C10); told once, until it was less."""
+
+    tokens: int
     limit: int
 
 

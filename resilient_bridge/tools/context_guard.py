@@ -56,8 +56,9 @@ class ContextGuard:
     """A conversation may take `limit` tokens, less `reserve` for the answer.
 
     `count(messages, tools)` says how many tokens they take together; `compact(messages, target)` returns messages that take at most
-    `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds. A guard remembers the
-    last count, so each conversation has its own. ConfigError names an argument that is wrong.
+    `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds; that is told once, by
+    ContextNearlyFull, and again when it was less in between. A guard remembers the last count, so each conversation has its own.
+    ConfigError names an argument that is wrong.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class ContextGuard:
         self._compact = compact
         self._warn_at = warn_at
         self._tokens = 0
+        self._is_told = False
 
     def __repr__(self) -> str:
         """A status line."""
@@ -112,9 +114,12 @@ class ContextGuard:
         """
         whole = list(messages)
         self._tokens = tokens = await self._counted(whole, tools)
-        if tokens <= self._room:
-            return whole
-        return await self._compacted(whole, tools, tokens, self._room)
+        try:
+            if tokens <= self._room:
+                return whole
+            return await self._compacted(whole, tools, tokens, self._room)
+        finally:
+            self._tell()
 
     @overload
     async def call(
@@ -156,6 +161,7 @@ class ContextGuard:
             fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
         finally:
             del refused  # its traceback holds this frame
+            self._tell()
         try:
             return await _result(function(fitting, *args, **kwargs))
         except Exception as error:
@@ -191,6 +197,13 @@ class ContextGuard:
         raise self._overflow(
             "start_new_session", before, refused, tools_tokens=taken, compacted_tokens=after
         ) from refused
+
+    def _tell(self) -> None:
+        """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
+        was_told, self._is_told = self._is_told, self.is_nearly_full
+        if self._is_told and not was_told:
+            now = datetime.now(UTC)
+            emit(events.ContextNearlyFull(at=now, tokens=self._tokens, limit=self._room))
 
     async def _counted(self, messages: list[Any], tools: Sequence[Any]) -> int:
         tokens = await _result(self._count(messages, tools))

@@ -1,28 +1,47 @@
 """What to do about a file or a program that is not there: where it is instead, its backups, and how to make it.
 
-Rule: each fix was true when it was made: a path that is named was seen, a directory in which something is to be created can be
-written to.
+Rule: each fix was true when it was made: a path that is named was seen, a backup holds something, and a command was looked through:
+its program is there, and where it puts something can be written to.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shlex
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from .near_misses import close_names, near_paths, status_of
 from .suggestion_clues import Clue
-from .suggestion_context import Fix, SuggestionContext, command, is_directory, is_file, nearest_there
+from .suggestion_context import (
+    Fix,
+    SuggestionContext,
+    is_directory,
+    is_file,
+    may_change_mode,
+    nearest_there,
+    typed,
+)
+from .suggestion_texts import has_ending
 
 
 _PARENTS: Final = 6  # levels above in which a path or its backup is looked for
 _MOST_BACKUPS: Final = 2
 _ENDINGS: Final = (".bak", ".backup", "~", ".orig")
 _STORES: Final = ("backups", ".claude/backups")
+_LONGEST_NAME: Final = 255  # bytes
+_LONGEST_PATH: Final = 4_000  # bytes
+_NOBODY_CREATES: Final = ("/proc", "/sys", "/dev")  # root may write there, and yet nothing comes of it
+_NO_NEAR: Final = ("/proc", "/sys")  # all are spelled alike, and none is meant
+_SOCKETS: Final = (".sock", ".socket")  # an empty file in its place would only be in the way
+_SLASHES = re.compile(rf"(?:{re.escape(os.sep)}\.?)+\Z")
+_LOADER = re.compile(rb"\0(/[^\0]{1,300}/ld[^/\0]{0,60}\.so[^/\0]{0,20})\0")
 
 
 def missing_file(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
@@ -34,23 +53,115 @@ def missing_file(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         there = status_of(absolute, is_link_followed=False)
         if there is None and (home := os.path.expanduser(path)) != path:  # noqa: PTH111 -- Path raises for a user there is not
             yield from _in_home(home, context)
-        elif there is None:
-            backups = [place for place in dict.fromkeys(_backup_places(absolute, context)) if is_file(place)]
-            nearest = nearest_there(absolute)
-            yield from _elsewhere(path, absolute, nearest, context, backups)
-            for backup in backups[:_MOST_BACKUPS]:
-                shown = context.shown(backup)
-                yield Fix(f"restore the backup {shown}{command('cp', shown, path)}", backup)
-            yield from _creation(path, absolute, nearest, context)
-        elif stat.S_ISLNK(there.st_mode) and status_of(absolute) is None:
-            yield Fix(f"{context.shown(absolute)} is a link to nothing: correct or remove it", absolute)
-        elif clue.is_program and (interpreter := _interpreter(absolute)):
+        elif (step := _missing_step(path, context)) is not None:
+            shown = context.shown(absolute)
             yield Fix(
-                f"the first line of {context.shown(absolute)} asks for {interpreter}, which is not there: correct it",
-                absolute,
+                f"no directory {context.shown(step)} is seen, and {path} goes through it: correct the path"
             )
-        else:
-            yield _there_after_all(path, absolute, context)
+            if there is not None:
+                yield Fix(f"did you mean {shown}?", absolute)
+        elif there is None:
+            yield from _not_there(path, absolute, clue, context)
+        elif (fix := _there(path, absolute, clue, context)) is not None:
+            yield fix
+
+
+def _there(path: str, absolute: str, clue: Clue, context: SuggestionContext) -> Fix | None:
+    """Return why a path that is there was said not to be."""
+    if _is_dead(absolute):
+        return _dead(absolute, context)
+    if clue.is_program and (why := _cannot_start(absolute, context)):
+        return Fix(why, absolute)
+    if _is_directory_meant(path) and not is_directory(absolute):
+        return Fix(f"{context.shown(absolute)} is there, and is no directory: correct the path", absolute)
+    if not clue.is_told:
+        return None
+    if Path(path).is_absolute():
+        return Fix(f"{path} is there now: repeat the call", absolute)
+    return Fix(f"{path} is in {context.directory}: run it there, or repeat the call if it is new", absolute)
+
+
+def _not_there(path: str, absolute: str, clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
+    kept = [place for place in dict.fromkeys(_backup_places(absolute, context)) if is_file(place)]
+    nearest = nearest_there(absolute)
+    is_wanted = _wanted(path, clue)
+    others = [other for other in map(context.absolute, clue.others) if other is not None]
+    yield from _elsewhere(path, absolute, context, kept=[*kept, *others], is_wanted=is_wanted)
+    if (link := _dead_link(absolute)) is not None:
+        yield _dead(link, context)
+    can_be_made = link is None and nearest is not None and _can_be_made(absolute, nearest)
+    backups = [] if _is_directory_meant(path) else [place for place in kept if _has_content(place)]
+    for backup in backups[:_MOST_BACKUPS]:
+        text = f"restore the backup {context.shown(backup)}"
+        if can_be_made and os.access(backup, os.R_OK):
+            text = typed(text, *_restoring(backup, path, absolute, context))
+        yield Fix(text, backup)
+    if can_be_made and nearest is not None and not clue.is_program:
+        yield _creation(path, absolute, nearest, context)
+
+
+def _restoring(
+    backup: str, path: str, absolute: str, context: SuggestionContext
+) -> Iterator[tuple[str, ...]]:
+    parent = str(Path(absolute).parent)
+    if not is_directory(parent):
+        yield "mkdir -p", context.shown(parent)
+    yield "cp", context.shown(backup), path
+
+
+def _wanted(path: str, clue: Clue) -> Callable[[str], bool]:
+    """Return whether something that is there can be what was meant: a directory, a program, or anything."""
+    if clue.is_program:
+        return lambda there: is_file(there) and os.access(there, os.X_OK)
+    return is_directory if _is_directory_meant(path) else lambda _: True
+
+
+def _is_directory_meant(path: str) -> bool:
+    return _SLASHES.search(path) is not None
+
+
+def _has_content(path: str) -> bool:
+    there = status_of(path)
+    return there is not None and there.st_size > 0
+
+
+def _missing_step(path: str, context: SuggestionContext) -> str | None:
+    """Return what a path goes through and out of again by `..`, if that is no directory."""
+    whole = context.whole(path)
+    parts = () if whole is None else whole.parts
+    steps = (str(Path(*parts[:number])) for number, part in enumerate(parts) if part == "..")
+    return next((step for step in steps if not is_directory(step)), None)
+
+
+def _dead_link(absolute: str) -> str | None:
+    """Return the link to nothing that stands for a directory of a path, if one does."""
+    return next(filter(_is_dead, map(str, reversed(Path(absolute).parents))), None)
+
+
+def _is_dead(path: str) -> bool:
+    """Return whether a path is a link to nothing, or to itself; one whose end may not be seen is neither."""
+    there = status_of(path, is_link_followed=False)
+    if there is None or not stat.S_ISLNK(there.st_mode):
+        return False
+    try:
+        Path(path).stat()
+    except OSError as error:
+        return error.errno in {errno.ENOENT, errno.ELOOP}
+    return False
+
+
+def _dead(link: str, context: SuggestionContext) -> Fix:
+    return Fix(f"{context.shown(link)} is a link to nothing: correct or remove it", link)
+
+
+def _can_be_made(absolute: str, nearest: str) -> bool:
+    """Return whether a path can be made below the nearest directory that is there."""
+    path = Path(absolute)
+    encoded = [os.fsencode(part) for part in path.parts]
+    is_named = max(map(len, encoded)) <= _LONGEST_NAME and sum(map(len, encoded)) <= _LONGEST_PATH
+    if not is_named or absolute.endswith(_SOCKETS) or any(map(path.is_relative_to, _NOBODY_CREATES)):
+        return False
+    return is_directory(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _in_home(meant: str, context: SuggestionContext) -> Iterator[Fix]:
@@ -58,29 +169,30 @@ def _in_home(meant: str, context: SuggestionContext) -> Iterator[Fix]:
     if status_of(meant) is not None:
         yield Fix(f"did you mean {context.shown(meant)}? ~ was not expanded", meant)
     else:
-        yield Fix(f"give the whole path: ~ is expanded by shells only, and {meant} is not there")
-
-
-def _there_after_all(path: str, absolute: str, context: SuggestionContext) -> Fix:
-    if Path(path).is_absolute():
-        return Fix(f"{path} is there now: repeat the call", absolute)
-    return Fix(f"{path} is in {context.directory}: run it there, or repeat the call if it is new", absolute)
+        yield Fix(f"give the whole path: ~ is expanded by shells only, and no {meant} is seen")
 
 
 def _elsewhere(
-    path: str, absolute: str, nearest: str | None, context: SuggestionContext, backups: list[str]
+    path: str,
+    absolute: str,
+    context: SuggestionContext,
+    *,
+    kept: Collection[str],
+    is_wanted: Callable[[str], bool],
 ) -> Iterator[Fix]:
     here = context.directory
     if here is not None and not Path(path).is_absolute():
         for parent in list(here.parents)[:_PARENTS]:
             there = _below(parent, path)
-            if status_of(there) is not None:
+            if status_of(there) is not None and is_wanted(there):
                 yield Fix(f"expected in {parent}: the working directory is {here}", there)
                 break
     roots = [str(here)] if here is not None and Path(absolute).is_relative_to(here) else []
-    if nearest is not None:
+    if (nearest := nearest_there(absolute)) is not None:
         roots.insert(0, nearest)
-    for near in near_paths(absolute, roots, context.look, apart_from=backups):
+    if any(map(Path(absolute).is_relative_to, _NO_NEAR)):
+        return
+    for near in filter(is_wanted, near_paths(absolute, roots, context.look, apart_from=kept)):
         yield Fix(f"did you mean {context.shown(near)}?", near)
 
 
@@ -94,50 +206,69 @@ def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
     for ending in _ENDINGS:
         yield f"{absolute}{ending}"
     for parent in list(missing.parents)[:_PARENTS]:
+        mirrored = missing.relative_to(parent)  # backups/src/app.json
+        places = [mirrored]
+        if (
+            status_of(str(parent / missing.name)) is None
+        ):  # backups/app.json, unless it is that of another app.json
+            places.append(Path(missing.name))
         for store in _STORES:
-            # as a mirror of the tree (backups/src/app.json) and as a heap (backups/app.json)
-            for kept in (missing.relative_to(parent), Path(missing.name)):
+            for kept in places:
                 for ending in ("", *_ENDINGS):
                     yield f"{parent / store / kept}{ending}"
         if parent == context.directory:  # what lies above belongs to somebody else
             return
 
 
-def _creation(path: str, absolute: str, nearest: str | None, context: SuggestionContext) -> Iterator[Fix]:
+def _creation(path: str, absolute: str, nearest: str, context: SuggestionContext) -> Fix:
     parent = str(Path(absolute).parent)
-    if nearest is None or not is_directory(nearest) or not os.access(nearest, os.W_OK | os.X_OK):
-        return
     if nearest != parent:
-        shown = context.shown(parent)
-        yield Fix(f"create the directory first{command('mkdir -p', shown)}", nearest)
-    elif path.endswith(os.sep):
-        yield Fix(f"create the directory{command('mkdir', path)}", nearest)
-    else:
-        yield Fix(f"create it{command('touch', path)}", nearest)
+        return Fix(typed("create the directory first", ("mkdir -p", context.shown(parent))), nearest)
+    if _is_directory_meant(path):
+        return Fix(typed("create the directory", ("mkdir", _SLASHES.sub(os.sep, path))), nearest)
+    if has_ending(path):
+        return Fix(typed("create it", ("touch", path)), nearest)
+    return Fix("create it, as the file or the directory that the call wants", nearest)
 
 
-def _interpreter(script: str) -> str:
-    """Return the interpreter that a script asks for and that is not there, else nothing."""
-    if not is_file(script):  # a pipe would block
+def _cannot_start(program: str, context: SuggestionContext) -> str:
+    """Return why a program that is there is said not to be: what it needs to start is missing; empty if nothing is."""
+    if not is_file(program):  # a pipe would block
         return ""
     try:
-        with Path(script).open("rb") as file:
-            first = file.read(256).partition(b"\n")[0]
+        with Path(program).open("rb") as file:
+            begin = file.read(4_096)
     except OSError:
         return ""
-    words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
-    interpreter = os.fsdecode(words[0]) if words else ""
-    return interpreter if interpreter and status_of(interpreter) is None else ""
+    if begin.startswith(b"#!"):
+        # Not `split()`: the system takes a carriage return for a part of the name.
+        needed = re.split(rb"[ \t\n]", begin[2:].lstrip(b" \t"), maxsplit=1)[0]
+        what, then = f"the first line of {context.shown(program)}", "correct it"
+    else:
+        match = _LOADER.search(begin) if begin.startswith(b"\x7fELF") else None
+        needed = b"" if match is None else match[1]
+        what, then = f"the program {context.shown(program)}", "take one that was built for this system"
+    name = os.fsdecode(needed)
+    there = context.absolute(name)
+    if there is None or status_of(there) is not None:
+        return ""
+    if needed.endswith(b"\r"):
+        return f"{what} ends with a carriage return: save it with the line ends of Unix"
+    return f"{what} asks for {name}, which is not there: {then}"
 
 
 def missing_program(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
     """Yield what there is to do about a program that was not found: one here, one spelled alike."""
     for name in clue.paths:
         if os.sep in name:
-            yield from missing_file(Clue(symbol="ENOENT", paths=(name,), is_program=True), context)
+            one = Clue(symbol="ENOENT", paths=(name,), is_program=True, is_told=clue.is_told)
+            yield from missing_file(one, context)
             continue
         if (found := shutil.which(name)) is not None:
-            yield Fix(f"{name} is at {found}: give the call a search path with its directory", found)
+            if why := _cannot_start(os.path.abspath(found), context):  # noqa: PTH100 -- a link is called by its own name
+                yield Fix(why, found)
+            elif clue.is_told:  # what only may have been called was not what failed
+                yield Fix(f"{name} is at {found}: give the call a search path with its directory", found)
             continue
         yield from _program_here(name, context)
         for near in _programs_like(name, context):
@@ -148,13 +279,14 @@ def _program_here(name: str, context: SuggestionContext) -> Iterator[Fix]:
     here = context.absolute(name)
     if here is None or not is_file(here):
         return
+    called = f"./{name}"
     if os.access(here, os.X_OK):
-        yield Fix(f"call it by its path: ./{name} is here, and this directory is not searched", here)
-    else:
         yield Fix(
-            f"make the file of that name here executable, and call it by its path{command('chmod +x', './' + name)}",
-            here,
+            f"call it by its path: {shlex.quote(called)} is here, and this directory is not searched", here
         )
+    elif may_change_mode(here):
+        text = "make the file of that name here executable, and call it by its path"
+        yield Fix(typed(text, ("chmod +x", called)), here)
 
 
 def _programs_like(name: str, context: SuggestionContext) -> Iterator[str]:

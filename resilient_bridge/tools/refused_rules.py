@@ -15,11 +15,21 @@ from typing import Final
 
 from .near_misses import status_of
 from .suggestion_clues import Clue
-from .suggestion_context import Fix, SuggestionContext, command, is_directory, is_file, nearest_there
+from .suggestion_context import (
+    Fix,
+    SuggestionContext,
+    is_directory,
+    is_file,
+    may_change_mode,
+    nearest_there,
+    typed,
+)
 
 
 _MOST_NAMED: Final = 3
 _READ_ONLY: Final = 1  # ST_RDONLY, where the constant has no name
+_NO_EXEC: Final = 8  # ST_NOEXEC
+_WATCHES: Final = "/proc/sys/fs/inotify/max_user_watches"
 
 
 def not_permitted(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
@@ -34,10 +44,21 @@ def not_permitted(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             continue
         yield from read_only(there, context)
         if clue.is_program and there == absolute and is_file(there) and not os.access(there, os.X_OK):
-            yield Fix(f"make it executable{command('chmod +x', context.shown(there))}", there)
+            yield from _not_executable(there, context)
         yield from _closed_to_us(Path(absolute), context, is_there=there == absolute)
         if there == absolute:
             yield Fix(f"{context.shown(there)} {_belongs(there)}; this process runs as {_own_name()}", there)
+
+
+def _not_executable(there: str, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield what lets a file be run: another file system, or the x bit, which its owner can set."""
+    shown = context.shown(there)
+    if os.statvfs(there).f_flag & getattr(os, "ST_NOEXEC", _NO_EXEC):
+        yield Fix(f"nothing on the file system of {shown} may be run: put it on another", there)
+    elif may_change_mode(there):
+        yield Fix(typed("make it executable", ("chmod +x", shown)), there)
+    else:
+        yield Fix(f"have its owner make {shown} executable", there)
 
 
 def _program_at(name: str) -> str | None:
@@ -72,7 +93,7 @@ def read_only(there: str, context: SuggestionContext) -> Iterator[Fix]:
     """Yield that the file system of a path is read-only, if it is."""
     if os.statvfs(there).f_flag & getattr(os, "ST_RDONLY", _READ_ONLY):
         yield Fix(
-            f"the file system of {context.shown(there)} is read-only: write elsewhere, or have it mounted writable",
+            f"the file system of {_place(there, context)} is read-only: write elsewhere, or have it mounted writable",
             there,
         )
 
@@ -81,12 +102,19 @@ def on_read_only(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
     """Yield whether the file system is still read-only."""
     for path in clue.paths:
         there = _nearest(path, context)
-        if there is not None:
-            yield from read_only(there, context)
+        if there is None:
+            continue
+        told = list(read_only(there, context))
+        yield from told or [
+            Fix(f"the file system of {_place(there, context)} is not read-only now: repeat the call", there)
+        ]
 
 
 def is_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
-    """Yield files of the directory that was taken for one."""
+    """Yield files of the directory that was taken for one; of a rename, the name that the file would have in it."""
+    if len(clue.paths) == 2:
+        yield from _moved_onto(*clue.paths, context)
+        return
     for path in clue.paths:
         absolute = context.absolute(path)
         if absolute is None or not is_directory(absolute):
@@ -98,6 +126,17 @@ def is_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         told = " or ".join(context.shown(one) for one in named if status_of(one) is not None)
         what = f"{path} is a directory: name a file"
         yield Fix(f"{what} in it, as {told}", named[0]) if told else Fix(what, absolute)
+
+
+def _moved_onto(first: str, last: str, context: SuggestionContext) -> Iterator[Fix]:
+    absolute = context.absolute(last)
+    if absolute is None or not is_directory(absolute):
+        return
+    inside = str(Path(absolute) / Path(first).name)
+    if Path(first).name and status_of(inside, is_link_followed=False) is None:
+        yield Fix(f"{last} is a directory: name the file in it, {context.shown(inside)}", absolute)
+    else:
+        yield Fix(f"{last} is a directory: name a file", absolute)
 
 
 def not_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
@@ -124,11 +163,35 @@ def exists_already(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if not absolute or not there:
             continue
         mode = there.st_mode
-        if stat.S_ISDIR(mode):
+        if stat.S_ISREG(mode):
+            what = f"a file of {_size(there.st_size)}"
+        elif stat.S_ISDIR(mode):
             what = "a directory"
         else:
-            what = "a link" if stat.S_ISLNK(mode) else f"a file of {_size(there.st_size)}"
+            what = "a link" if stat.S_ISLNK(mode) else "no ordinary file"
         yield Fix(f"{path} is there already, {what}: use it, or take another name", absolute)
+
+
+def not_empty(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
+    """Yield what a directory holds that was to be empty."""
+    for path in clue.paths:
+        absolute = context.absolute(path)
+        if absolute is None or not is_directory(absolute):
+            continue
+        held = sorted(entry.name for entry in islice(context.look.entries(absolute), 200))
+        if held:
+            told = ", ".join(held[:_MOST_NAMED]) + (", …" if len(held) > _MOST_NAMED else "")
+            yield Fix(f"{path} is not empty, it holds {told}: see whether that can go", absolute)
+        elif context.look.left and os.access(absolute, os.R_OK):
+            yield Fix(f"{path} is empty now: repeat the call", absolute)
+
+
+def no_watches(_: Clue, __: SuggestionContext) -> Iterator[Fix]:
+    """Yield how many watches of files a user may have, where the system tells."""
+    most = Path(_WATCHES).read_text("ascii").strip()
+    yield Fix(
+        f"watch fewer files, or raise fs.inotify.max_user_watches, which is {most}: the device need not be full"
+    )
 
 
 def no_space(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
@@ -138,12 +201,16 @@ def no_space(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if there is None:
             continue
         found = os.statvfs(there)
-        shown = there if there == str(context.directory) else context.shown(there)
+        shown = _place(there, context)
         if found.f_files and not found.f_favail:
             yield Fix(f"the device of {shown} can hold no more files: remove some, however small", there)
         else:
             free = _size(found.f_bavail * found.f_frsize)
             yield Fix(f"{free} are free on the device of {shown}: free more, or write less", there)
+
+
+def _place(there: str, context: SuggestionContext) -> str:
+    return there if there == str(context.directory) else context.shown(there)
 
 
 def _nearest(path: str, context: SuggestionContext) -> str | None:

@@ -10,7 +10,7 @@ import asyncio
 from decimal import Decimal
 from functools import partial, update_wrapper
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from ..classification import failure_or_none
 from ..errors import Executed, config_error
@@ -18,7 +18,6 @@ from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import form_of
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
-from ..stores.state_file import StateFile
 from .spend_book import Book, in_thread
 from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendState, SpendStatus, amount_of
 
@@ -34,8 +33,6 @@ __all__ = ["SpendBudget", "SpendCall", "SpendState", "SpendStatus"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_VERSION: Final = 1
-
 
 class SpendBudget:
     """At most `limit` may be spent: at `warn_at` of it a warning is told; at all of it `mode="hard"` pauses, and "soft" goes on.
@@ -46,8 +43,10 @@ class SpendBudget:
     limit is passed by as much as they cost together. Amounts are Decimal, int, str or float (through its repr), in whatever currency.
 
     With `path` what is spent, approved and cancelled survives a restart: a call is saved before it is let in, so that a crash counts its
-    estimate, and saved again when it has been counted. The file is taken and read when the budget is first used (StoreError if it cannot
-    be, or if another budget has it: SYS_STORE_IN_USE), and is a StateFile: damage is told. Any thread and event loop may use the object.
+    estimate, and saved again when it has been counted, in the file and in its backup: one of them may be damaged. If both are, nobody
+    knows what was spent: all of the limit counts as spent, so that a hard budget is paused until more is approved, and a soft one warns.
+    The file is taken and read when the budget is first used (StoreError if it cannot be, if another budget has it: SYS_STORE_IN_USE, or
+    if a later version has written it: SYS_STATE_FOREIGN), and is a StateFile: damage is told. Any thread and event loop may use the object.
     """
 
     def __init__(
@@ -67,15 +66,15 @@ class SpendBudget:
             raise config_error("SpendBudget.warn_at", "a number above 0, at most 1", warn_at)
         if not (isinstance(cast("object", name), str) and name):
             raise config_error("SpendBudget.name", "a name that is not empty", name)
-        file = None if path is None else StateFile(path, version=_VERSION, check=SpendAccount.check)
-        self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), file)
+        self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
 
     def __repr__(self) -> str:
         """A status line; it reads no file."""
         book = self._book
         now = book.status()
         state = now.state.name if book.is_open else "not read yet"
-        return f"<SpendBudget {book.name} {book.mode} {state} spent={now.spent:f} reserved={now.reserved:f} limit={now.limit:f}>"
+        spent = f"{now.spent:f}" if now.is_known else "unknown"
+        return f"<SpendBudget {book.name} {book.mode} {state} spent={spent} reserved={now.reserved:f} limit={now.limit:f}>"
 
     def close(self) -> None:
         """Leave the file of `path` to another budget, in this process or another; whoever uses this one again takes it back.
@@ -236,7 +235,7 @@ class SpendCall:
                     timer.cancel()
             self._admitted(charge, patience)
             if book.file is not None:
-                await in_thread(book.save)
+                await in_thread(partial(book.save, once=True))
         except BaseException:
             book.change(lambda account: account.end(charge, has_run=False))
             if book.file is not None:
@@ -261,7 +260,7 @@ class SpendCall:
             if patience is None or patience > 0:
                 woken.wait(patience)
             self._admitted(charge, patience)
-            book.save()
+            book.save(once=True)
         except BaseException:
             book.change(lambda account: account.end(charge, has_run=False))
             book.save_or_tell()

@@ -50,7 +50,8 @@ class SpendStatus:
     """A budget at one moment.
 
     `reserved`: the estimates of the calls that run. `remaining`: what neither is spent nor reserved, below zero by the overage.
-    `share`: spent / limit, 0.8 for 80 %.
+    `share`: spent / limit, 0.8 for 80 %. `is_known`: False if the files of the budget were lost: what was spent is not known then, and all
+    of the limit counts as spent, until something is approved.
     """
 
     state: SpendState
@@ -59,6 +60,7 @@ class SpendStatus:
     limit: Decimal
     remaining: Decimal
     share: float
+    is_known: bool = True
 
 
 class Charge:
@@ -100,6 +102,7 @@ class SpendAccount:
         self.spent = _NOTHING
         self.reserved = _NOTHING
         self.is_cancelled = False
+        self.is_known = True
         self._own_limit = limit
         self._warn_at = warn_at
         self._is_told_warning = False
@@ -119,7 +122,13 @@ class SpendAccount:
             limit=self.limit,
             remaining=EXACT.subtract(self.limit, used),
             share=float(EXACT.divide(self.spent, self.limit)),
+            is_known=self.is_known,
         )
+
+    @property
+    def footing(self) -> tuple[Decimal, Decimal, bool, bool]:
+        """What must never be forgotten: it is another value after a change that must not be lost."""
+        return self.spent, self.limit, self.is_cancelled, self.is_known
 
     @property
     def is_idle(self) -> bool:
@@ -169,6 +178,7 @@ class SpendAccount:
         if limit <= self.limit:
             return
         self.limit = limit
+        self.is_known = True  # whoever approves says how much may be spent from here on
         self._note(events.SpendApproved)
         self._is_told_pause = False
         self._settle()
@@ -188,16 +198,24 @@ class SpendAccount:
         """Return what has to survive this process, as JSON."""
         approved = EXACT.subtract(self.limit, self._own_limit)
         money = {"spent": self.spent, "reserved": self.reserved, "approved": approved}
-        return {**{name: f"{value:f}" for name, value in money.items()}, "cancelled": self.is_cancelled}
+        answers = {"cancelled": self.is_cancelled, "known": self.is_known}
+        return {**{name: f"{value:f}" for name, value in money.items()}, **answers}
 
     def restore(self, value: Mapping[str, Any]) -> None:
         """Go on from what was saved, in an idle account. Whatever was reserved then is spent: nobody can say any more that it is not."""
         self.limit = EXACT.add(self._own_limit, Decimal(value["approved"]))
         self.is_cancelled = bool(value["cancelled"])
-        self.spent = Decimal(value["spent"])
+        self.is_known = bool(value.get("known", True))
+        spent = Decimal(value["spent"])
+        self.spent = spent if self.is_known else max(spent, self.limit)
         self._is_told_warning = self._is_warning()  # that crossing was told by who made it
         self._is_told_pause = False
         self.spend(Decimal(value["reserved"]))
+
+    def lose(self) -> None:
+        """Go on without knowing what was spent: there may be nothing left, so all of the limit counts as spent, until more is approved."""
+        self.is_known = False
+        self.spend(max(_NOTHING, EXACT.subtract(self.limit, self.spent)))
 
     @staticmethod
     def check(value: Any) -> None:
@@ -206,8 +224,8 @@ class SpendAccount:
             if not isinstance(value[name], str):
                 raise TypeError(name)
             amount_of(name, value[name], most=_MOST * 1000)
-        if not isinstance(value["cancelled"], bool):
-            raise TypeError("cancelled")
+        if not (isinstance(value["cancelled"], bool) and isinstance(value.get("known", True), bool)):
+            raise TypeError("cancelled, known")
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
 

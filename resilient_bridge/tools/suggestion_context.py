@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -52,9 +53,19 @@ class SuggestionContext:
         """Return a path as an absolute one without `..`, None if there is no directory to begin from."""
         if not path or "\0" in path:
             return None
+        whole = self.whole(path)
+        if whole is None or ".." not in whole.parts:
+            return None if whole is None else os.path.normpath(whole)
+        # Above a link is what is above the place that it leads to; the last part may be a link itself, and stays one.
+        above = whole if whole.name == ".." else whole.parent
+        real = os.path.realpath(above)
+        return real if whole.name == ".." else str(Path(real) / whole.name)
+
+    def whole(self, path: str) -> Path | None:
+        """Return a path from the root on, as it was given, None if there is no directory to begin from."""
         if Path(path).is_absolute():
-            return os.path.normpath(path)
-        return None if self.directory is None else os.path.normpath(self.directory / path)
+            return Path(path)
+        return None if self.directory is None else self.directory / path
 
     def shown(self, path: str) -> str:
         """Return an absolute path as it is said: relative if it lies below the directory."""
@@ -66,12 +77,26 @@ class SuggestionContext:
 SuggestionRule: TypeAlias = "Callable[[Failure, SuggestionContext], Iterable[str]]"
 
 
-def command(words: str, *paths: str) -> str:
-    """Return `: <command>` to type, with its paths quoted; empty when a path holds what will not be shown as it is."""
-    # "./" keeps a name that begins with a dash from being read as an option
-    safe = [f"./{path}" if path.startswith("-") else path for path in paths]
-    line = f": {words} {' '.join(map(shlex.quote, safe))}"
-    return line if redact(line) == line else ""
+def typed(text: str, *commands: tuple[str, ...]) -> str:
+    """Return `<text>: <command>` to type; the text alone where a program of it is not there, or a path will not be shown as it is.
+
+    A command is its words and then its paths, which are quoted; several are joined so that each waits for the one before.
+    """
+    lines: list[str] = []
+    for words, *paths in commands:
+        # "./" keeps a name that begins with a dash from being read as an option
+        safe = [f"./{path}" if path.startswith("-") else path for path in paths]
+        lines.append(f"{words} {' '.join(map(shlex.quote, safe))}")
+        if shutil.which(words.partition(" ")[0]) is None:
+            return text
+    whole = f"{text}: {' && '.join(lines)}"
+    return whole if redact(whole) == whole else text
+
+
+def may_change_mode(path: str) -> bool:
+    """Return whether this process may make a file executable: its owner may, and root."""
+    there = status_of(path)
+    return there is not None and os.geteuid() in {0, there.st_uid}
 
 
 def is_directory(path: str) -> bool:

@@ -11,47 +11,45 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-from ..errors import Failure
+from ..errors import Executed, Failure
 from .missing_rules import missing_file, missing_program
 from .near_misses import close_names
 from .refused_rules import (
     exists_already,
     is_a_directory,
     no_space,
+    no_watches,
     not_a_directory,
+    not_empty,
     not_permitted,
     on_read_only,
 )
-from .suggestion_clues import NO_COMMAND, Clue, clue_of, texts_of
+from .suggestion_clues import NO_COMMAND, NO_WATCHES, Clue, clue_of
 from .suggestion_context import Fix, SuggestionContext
+from .suggestion_ports import port_taken
+from .suggestion_texts import texts_of
 
 
 _MOST_FIXES: Final = 20  # of one rule
 _MOST_NAMES: Final = 8  # listed when none is spelled alike
-_MOST_READ: Final = 1_000_000  # bytes of a table of sockets
-_LISTENING: Final = "0A"
 _CONTEXT_ADVICE: Final = {
     "compact_history": "compact the history",
     "reduce_tools": "offer fewer tools",
     "start_new_session": "start a new session",
 }
 _TOKENS = (
-    re.compile(r"(\d{1,9}) tokens > (\d{1,9}) maximum"),  # Anthropic
+    re.compile(r"(?<![\d.,])(\d{1,9}) tokens > (\d{1,9}) maximum"),  # Anthropic
     re.compile(r"resulted in (?P<current>\d{1,9}) tokens"),  # OpenAI, and what it says before that
 )
 _MAXIMUM = re.compile(r"maximum context length is (\d{1,9}) tokens")
-_PORT = re.compile(
-    r"address already in use[^\d\n]{0,20}(?:\S{0,60}:)?(\d{1,5})\b|\('[^']*', (\d{1,5})\)|:(\d{1,5})\b[^\n]{0,40}address already in use",
-    re.IGNORECASE,
-)
 _QUOTED = re.compile(r"['\"\u2018`]([^'\"\u2019`]{1,100})['\"\u2019`]")
 _AFTER_COLON = re.compile(r": ([\w./-]{1,100})(?=$| \()")
+_THING: Final = r"(?:tool|argument|keyword|option|param(?:eter)?|field|method|function|command|model|name|property|key)s?\b"
 _UNKNOWN = re.compile(
-    r"\bunknown\b|unrecogni[sz]ed|unsupported|(?:no such|unexpected|invalid) (?:keyword |tool|argument|option|param|field|method)"
-    r"|(?:tool|argument|option|parameter|function|method|model)\b.{0,60}(?:not found|does not exist)",
+    rf"\b(?:unknown|unrecogni[sz]ed|unsupported|no such|unexpected|invalid) (?:\w+ ){{0,2}}?{_THING}"
+    rf"|\b{_THING}.{{0,60}}(?:not found|does not exist)",
     re.IGNORECASE,
 )
 
@@ -65,7 +63,8 @@ def wait_as_told(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
     if seconds is None or not (failure.retryable or failure.stopped == "retry_after"):
         return
     if seconds <= 0:
-        yield Fix("repeat it: the time to wait is over")
+        is_safe = failure.executed is Executed.NO  # what may have run is not to be run twice on our word
+        yield Fix(f"the time to wait is over: {'' if is_safe else 'find out whether it ran, else '}repeat it")
         return
     until = ""
     with suppress(OverflowError, ValueError):  # beyond the last year there is
@@ -108,13 +107,13 @@ def _tokens_told(failure: Failure) -> tuple[int, int]:
 def change_request(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
     """Yield what a refusal on grounds of content leaves to do."""
     if failure.details.get("reason") == "content_policy_violation":
-        yield Fix(f"change the request: {_provider(failure)} refuses this one however often it is sent")
+        yield Fix(f"change the request: {_provider(failure)} refused it for its content, not for the moment")
 
 
 def raise_quota(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
     """Yield where an exhausted quota is raised."""
     if failure.details.get("reason") == "quota_exhausted":
-        yield Fix(f"raise the limit or add credit at {_provider(failure)}: waiting does not help")
+        yield Fix(f"raise the limit or add credit at {_provider(failure)}: to repeat it now does not help")
 
 
 def _provider(failure: Failure) -> str:
@@ -175,47 +174,6 @@ def _names_in(failure: Failure) -> Iterator[str]:
         yield from _AFTER_COLON.findall(line)
 
 
-def port_taken(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
-    """Yield whether anything listens on the port at this moment; nothing where the system does not tell."""
-    port = _port(failure, context)
-    listening = None if port is None else _is_listening(port)
-    if listening is None:
-        return
-    if listening:
-        yield Fix(f"port {port} is still taken: see who holds it with `lsof -i :{port}`, or use another")
-    else:
-        yield Fix(f"nothing listens on port {port} any more: repeat the call")
-
-
-def _port(failure: Failure, context: SuggestionContext) -> int | None:
-    found = [
-        group for line in texts_of(failure) for match in _PORT.finditer(line) for group in match.groups()
-    ]
-    given = next((text for text in found if text), context.arguments.get("port"))
-    if isinstance(given, bool) or not isinstance(given, int | str) or not str(given).isdecimal():
-        return None
-    return int(given) if 0 < int(given) < 65_536 else None
-
-
-def _is_listening(port: int) -> bool | None:
-    """Ask the system's table of sockets, without opening one; None if it has none, or too long a one."""
-    seen = False
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with Path(table).open("rb") as file:
-                data = file.read(_MOST_READ)
-        except OSError:
-            continue
-        if len(data) == _MOST_READ:
-            return None
-        seen = True
-        for row in data.decode("ascii", "replace").splitlines()[1:]:
-            columns = row.split()
-            if len(columns) > 3 and columns[3] == _LISTENING and columns[1].endswith(f":{port:04X}"):
-                return True
-    return False if seen else None
-
-
 FailureRule: TypeAlias = Callable[[Failure, SuggestionContext], Iterable[Fix]]
 ClueRule: TypeAlias = Callable[[Clue, SuggestionContext], Iterable[Fix]]
 
@@ -228,8 +186,9 @@ BY_SYMBOL: Final[Mapping[str, ClueRule]] = {
     "EISDIR": is_a_directory,
     "ENOTDIR": not_a_directory,
     "EEXIST": exists_already,
-    "ENOTEMPTY": exists_already,
+    "ENOTEMPTY": not_empty,
     "ENOSPC": no_space,
+    NO_WATCHES: no_watches,
 }
 """What to look at, by what the system refused."""
 

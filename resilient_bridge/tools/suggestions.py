@@ -1,13 +1,15 @@
 """What to do about a failure, looked up at the moment it is asked: `suggest(failure)` (C4).
 
-Rule: nothing is suggested that was not checked just now; the general hints of the failure come after what was found. It asks and
-reads, and changes nothing.
+Rule: nothing is suggested that was not checked just now; the general hints of the failure come after what was found, without a command
+whose program is not there. It asks and reads, and changes nothing.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,6 +20,7 @@ from typing import Any, ClassVar, Final, cast
 import attrs
 
 from ..classification import classify
+from ..classification.hints import ERRNO_HINTS
 from ..classification.registry import InForce
 from ..errors import Failure, config_error, redact
 from ..policies.what import WANTED, What, is_what, plain, rank
@@ -28,6 +31,8 @@ from .suggestion_rules import collected, fixes
 
 _MOST: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_OWN_HINTS: Final = frozenset(itertools.chain.from_iterable(ERRNO_HINTS.values()))
+_COMMAND = re.compile(r": `([\w.-]+) [^`]*`")
 
 
 @attrs.frozen(eq=False)
@@ -58,8 +63,9 @@ class Suggester:
     ) -> tuple[str, ...]:
         """Return at most six suggestions, the likeliest first, each one safe line (C4).
 
-        First what registered rules say, then what was checked at this moment (near-miss paths that exist, backups, permissions, free
-        space, how long to wait), then the failure's own hints. `arguments` are those of the failed call, `names` what could have been
+        First what registered rules say, then what was checked at this moment (near-miss paths that exist, backups that hold something,
+        permissions, free space, ports, how long to wait), then the failure's own hints. A command is named only if its program is on
+        the search path and its paths can be written to. `arguments` are those of the failed call, `names` what could have been
         called, `directory` where relative paths begin (the working directory unless said otherwise). An exception is classified
         first, and CancelledError and its like are raised again. Nothing of the file system is changed, and a rule that fails is left
         out. It reads the disk, a fifth of a second at most where there is much to see: in async code
@@ -70,7 +76,7 @@ class Suggester:
         found = itertools.chain(
             _told(failure, context),
             (fix.text for fix in fixes(failure, context)),
-            failure.suggestions,
+            map(_as_it_can_be_typed, failure.suggestions),
         )
         safe = (redact(text).strip() for text in found)
         return tuple(itertools.islice(dict.fromkeys(text for text in safe if text), _MOST))
@@ -128,6 +134,13 @@ def _directory(given: object) -> Path | None:
         return Path.cwd() if given is None else Path(os.path.abspath(os.fsdecode(cast("str", given))))  # noqa: PTH100 (without following links)
     except OSError:  # the working directory was removed
         return None
+
+
+def _as_it_can_be_typed(hint: str) -> str:
+    """Return a hint, without the commands that it names if it is one of our own and a program of theirs is not there."""
+    if hint not in _OWN_HINTS:
+        return hint
+    return _COMMAND.sub(lambda found: found[0] if shutil.which(found[1]) else "", hint)
 
 
 def _told(failure: Failure, context: SuggestionContext) -> Iterator[str]:

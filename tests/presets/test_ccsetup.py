@@ -84,3 +84,28 @@ def test_a_permanent_failure_is_not_repeated(error):
     driven = drive(ccsetup.calls, error)
     assert (driven.calls, driven.slept) == (1, [])
     assert driven.outcome.failure.kind is rb.Kind.PERMANENT
+
+
+@pytest.mark.requirement("C1")
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TimeoutError("no answer"), "transient"),
+        (FileNotFoundError(2, "ENOENT"), "permanent"),
+        (Exception("Unexpected token } in JSON"), "corruption"),
+        (Exception("Operation incomplete"), "partial"),
+        (Exception("nothing we know"), "permanent"),
+    ],
+    ids=str,
+)
+def test_the_decision_is_logged(caplog, error, kind):
+    """What the failure was taken for stands in the log, whatever it was."""
+    caplog.set_level(logging.DEBUG, "resilient_bridge")
+
+    @ccsetup.calls
+    def ask() -> None:
+        """Go as the script says."""
+
+    with virtual_time(), inject(ask, error, error):
+        rb.capture(ask)
+    assert f"after a {kind} failure: " in caplog.records[0].getMessage()

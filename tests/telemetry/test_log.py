@@ -27,7 +27,12 @@ LOUD = [
     (
         events.GaveUp(at=AT, name="BridgeClient wss://host/ws", failure=FAILURE),
         logging.ERROR,
-        f"BridgeClient wss://host/ws gave up: {FAILURE}",
+        f"BridgeClient wss://host/ws gave up after a transient failure: {FAILURE}",
+    ),
+    (
+        events.ContextNearlyFull(at=AT, tokens=91, limit=100),
+        logging.WARNING,
+        "context is nearly full: 91 of 100 tokens: save what a new session needs",
     ),
 ]
 QUIET = [

@@ -68,14 +68,16 @@ async def overflow(guard, *args):
 @pytest.mark.requirement("V12")
 async def test_what_fits_comes_back_as_it_is():
     """The messages themselves, in a list of their own; up to the last token that is not reserved."""
-    guard = ContextGuard(100, count=count, compact=Compaction(), reserve=10)
-    given = [OLD, NEWER]
+    guard = ContextGuard(100, count=count, compact=Compaction(), reserve=10, warn_at=1)
+    given = [OLD, NEWER[1:]]
     with rb.testing.record() as told:
         fitting = await guard.fit(given)
-        assert await guard.fit((OLD,), tools=(NEWER,)) == [OLD]
+        assert await guard.fit((OLD,), tools=(NEWER[1:],)) == [OLD]
+    with rb.testing.record() as full:
+        assert await guard.fit([OLD, NEWER]) == [OLD, NEWER]
     assert fitting == given
     assert fitting is not given
-    assert told == []
+    assert (told, [type(event).__name__ for event in full]) == ([], ["ContextNearlyFull"])
 
 
 @pytest.mark.requirement("V12")
@@ -88,9 +90,9 @@ async def test_what_is_too_long_is_compacted_and_told():
         assert await guard.fit(given, ["t" * 15]) == [NEWER, NEW]
     assert given == [OLD, NEWER, NEW]
     assert compact.asked == [75]
-    assert [(type(event), event.before, event.after, event.limit) for event in told] == [
-        (rb.events.ContextCompacted, 135, 85, 90)
-    ]
+    compacted, full = told  # 85 of 90 is nearly full
+    assert (type(compacted), type(full)) == (rb.events.ContextCompacted, rb.events.ContextNearlyFull)
+    assert (compacted.before, compacted.after, compacted.limit) == (135, 85, 90)
 
 
 @pytest.mark.requirement("V12")
@@ -145,7 +147,7 @@ async def test_compaction_that_does_not_suffice_asks_for_a_new_session():
         150,
     )
     assert "new session" in failure.suggestions[0]
-    assert told == []
+    assert [type(event).__name__ for event in told] == ["ContextNearlyFull"]
 
 
 async def test_a_hook_that_measures_otherwise_has_a_second_try():
@@ -199,6 +201,46 @@ async def test_it_knows_when_it_is_nearly_full():
     without = ContextGuard(100, count=count, warn_at=1)
     await overflow(without, [OLD, OLD, OLD])
     assert (without.share, without.is_nearly_full) == (1.5, True)
+
+
+def told_of(told):
+    """What was heard of a context: the class, and its numbers."""
+    return [(type(event).__name__, getattr(event, "tokens", None), event.limit) for event in told]
+
+
+@pytest.mark.requirement("C10")
+async def test_it_tells_once_when_it_is_nearly_full():
+    """As soon as it takes 90 % of what it may; again only after it took less in between; an overflow is told if that was not."""
+    guard = ContextGuard(110, count=count, reserve=10)
+    nearly = [("ContextNearlyFull", 90, 100)]
+    for tokens, heard in [(89, []), (90, nearly), (95, []), (101, []), (89, []), (90, nearly), (0, [])]:
+        with rb.testing.record() as told:
+            if tokens > 100:
+                await overflow(guard, ["x" * tokens])
+            else:
+                await guard.fit(["x" * tokens])
+        assert told_of(told) == heard
+    with rb.testing.record() as told:
+        await overflow(guard, ["x" * 150])
+    assert told_of(told) == [("ContextNearlyFull", 150, 100)]
+
+
+@pytest.mark.requirement("C10")
+async def test_what_is_compacted_is_nearly_full_if_it_still_is_then():
+    """Not what was counted before; so too if it was the provider that refused it."""
+    guard = ContextGuard(100, count=count, compact=Compaction())
+    with rb.testing.record() as told:
+        await guard.fit([OLD, NEWER, NEW])  # to 70
+        assert told_of(told) == [("ContextCompacted", None, 100)]
+        await guard.fit([OLD, "x" * 95])
+    assert told_of(told)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
+    eager = ContextGuard(100, count=count, compact=Compaction(), warn_at=0.8)
+    with rb.testing.record() as told:
+        await eager.call(Provider(80), ["x" * 20, OLD, "x" * 20])
+    assert told_of(told) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
+    with rb.testing.record() as told:
+        await eager.fit(["x" * 80])
+    assert told_of(told) == [("ContextNearlyFull", 80, 100)]
 
 
 @pytest.mark.requirement("V12")

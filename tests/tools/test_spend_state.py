@@ -170,7 +170,14 @@ def test_what_is_saved_is_restored_and_reservations_are_spent():
 
 @pytest.mark.parametrize(
     "damage",
-    [{"spent": 5}, {"spent": "-1"}, {"reserved": "NaN"}, {"approved": "much"}, {"cancelled": "no"}],
+    [
+        {"spent": 5},
+        {"spent": "-1"},
+        {"reserved": "NaN"},
+        {"approved": "much"},
+        {"cancelled": "no"},
+        {"known": 1},
+    ],
 )
 def test_what_cannot_have_been_saved_is_refused(damage):
     """A number that is no amount, or an answer that is neither yes nor no."""
