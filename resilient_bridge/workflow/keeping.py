@@ -1,7 +1,7 @@
 """The file of a workflow: who may write it, what stands in it, and when each step is safe.
 
 Rule: one process at a time; a step counts when it is on disk. What a finished phase has cost must survive one damaged file, so the end
-of a phase is written twice: the second time the first copy becomes the backup.
+of a phase is written twice: the second time the first copy becomes the backup. What a later version wrote is refused, and not touched.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Keeping:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         place = path_of(path, "Workflow.path")
         self._file = StateFile(place, version=_VERSION, check=WorkflowState.from_value)
+        self._backup = self._file.path.with_name(f"{self._file.path.name}.backup")
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None
 
@@ -48,7 +49,8 @@ class Keeping:
         return self._file.path
 
     def take(self) -> None:
-        """Become its only writer. Raises StoreError (SYS_STORE_IN_USE) if another runner is."""
+        """Become its only writer. Raises StoreError: SYS_STORE_IN_USE if another runner is, SYS_STATE_FOREIGN for a later version's."""
+        self._refuse_later()
         try:
             self._owner.take()
         except StoreError as error:
@@ -64,19 +66,20 @@ class Keeping:
 
     async def load(self) -> tuple[WorkflowState | None, Loaded]:
         """Return what is known, mended if it was damaged: then it is one step older than the work. Raises StoreError, ConfigError."""
-        loaded = await in_thread(self._file.load)
+        loaded = await in_thread(self._load)
         self._saved_at = loaded.saved_at
         if loaded.value is None:
             return None, loaded
-        return WorkflowState.from_value(loaded.value), loaded
+        return _told(WorkflowState.from_value(loaded.value), loaded.lost), loaded
 
     def peek(self) -> WorkflowState | None:
         """Return what the file says, None if there is none, whoever works on it. Changes nothing. Raises StoreError for what is damaged."""
         path = self._file.path
+        self._refuse_later()
         try:
             data = read_private(path, "Workflow.path")
             if data is None:
-                if read_private(path.with_name(f"{path.name}.backup"), "Workflow.path") is None:
+                if read_private(self._backup, "Workflow.path") is None:
                     return None
                 raise StoreError(
                     Failure.of(
@@ -85,8 +88,10 @@ class Keeping:
                 )
             document = read_document(data)
             if document.version != _VERSION:
-                raise StoreError(Failure.of("SYS_STATE_FOREIGN", f"{path} is of version {document.version}"))
-            return WorkflowState.from_value(document.value) if document.has_value else None
+                raise _foreign(path, document.version)
+            if not document.has_value:
+                return None
+            return _told(WorkflowState.from_value(document.value), document.lost)
         except ConfigError:  # is a ValueError too
             raise
         except ValueError as error:
@@ -106,6 +111,17 @@ class Keeping:
         with suppress(BridgeError):
             self._save(state)
 
+    def _load(self) -> Loaded:
+        self._refuse_later()  # once more: it may have been at work until we were the only one
+        return self._file.load()
+
+    def _refuse_later(self) -> None:
+        """Leave alone what knows more than we do, whichever copy it is in: what this version makes of it would take its place."""
+        for path in (self._file.path, self._backup):
+            version = _version_of(path)
+            if version > _VERSION:
+                raise _foreign(path, version)
+
     def _save_times(self, times: int, state: WorkflowState) -> None:
         for _ in range(times):
             self._save(state)
@@ -115,3 +131,22 @@ class Keeping:
         value = attrs.evolve(state, last_backup=self._saved_at).to_value()
         self._file.save(value)
         self._saved_at = datetime.now(UTC)
+
+
+def _told(state: WorkflowState, lost: str) -> WorkflowState:
+    """With what its file has lost, until the next save says it."""
+    return state.warned(f"the state was damaged; lost: {lost}") if lost else state
+
+
+def _version_of(path: Path) -> int:
+    """What a sound file says; 0 if it is missing or damaged, because then a number in it proves nothing."""
+    try:
+        data = read_private(path, "Workflow.path")
+        return 0 if data is None else read_document(data).version
+    except (BridgeError, ValueError):  # whoever has to use it says why it cannot be
+        return 0
+
+
+def _foreign(path: Path, version: int) -> StoreError:
+    told = f"{path}: wanted version {_VERSION} of a state document, got version {version}"
+    return StoreError(Failure.of("SYS_STATE_FOREIGN", told))

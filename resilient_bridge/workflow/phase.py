@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import NAMESPACE_URL, uuid5
@@ -23,7 +24,7 @@ from .waiting import in_thread
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from ..errors import Failure
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["Phase", "PhaseSpec", "runnable"]
+__all__ = ["Phase", "PhaseSpec", "recovered", "runnable"]
 
 _LARGEST: Final = 1 << 20  # bytes of what a phase may save
 
@@ -76,6 +77,7 @@ class Phase:
         restored: Any,
         save: Callable[[Any], Awaitable[None]],
         warn: Callable[[str], Awaitable[None]],
+        skip: Callable[[str, dict[str, Any], Failure], Awaitable[None]],
     ) -> None:
         self.name = spec.name
         self.number = number
@@ -89,9 +91,12 @@ class Phase:
         self._tools = tools
         self._save = save
         self._warn = warn
+        self._skip = skip
         self._made: list[str] = []
         self._commits: list[str] = []
         self._calls = 0
+        self.attempts = 0
+        """How often its function was called: more than once where its policy repeated it."""
         self.is_sync = False
         """Whether the function is a sync one: it can await nothing, so it calls no tools and keeps no checkpoint."""
         self.last_call: tuple[str, dict[str, Any]] | None = None
@@ -113,6 +118,7 @@ class Phase:
 
     def begin_attempt(self) -> None:
         """What an attempt that failed has said does not count."""
+        self.attempts += 1
         self._made.clear()
         self._commits.clear()
         self._calls = 0
@@ -146,8 +152,9 @@ class Phase:
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
         """Call a tool of the workflow's toolbox and return its result (C9).
 
-        An optional tool that fails is skipped: None, and a warning at the end. A required one that fails, after its own repeats, fails the phase,
-        and the phase is not repeated for it. Its idempotency key is the same for the n-th call of every run of this phase.
+        An optional tool that fails is skipped: None, a warning at the end, and an entry in the report's `errors`. A required one that fails,
+        after its own repeats, fails the phase, and the phase is not repeated for it; one that its repeats have helped is named at the end.
+        Its idempotency key is the same for the n-th call of every run of this phase.
         """
         if self._tools is None:
             raise config_error("Workflow.tools", "a Toolbox, to call a tool", None)
@@ -162,13 +169,21 @@ class Phase:
             CURRENT.reset(token)
         failure = outcome.failure
         if failure is None:
+            if outcome.attempts > 1:
+                await self._warn(f"{self.name}: {recovered(f'tool {tool}', outcome.attempts)}")
             return outcome.value
+        masked: Any = redact_value(arguments)
+        given: dict[str, Any] = masked if isinstance(arguments, Mapping) else {"arguments": masked}
         if outcome.is_skipped:
-            await self._warn(f"{self.name}: skipped optional tool {tool}: {failure}")
+            await self._skip(tool, given, failure)
             return None
-        masked = redact_value(arguments)
-        self.last_call = tool, masked if type(masked) is dict else {"arguments": masked}
+        self.last_call = tool, given
         raise error_for(_final(failure)) from failure.cause
+
+
+def recovered(who: str, attempts: int) -> str:
+    """What is told of a phase or a tool that its repeats have helped."""
+    return f"{who} recovered after {attempts - 1} {'retry' if attempts == 2 else 'retries'}"
 
 
 def _final(failure: Failure) -> Failure:

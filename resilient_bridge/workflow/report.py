@@ -27,8 +27,9 @@ class WorkflowReport:
     """How far a workflow is, as its file has it.
 
     `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and has not ended, or halted. `failure` is what it
-    halts for. `warnings` say what was lost, done again or left out on the way; `errors` the failures so far, the newest last, each with phase,
-    tool, masked arguments and trace.
+    halts for. `warnings` say what happened on the way: what was lost, done again or left out, which phase a process died in, what recovered
+    after how many retries. `errors` are the failures so far, the newest last, those of skipped tools among them: each with phase, tool,
+    masked arguments, the native error's class, and where it was raised.
     """
 
     workflow: str
@@ -65,7 +66,8 @@ class WorkflowReport:
         if self.remaining:
             lines.append(f"left: {', '.join(self.remaining)}")
         lines += [f"skipped: {one.phase}: {one.reason}" for one in self.skipped]
-        lines += [f"warning: {text}" for text in self.warnings]
+        halts_for = None if self.failure is None else self.failure.message
+        lines += [f"warning: {text}" for text in self.warnings if text != halts_for]
         lines.append(f"state: {self.state_file}")
         return "\n".join(lines)
 

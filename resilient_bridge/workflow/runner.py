@@ -19,8 +19,8 @@ from ..pipeline.attempt import CURRENT
 from ..telemetry import emit, events
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
-from .failures import as_its_own, told_of
-from .phase import Phase, PhaseSpec
+from .failures import as_its_own, told_of, told_of_call
+from .phase import Phase, PhaseSpec, recovered
 from .verification import broken, check, invalid
 
 
@@ -65,7 +65,7 @@ class Run:
         """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
         began = CURRENT.get().env.monotonic()
         try:
-            before = self.state
+            before = self.state = self._with_death()
             await self._undo_what_does_not_hold()
             if before.status is WorkflowStatus.COMPLETED:
                 if self.state is before and all(before.is_done(one.name) for one in self._phases):
@@ -92,6 +92,16 @@ class Run:
             self._keeping.save_if_possible(self._interrupted())
             raise
         return self.state
+
+    def _with_death(self) -> WorkflowState:
+        """Tell a death before anything else, because another phase may come first; not of one that does not begin again: its failure does."""
+        state = self.state
+        begins = [one.name for one in self._phases if one.idempotent]
+        if 0 < state.begun < _DEATHS and state.current_phase in begins:
+            return state.warned(
+                f"phase {state.current_phase} began again: the process had ended inside of it"
+            )
+        return state
 
     def _interrupted(self) -> WorkflowState:
         """What is known when somebody ends us: that is no crash, but what must not run twice may have run."""
@@ -126,7 +136,9 @@ class Run:
         """Begin a phase, run it, and keep what it came to."""
         refusal = self._refusal(spec)
         if refusal is not None:
-            await self._give_up(spec, refusal)
+            # In the warnings too: when a person has let it run again, the failure is gone.
+            told = self.state.warned(refusal.message) if spec.required else self.state
+            await self._give_up(spec, refusal, told)
             return
         await self._keep(self.state.began(spec.name))
         place = {"number": self._number(spec), "total": len(self._phases)}
@@ -139,6 +151,8 @@ class Run:
         began = CURRENT.get().env.monotonic()
         try:
             await spec.run(phase)
+            if phase.attempts > 1:  # kept with what comes next
+                self.state = self.state.warned(recovered(f"phase {spec.name}", phase.attempts))
             checkpoint = await self._verified(spec, phase)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
             self._under_way = None
@@ -195,7 +209,13 @@ class Run:
             refuse_late("Phase.warn")
             await self._keep(self.state.warned(redact(text)))
 
-        return Phase(
+        async def skip(tool: str, arguments: dict[str, Any], failure: Failure) -> None:
+            refuse_late("Phase.call")
+            told = f"{spec.name}: skipped optional tool {tool}: {failure}"
+            record = told_of_call(phase, failure, (tool, arguments))
+            await self._keep(self.state.failed(record).warned(redact(told)))
+
+        phase = Phase(
             spec,
             number=self._number(spec),
             run=self.state.begun,
@@ -205,7 +225,9 @@ class Run:
             restored=self.state.saved,
             save=save,
             warn=warn,
+            skip=skip,
         )
+        return phase
 
     def _number(self, spec: PhaseSpec) -> int:
         return self._phases.index(spec) + 1
@@ -292,11 +314,13 @@ class Run:
         failure = classify(error)
         if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
-        state = self.state.failed(told_of(spec, phase, failure, error))
+        state = self.state.failed(told_of(phase, failure, error))
         if failure.kind in _RECOVERABLE and spec.idempotent and spec.name not in self._recovered:
             self._recovered.add(spec.name)
             # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
-            await self._keep(state.interrupted(), twice=True)
+            told = f"phase {spec.name} was done again: {failure.message}"
+            await self._keep(state.interrupted().warned(told), twice=True)
+            emit(events.PhaseUndone(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
             await self._undo_what_does_not_hold()
             return
         await self._give_up(spec, await self._with_fixes(failure, phase), state)
@@ -308,9 +332,8 @@ class Run:
         fixes = await asyncio.to_thread(suggest, failure, arguments=arguments, directory=self._root)
         return attrs.evolve(failure, suggestions=fixes or failure.suggestions)
 
-    async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState | None = None) -> None:
+    async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
         """Skip an optional phase, with a warning at the end; halt at a required one."""
-        state = state or self.state
         if spec.required:
             await self._keep(state.halted(spec.name, failure), twice=True)
             emit(events.WorkflowHalted(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))

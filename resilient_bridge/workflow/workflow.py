@@ -177,8 +177,9 @@ class Workflow:
         """Begin, or go on where an earlier run ended, and return how it ended: completed, or halted with a failure.
 
         A halted workflow is reported as it is, and a completed one if all that it made is still there; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
-        another runner has the file, SYS_STORE_UNAVAILABLE if a step cannot be kept, or what is finished cannot be looked at; ConfigError for a
-        file of another workflow, or of this one with another root.
+        another runner has the file, SYS_STATE_FOREIGN if it or its backup is of a later version, and is left as it is, SYS_STORE_UNAVAILABLE
+        if a step cannot be kept, or what is finished cannot be looked at; ConfigError for a file of another workflow, or of this one with
+        another root.
         """
         return await self._work(may_begin=True, is_forced=False)
 
@@ -240,9 +241,9 @@ class Workflow:
             self._keeping.release()
 
     def status(self) -> WorkflowReport:
-        """Return how far it is, also while another process is at work on it. Blocks for one read, and changes nothing.
+        """Return how far it is, also while another process is at work on it. Blocks for a few reads, and changes nothing.
 
-        Raises StoreError (SYS_STATE_DAMAGED, SYS_STATE_FOREIGN) for a file that the next run has to mend.
+        Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to mend, SYS_STATE_FOREIGN for one that a later version wrote.
         """
         return self._report(self._keeping.peek())
 
@@ -299,8 +300,6 @@ class Workflow:
         if loaded.source != "file":  # one step is lost: the next phase may have begun
             left = [name for name in self.phases if not state.is_done(name)]
             state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *left[:1]))))
-        if loaded.lost:
-            state = state.warned(f"the state was damaged; lost: {loaded.lost}")
         return state, loaded
 
     def _place(self) -> str:

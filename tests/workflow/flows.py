@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import resilient_bridge as rb
 from resilient_bridge.workflow import Workflow
 
 
@@ -57,6 +58,21 @@ def fails(*errors):
 def damage(path: Path, data: bytes = b"\0" * 100) -> None:
     """Write over a file, as a broken disk would."""
     path.write_bytes(data)
+
+
+def died_in(root, phase, *, begun=1):
+    """What a process that was killed inside of that phase leaves in the file and in its backup."""
+    for name in ("state.json", "state.json.backup"):
+        document = json.loads((root / name).read_text())
+        value = document["value"]
+        kept = [one for one in value["checkpoints"] if one["phase"] < phase]
+        value.update(
+            status="running", checkpoints=kept, phases_completed=[one["phase"] for one in kept],
+            current_phase=phase, begun=begun, failure=None,
+        )  # fmt: skip
+        file = rb.StateFile(root / "again.json", version=1)
+        file.save(value)
+        (root / "again.json").rename(root / name)
 
 
 async def started(flow, *, until):

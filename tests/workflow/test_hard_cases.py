@@ -149,7 +149,7 @@ class _Tools:
 
 class _Outcome:
     def __init__(self, failure=None, *, is_skipped=False):
-        self.failure, self.value, self.is_skipped = failure, None, is_skipped
+        self.failure, self.value, self.is_skipped, self.attempts = failure, None, is_skipped, 1
 
 
 REFUSED = Failure.of("TOOL_EXECUTION_FAILED", "refused", executed=Executed.MAYBE)

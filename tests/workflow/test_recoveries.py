@@ -10,25 +10,10 @@ import resilient_bridge as rb
 from resilient_bridge.errors import Executed, Failure, Kind, error_for
 from resilient_bridge.telemetry import events
 from resilient_bridge.workflow import WorkflowStatus
-from tests.workflow.flows import Flow, damage, fails
+from tests.workflow.flows import Flow, damage, died_in, fails
 
 
 RESET = ConnectionResetError(104, "connection reset")
-
-
-def died_in(root, phase, *, begun=1):
-    """What a process that was killed inside of that phase leaves in the file and in its backup."""
-    for name in ("state.json", "state.json.backup"):
-        document = json.loads((root / name).read_text())
-        value = document["value"]
-        kept = [one for one in value["checkpoints"] if one["phase"] < phase]
-        value.update(
-            status="running", checkpoints=kept, phases_completed=[one["phase"] for one in kept],
-            current_phase=phase, begun=begun, failure=None,
-        )  # fmt: skip
-        file = rb.StateFile(root / "again.json", version=1)
-        file.save(value)
-        (root / "again.json").rename(root / name)
 
 
 # ---- transient and permanent ---------------------------------------------------------------------------------------
@@ -332,18 +317,6 @@ async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
         "SYS_OUTCOME_UNKNOWN",
         [],
     )
-
-
-async def test_a_state_of_a_later_version_is_kept_for_who_wrote_it(tmp_path):
-    """It is set aside, and its backup of this version is used."""
-    await Flow(tmp_path).build().flow.run()
-    value = json.loads((tmp_path / "state.json").read_text())["value"]
-    later = rb.StateFile(tmp_path / "later.json", version=2)
-    later.save(value)
-    (tmp_path / "later.json").rename(tmp_path / "state.json")
-    flow = Flow(tmp_path).build()
-    assert ((await flow.flow.run()).is_completed, flow.ran) == (True, [])
-    assert list(tmp_path.glob("state.json.foreign-*"))
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "/etc/passwd", "a/../../x", ""])
