@@ -1,4 +1,7 @@
-"""Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them."""
+"""Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
+
+Longer campaigns are sessions of their own, which CI does not wait for: `damage` (every case of what `crashes` samples) and `mutation`.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +64,24 @@ def crashes(session: nox.Session) -> None:
     """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
     spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
     session.run("python", "-m", "pytest", "-q", "-m", "crash", *spread, *session.posargs)
+
+
+@nox.session
+def damage(session: nox.Session) -> None:
+    """All of what `crashes` takes a sample of: every 16th byte of a database and its log, every length, every end of a log, every call and size that fails.
+
+    More than a quarter of an hour on two cores.
+    """
+    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
+    files = [
+        str(path)
+        for path in sorted(Path("tests/stores").glob("test_*.py"))
+        if "RB_DAMAGE" in path.read_text()
+    ]
+    session.run(
+        *("python", "-m", "pytest", "-q", "-m", "crash", *spread, *(session.posargs or files)),
+        env={"RB_DAMAGE": "all"},
+    )
 
 
 @nox.session

@@ -14,7 +14,16 @@ from ..errors import BridgeError, Category, Executed, Failure, NotConnectedError
 if TYPE_CHECKING:
     from .connection import Ended
 
-__all__ = ["ending", "is_loss", "is_refusal", "is_silent", "native", "package_of", "says_it_did_not_run"]
+__all__ = [
+    "ending",
+    "is_loss",
+    "is_refusal",
+    "is_silent",
+    "native",
+    "package_of",
+    "says_it_did_not_run",
+    "sends_no_more",
+]
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
 """Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
@@ -34,6 +43,14 @@ def says_it_did_not_run(ended: Ended, client: Any, name: str) -> bool:
     if classify(error).executed is Executed.NO:
         return True
     return not ended.has_suspended and package_of(client) in _SENDS_LATER
+
+
+def sends_no_more(client: Any) -> bool:
+    """Return whether a client sends nothing from now on: a websocket whose closing handshake has begun never opens again."""
+    return package_of(client) == "websockets" and getattr(getattr(client, "state", None), "name", "") in {
+        "CLOSING",
+        "CLOSED",
+    }
 
 
 def _is_afterthought(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from .call_endings import (
     native,
     package_of,
     says_it_did_not_run,
+    sends_no_more,
 )
 from .connection import close_cause, is_readable
 from .limits import check_bytes, named
@@ -175,6 +176,7 @@ class Calls:
             connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
             if _receives(connection.client, name):  # it was called before there was a client
                 return await self._receive(name, args, kwargs)
+            is_shut = sends_no_more(connection.client)
             ended = await connection.call(_begin(connection.client, name, args, kwargs))
             if ended.error is not None and not is_loss(ended.error):
                 is_served = not is_refusal(ended.error) or await _is_served(connection)
@@ -183,10 +185,11 @@ class Calls:
                 raise ended.error
             if ended.error is None and not ended.is_lost:
                 return ended.result
-            is_unsent, loss = not ended.has_started, None
+            is_unsent, loss = is_shut or not ended.has_started, None
             if ended.error is not None:
                 # Only the call's own error speaks of it: what ended the connection may have happened to another one.
-                is_unsent, loss = says_it_did_not_run(ended, connection.client, name), native(ended.error)
+                is_unsent = is_shut or says_it_did_not_run(ended, connection.client, name)
+                loss = native(ended.error)
                 connection.end(loss, is_silent=is_silent(loss))
                 if is_silent(loss):
                     await connection.gone(_WORD_AFTER)

@@ -21,8 +21,7 @@ _FORMS: Final = """WHAT is read by its form: a code (SESS_NOT_FOUND), an errno's
 status, 1008 a close code, 137 an exit code, -32601 a code of JSON-RPC), a JSON object, else an error's text. With an option it is
 the text that came with that: a body, a close reason, the end of stderr, a message."""
 _EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings, or a store
-that cannot be used;
-3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
+or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
 
 _TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
 why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""

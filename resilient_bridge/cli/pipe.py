@@ -130,9 +130,11 @@ class Pipe:
         if self._receipts_path is not None:
             try:
                 self._receipts = Receipts(self._receipts_path)
-            except (OSError, ValueError) as error:
-                self._say(f"resilient-bridge pipe: --receipts: {told_by(error)}")
+            except (ConfigError, StoreError) as error:
+                self._say(f"resilient-bridge pipe: receipts: {error.failure}")
                 return USAGE
+            if self._receipts.told:
+                self._say(f"receipts: {self._receipts.told}")
         return OK
 
     async def _play(self, client: BridgeClient) -> None:

@@ -1,88 +1,223 @@
 """The receipts of `pipe --store`: a file with one line for each line of input that was dealt with, in the same order.
 
 Rule: a receipt is written after the store has accepted the line and before the next line is read, so a kill can come between at most
-one line and its receipt; that line, given again, gets the same key again, by which the store knows it.
+one line and its receipt; that line, given again, gets the same key again, by which the store knows it. Every line says what it is and
+has a checksum. What cannot be believed is kept beside the file and told, and as where the input goes on was counted in this very file,
+none of it is read then unless the count was right all the same.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import secrets
-import stat
-from pathlib import Path
-from typing import Final, Literal
+import zlib
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal
 
+import attrs
+
+from ..errors import Failure, StoreError, config_error
+from ..stores.file_changes import keep_copy, replace_atomically, set_aside, write_all
+from ..stores.private_files import (
+    close_quietly,
+    open_private,
+    path_of,
+    prepare_directory,
+    read_private,
+    typed_errors,
+)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["Dealt", "Receipts"]
 
-_HEAD: Final = re.compile(rb'\{"input":"([0-9a-f]{16})"')
+_FIELD: Final = "--receipts"
+_BEGIN: Final = b'{"receipts":1,"input":"'  # of the file and of each line; 1 is the version of all this
+_HEAD: Final = re.compile(re.escape(_BEGIN) + rb'([0-9a-f]{16})([0-9a-f]{8})"')
+_LINE: Final = re.compile(rb'(.*?"line":([1-9][0-9]*),.*),"crc":"([0-9a-f]{8})"\}\n')
 
 Dealt = Literal["accepted", "known", "refused", "empty"]
 
 
 class Receipts:
-    """The file at `path`, continued if it is there. `lines` of input were dealt with, in all runs.
+    """The file at `path`, continued if it is there. `lines` of input were dealt with, in all runs; `told` says what was wrong with it.
 
-    Its first bytes name the input, and are written before anything is accepted: the keys of lines without one of their own are
-    made of this name, the line's number and what it says. Raises OSError, and ValueError for a file that is something else.
+    It begins with the name of the input, which stands there before anything is accepted: the keys of lines without one of their own
+    are made of this name, the line's number and what it says. The file is 0600, and no link is followed.
+
+    Raises ConfigError for a file that is something else, which stays as it is, or not ours alone. Raises StoreError: SYS_STATE_DAMAGED
+    if it is not what it was and its lines do not say where the input goes on; then it was set aside, and the next run can use the path.
+    SYS_STORE_UNAVAILABLE for what the system refuses.
     """
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        self._path = path_of(path, _FIELD)
+        self.told = ""
+        prepare_directory(self._path, _FIELD)
+        found = self._looked_at()
+        if not (found.name and found.is_sound):
+            found = self._mended(found)
+        self._head = _head_of(found.name)
+        self.lines = found.lines
+        self._is_begun = not found.lines  # the head stands there, and nothing behind it
+        self._handle = open_private(self._path, os.O_RDWR | os.O_APPEND, _FIELD)
         try:
-            self.lines, whole, self._input = _read(self._fd, path)
-            self._is_begun = self.lines == 0  # the head stands there, and nothing behind it
-            if self._input is not None:
-                os.ftruncate(self._fd, len(self._head()) if self._is_begun else whole)
-            else:
-                self._input = secrets.token_hex(8)
-                self._write(self._head())
+            with typed_errors(self._path, "be written"):
+                self._cut_to(found.size or len(self._head))
         except BaseException:
-            os.close(self._fd)
+            self.close()
             raise
-
-    def _head(self) -> bytes:
-        return f'{{"input":"{self._input}"'.encode()
 
     def key_of(self, line: bytes) -> str:
         """The key of the next line: the same for the same line at the same place of the same input."""
-        said = hashlib.sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
-        return f"{self._input}-{self.lines + 1}-{said}"
+        said = sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
+        name = self._head[len(_BEGIN) : -1].decode()
+        return f"{name}-{self.lines + 1}-{said}"
 
     def add(self, state: Dealt, key: str | None = None) -> None:
         """The next line was dealt with. Raises OSError."""
-        fields: dict[str, object] = {"input": self._input, "line": self.lines + 1, "state": state}
-        if key is not None:
-            fields["key"] = key
-        text = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-        self._write(text.removeprefix(self._head()) if self._is_begun else text)
+        line = _line(self._head, self.lines + 1, state, key)
+        write_all(self._handle, line.removeprefix(self._head) if self._is_begun else line)
         self._is_begun = False
         self.lines += 1
 
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._fd, data) :]
-
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._fd)
+        close_quietly(self._handle)
+
+    # ---- what is there
+    def _looked_at(self) -> _Found:
+        try:
+            handle = open_private(self._path, os.O_RDONLY, _FIELD)
+        except FileNotFoundError:
+            name = _new_name()
+            replace_atomically(self._path, _head_of(name))  # so that it is never there without its head
+            return _Found(name=name)
+        with typed_errors(self._path, "be read"), os.fdopen(handle, "rb") as file:
+            found = _found_in(file)
+        if not found.is_ours:
+            raise config_error(
+                _FIELD, "a file of receipts, or none", f"{self._path}, which is something else"
+            )
+        return found
+
+    def _mended(self, found: _Found) -> _Found:
+        """Put what can be believed in its place, if that says where the input goes on; else nothing."""
+        if not found.name:
+            kept = set_aside(self._path)
+            raise self._damaged(
+                f"cannot be read, and is kept as {kept.name}; no input was read, and the next run begins a new file: "
+                "its lines are counted from 1, and those without a key of their own that were accepted before are sent again"
+            )
+        data = read_private(self._path, _FIELD) or b""
+        sound = {line.number: row for row in data.splitlines(keepends=True) if (line := _parsed(row)).number}
+        head, numbers = _head_of(found.name), range(1, found.lines + 1)
+        mended = b"".join(sound.get(number) or _line(head, number, "lost") for number in numbers) or head
+        kept = keep_copy(self._path, data)
+        replace_atomically(self._path, mended)
+        lost = [number for number in numbers if number not in sound]
+        told = f"was damaged, and is kept as {kept.name}"
+        if lost:
+            told += f"; what became of line {', '.join(map(str, lost[:10]))}{' and others' * (len(lost) > 10)} is lost"
+        if found.rows != found.lines:
+            raise self._damaged(
+                f"{told}; it seemed to have {found.rows} lines, and {found.lines} can be believed; no input was read: "
+                f"give it from line {found.lines + 1} on, and what the store knows of it is not sent again"
+            )
+        self.told = f"{self._path} {told}; every line has the key it had"
+        return attrs.evolve(found, size=len(mended))
+
+    def _cut_to(self, size: int) -> None:
+        if os.fstat(self._handle).st_size > size:
+            os.ftruncate(self._handle, size)
+            self.told = f"{self._path}: the last line is not whole, as a kill can leave it: line {self.lines + 1} of the input has no receipt yet"
+
+    def _damaged(self, text: str) -> StoreError:
+        return StoreError(
+            Failure.of("SYS_STATE_DAMAGED", f"{self._path} {text}", details={"path": str(self._path)})
+        )
 
 
-def _read(fd: int, path: str) -> tuple[int, int, str | None]:
-    """How many whole lines there are, how many bytes they have, and the name of the input; None for an empty file."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise ValueError("a regular file expected")
-    lines, whole, first = 0, 0, b""
-    with Path(path).open("rb") as file:
-        for line in file:
-            first = first or line
-            if line.endswith(b"\n"):
-                lines += 1
-                whole += len(line)
-    found = _HEAD.match(first)
-    if first and found is None:
-        raise ValueError("a file of receipts expected, got one that is something else")
-    return lines, whole, None if found is None else found[1].decode()
+@attrs.frozen(kw_only=True)
+class _Found:
+    """What a file holds: the name of its input ("" for none), the number of the last line to be believed, lines, and bytes in them."""
+
+    name: str = ""
+    lines: int = 0
+    rows: int = 0
+    size: int = 0
+    is_sound: bool = True
+    is_ours: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class _Parsed:
+    """What one line says: the name, if that is sound, and the number, if all of it is; else "" and 0."""
+
+    name: str = ""
+    number: int = 0
+
+
+def _found_in(file: Iterable[bytes]) -> _Found:
+    names: set[str] = set()
+    lines = rows = size = 0
+    is_sound = is_one = True
+    first = b""
+    for row in file:
+        first = first or row
+        line = _parsed(row)
+        is_whole = row.endswith(b"\n")
+        if line.name and (is_whole or not rows):
+            names.add(line.name)
+        if not is_whole:
+            break  # what a kill cut off; where it is all there is, its head counts
+        rows += 1
+        size += len(row)
+        is_sound = is_sound and line.number == rows
+        is_one = is_one and (not line.number or line.number > lines)
+        lines = max(lines, line.number)
+    has_name = bool(names)
+    return _Found(
+        name=names.pop() if is_one and len(names) == 1 else "",
+        lines=lines,
+        rows=rows,
+        size=size,
+        is_sound=is_sound,
+        is_ours=has_name or first.startswith(_BEGIN) or _BEGIN.startswith(first.strip(b"\0")),
+    )
+
+
+def _parsed(row: bytes) -> _Parsed:
+    head = _HEAD.match(row)
+    if head is None or _checksum(head[1]) != head[2]:
+        return _Parsed()
+    line = _LINE.fullmatch(row)
+    is_whole = line is not None and _checksum(line[1]) == line[3]
+    return _Parsed(name=(head[1] + head[2]).decode(), number=int(line[2]) if line and is_whole else 0)
+
+
+# ---- steps
+def _new_name() -> str:
+    """A name that shows whether a bit of it was turned over, because it stands alone before the first receipt."""
+    name = secrets.token_hex(8)
+    return name + _checksum(name.encode()).decode()
+
+
+def _head_of(name: str) -> bytes:
+    return _BEGIN + name.encode() + b'"'
+
+
+def _line(head: bytes, number: int, state: str, key: str | None = None) -> bytes:
+    fields: dict[str, object] = {"line": number, "state": state}
+    if key is not None:
+        fields["key"] = key
+    line = head + b"," + json.dumps(fields, separators=(",", ":")).encode()[1:-1]
+    return line + b',"crc":"' + _checksum(line) + b'"}\n'
+
+
+def _checksum(data: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(data)

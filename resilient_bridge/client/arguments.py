@@ -62,6 +62,8 @@ def check_session(session_id: object, on_gap: object) -> None:
     """What a session is made of."""
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
+    if session_id is not None and any("\ud800" <= character <= "\udfff" for character in session_id):
+        raise config_error("BridgeClient.session_id", "text that UTF-8 can write", session_id)
     if on_gap is not None and not callable(on_gap):
         raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -27,13 +28,17 @@ _held_lock: Final = Lock()
 
 
 class Owner:
-    """The lock of `path`, taken by `take` and given back by `release`. The file beside it names the process, and stays."""
+    """The lock of `path`, taken by `take` and given back by `release`. The file beside it names the process, and stays.
+
+    `is_same_boot`: the last one that has called `note_boot` did so since the machine was started; False if that is not known.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".owner")
         self._key = os.getpid(), os.path.realpath(self._path)
         self._descriptor = -1
         self._is_listed = False
+        self.is_same_boot = False
 
     def take(self) -> Self:
         """Become the owner, in a directory that is ours. Raises StoreError (SYS_STORE_IN_USE) if somebody is, in this process or another."""
@@ -56,11 +61,23 @@ class Owner:
         return self
 
     def _lock(self) -> None:
-        if not _locked(self._descriptor):
-            told = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
-            raise _in_use(f"process {told}" if told.isdigit() else "another process")
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+        is_free = _locked(self._descriptor)
+        told = os.pread(self._descriptor, 100, 0).decode("ascii", "replace").split("\n")
+        if not is_free:
+            raise _in_use(f"process {told[0]}" if told[0].isdigit() else "another process")
+        boot = _boot()
+        self.is_same_boot = bool(boot) and boot in told[1:]
+        self._write(boot if self.is_same_boot else "")
+
+    def note_boot(self) -> None:
+        """From here on what is left of the state is of this start of the machine. On a full disk it is not noted."""
+        with suppress(OSError):
+            self._write(_boot())
+
+    def _write(self, boot: str) -> None:
+        told = f"{os.getpid()}\n{boot}\n".encode()
+        os.pwrite(self._descriptor, told, 0)
+        os.ftruncate(self._descriptor, len(told))
 
     def release(self) -> None:
         """Let go. May be called again."""
@@ -71,6 +88,14 @@ class Owner:
             self._is_listed = False
             with _held_lock:
                 _held.discard(self._key)
+
+
+def _boot() -> str:
+    """What this start of the machine is called; "" on a system that does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _in_use(by: str) -> StoreError:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALWAYS",
     "close_quietly",
-    "file_name_of",
     "open_private",
     "path_of",
     "prepare_directory",
@@ -54,8 +51,6 @@ _STRANGE: Final = {
     errno.EISDIR: "a directory",
     errno.ENOTDIR: "in something that is no directory",
 }
-_SHORT: Final = re.compile(r"[a-z0-9_-]{1,64}")
-_DEVICE: Final = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
 _FILE: Final = "a regular file of ours that has one name"
 
 
@@ -74,19 +69,6 @@ def path_of(path: str | os.PathLike[str], field: str) -> Path:
         raise config_error(field, wanted, path)
     with typed_errors(found, "be found"):
         return found.absolute()
-
-
-def file_name_of(identifier: str) -> str:
-    """Return a file name for an id from anywhere: different for different ids, and never a way out of a directory.
-
-    Up to 64 lower-case letters, digits, `-` and `_` stay as they are, names of Windows devices excepted. Everything else becomes
-    `sha256.` and 64 digits: the full stop keeps it apart from every id that stays. Raises ConfigError for what is no text.
-    """
-    if not isinstance(identifier, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- ids come from outside
-        raise config_error("identifier", "text", type(identifier).__name__)
-    if _SHORT.fullmatch(identifier) and not _DEVICE.fullmatch(identifier):
-        return identifier
-    return f"sha256.{sha256(identifier.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 # ---- the directory ---------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class SQLiteStore:
     # ---- life -------------------------------------------------------------------------------------------------
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """Become the owner, and load. Raises StoreError: in use, not readable, of another program; ConfigError for an unsafe path."""
+        """Become the owner, and load. Raises StoreError: in use, not readable, of another program or a later version; ConfigError for an unsafe path."""
         async with self._opening:
             if outbox and self._has_client:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")

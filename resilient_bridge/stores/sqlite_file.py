@@ -1,4 +1,4 @@
-"""One database file of ours: its schema, its rows, its transactions, and what becomes of its log.
+"""One database file of ours: its rows, its transactions, and what becomes of its log. What its tables are is in `sqlite_versions`.
 
 Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. The log has checksums,
 and SQLite drops what comes after a bad one without a word: `sqlite_log` reads it first, `sqlite_faults` judges the file. Rule: a file
@@ -17,65 +17,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ..errors import Failure, StoreError
 from .private_files import ALWAYS, close_quietly
 from .sqlite_log import FRAME_HEADER, LOG_HEADER, log_of
+from .sqlite_versions import LAYOUTS, newest
 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .sqlite_versions import Layout, Rows
+
 __all__ = [
     "APPLICATION",
-    "KEYS",
     "PAGE",
-    "SCHEMA",
-    "TABLES",
-    "VERSION",
     "Database",
     "Op",
-    "Rows",
     "connect",
     "insert",
     "is_damage",
     "is_good",
     "name_of",
+    "select",
     "store_error",
     "summed",
 ]
 
 #: SQL and its parameters, or a list of them.
 Op: TypeAlias = tuple[str, "Sequence[Any] | list[Sequence[Any]]"]
-#: Table -> its rows, without their CRC.
-Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
 
-VERSION: Final = 1
 APPLICATION: Final = 0x72_62_73_31  # "rbs1"
 PAGE: Final = 2_048  # bytes: a commit writes whole pages, and a message is a tenth of this; larger texts cost a little more
 _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
-
-# Made in this order in an empty file, so the roots of all tables are known: a file whose first page is lost can still be read.
-TABLES: Final = {
-    "outbox": ("seq", "id", "key", "type", "frame", "expires", "coalesce", "accepted"),
-    "marks": ("seq", "wall"),
-    "outcomes": ("seq", "body"),  # those of one transaction, as JSON, under the last of their numbers
-    "positions": ("session", "used", "body"),
-    "tail": ("session", "n", "type", "id", "text", "stamp", "at", "doubtful"),
-    "answers": ("session", "n", "type", "id"),
-    "records": ("session", "used", "body"),
-}
-KEYS: Final = {"positions": "session", "records": "session", "tail": "session, n", "answers": "session, n"}
-
-
-def _create(table: str, columns: tuple[str, ...]) -> str:
-    kinds = {"seq": " INTEGER PRIMARY KEY", "n": " INTEGER", "used": " INTEGER", "doubtful": " INTEGER"}
-    reals = {"expires", "accepted", "wall", "at"}
-    told = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
-    told.append("crc INTEGER NOT NULL")
-    key = KEYS.get(table)
-    if key is None:
-        return f"CREATE TABLE {table} ({', '.join(told)})"
-    return f"CREATE TABLE {table} ({', '.join(told)}, PRIMARY KEY ({key})) WITHOUT ROWID"
-
-
-SCHEMA: Final = tuple(_create(table, columns) for table, columns in TABLES.items())
 
 _PLAIN: Final = frozenset({str, int, float, type(None)})
 
@@ -87,8 +57,14 @@ def crc_of(row: Sequence[object]) -> int:
 
 def insert(table: str, *, or_what: str = "ABORT") -> str:
     """The SQL that inserts a row and its CRC."""
-    places = ", ".join("?" * (len(TABLES[table]) + 1))
+    places = ", ".join("?" * (len(LAYOUTS[newest()].tables[table]) + 1))
     return f"INSERT OR {or_what} INTO {table} VALUES ({places})"  # noqa: S608 -- names of ours
+
+
+def select(table: str, layout: Layout, where: str = "") -> str:
+    """The SQL that reads the rows of a table in the order of their key, without CRC."""
+    order = layout.keys.get(table, "seq")
+    return f"SELECT {', '.join(layout.tables[table])} FROM {table} {where} ORDER BY {order}"  # noqa: S608 -- names of ours
 
 
 def summed(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -105,8 +81,8 @@ def _plain(value: object) -> object:
     return int(value) if isinstance(value, int) else value
 
 
-def connect(path: Path, *, is_machine: bool) -> sqlite3.Connection:
-    """Open a database, and make it one of ours if it is new. Raises sqlite3.Error."""
+def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqlite3.Connection:
+    """Open a database, and make it one of ours if it is new, of this version or the newest. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
     try:
         execute = connection.execute
@@ -117,11 +93,12 @@ def connect(path: Path, *, is_machine: bool) -> sqlite3.Connection:
         execute("PRAGMA wal_autocheckpoint=0")  # it would stall whoever commits: see Database.checkpoint
         execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
+            version = newest() if version is None else version
             execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
+            for statement in LAYOUTS[version].schema:
                 execute(statement)
             execute(f"PRAGMA application_id={APPLICATION}")
-            execute(f"PRAGMA user_version={VERSION}")
+            execute(f"PRAGMA user_version={version}")
             execute("COMMIT")
     except BaseException:
         connection.close()
@@ -214,18 +191,14 @@ class Database:
 
     def rows(self, table: str, where: str = "", *given: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
-        order = KEYS.get(table, "seq")
-        sql = f"SELECT {', '.join(TABLES[table])} FROM {table} {where} ORDER BY {order}"  # noqa: S608 -- names of ours
         try:
-            return self.connection.execute(sql, given).fetchall()
+            return self.connection.execute(select(table, LAYOUTS[newest()], where), given).fetchall()
         except sqlite3.Error as error:
             raise store_error(error, f"{self.path.name} cannot be read") from error
 
     def fill(self, rows: Rows) -> None:
         """Take over rows from another file, in one transaction."""
-        self.run(
-            [(insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]]) for table in TABLES]
-        )
+        self.run([(insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]]) for table in rows])
 
     def checkpoint(self) -> int:
         """Copy what is in the log into the database, beside whoever writes. Returns the bytes that the log still has."""

@@ -1,4 +1,4 @@
-"""From a path to a database that can be trusted: private, sound, of our version; or mended, with what was lost said.
+"""From a path to a database that can be trusted: private, sound, of today's version; or mended, with what was lost said.
 
 Rule: never a silent empty start. A damaged file is set aside beside the new one, which holds what was certain in it; the new one is
 complete before the old one moves, so that a crash or a full disk in between leaves one of the two. What is looked at is not written to.
@@ -19,18 +19,22 @@ from .file_changes import set_aside
 from .owner import Owner
 from .private_files import open_private, prepare_directory, sync_directory
 from .sqlite_faults import Faults, faults_of, is_about_content
-from .sqlite_file import TABLES, Database, name_of, store_error
+from .sqlite_file import Database, name_of, store_error
 from .sqlite_log import cut_log, log_of, read_log
-from .sqlite_salvage import is_foreign, remove_rooms, salvage
+from .sqlite_log_end import lost_end
+from .sqlite_migration import migrate
+from .sqlite_salvage import is_foreign, refuse_later, remove_rooms, salvage
+from .sqlite_versions import newest
 
 
 if TYPE_CHECKING:
-    from .sqlite_file import Rows
+    from .sqlite_versions import Rows
 
 __all__ = ["Mended", "open_database", "opened"]
 
 _ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
-_SIDES: Final = ("-wal", "-shm")
+_INDEX: Final = "-shm"
+_SIDES: Final = ("-wal", _INDEX)
 _NEW: Final = ".new"  # a first database, until it is whole: one of no bytes has lost them
 _SALVAGED: Final = ".salvaged"
 
@@ -56,11 +60,13 @@ async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, D
                 raise
         await asyncio.sleep(_ASK_AGAIN)
     try:
-        work = loop.run_in_executor(None, partial(open_database, path, is_machine=is_machine))
-        return owner, *await _uncancelled(work)
+        work = partial(open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot)
+        found = await _uncancelled(loop.run_in_executor(None, work))
+        owner.note_boot()
     except BaseException:
         owner.release()
         raise
+    return owner, *found
 
 
 async def _uncancelled(
@@ -79,23 +85,32 @@ async def _uncancelled(
     raise cancelled
 
 
-def open_database(path: Path, *, is_machine: bool) -> tuple[Database, Mended | None]:
-    """Open or make the database at `path`, whose owner we are. Raises StoreError, ConfigError; then nothing has changed."""
+def open_database(
+    path: Path, *, is_machine: bool, is_same_boot: bool = False
+) -> tuple[Database, Mended | None]:
+    """Open or make the database at `path`, whose owner we are. Raises StoreError, ConfigError; then nothing has changed.
+
+    `is_same_boot`: whoever used it last did so since the machine was started; see `lost_end`.
+    """
     prepare_directory(path, "store")
     try:
         _clear_up(path)
         mended = None
         if _is_missing(path):
-            _make(_beside(path, _NEW), {table: [] for table in TABLES})
+            _make(_beside(path, _NEW), {})
+            _beside(path, _INDEX).unlink(missing_ok=True)  # of a log that is gone with its database
             _beside(path, _NEW).rename(path)
             sync_directory(path.parent)
         else:
             if is_foreign(path):
                 text = f"{path.name} is a database of another program, and was left alone"
                 raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
-            faults = _faults(path)
+            refuse_later(path, path.name)
+            faults = _faults(path, is_same_boot=is_same_boot)
             if faults:
                 mended = _mend(path, faults)
+            elif faults.version != newest() or not faults.is_in_place:
+                migrate(path, faults.version)
         return Database(path, is_machine=is_machine), mended
     except (OSError, sqlite3.Error) as error:
         raise store_error(error, f"{path.name} cannot be opened") from error
@@ -116,11 +131,12 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _faults(path: Path) -> Faults:
+def _faults(path: Path, *, is_same_boot: bool) -> Faults:
     """What is wrong with the file and its log, by a look that changes neither; only a write that was not finished is taken away."""
     log = read_log(path)
-    if log.lost:
-        return Faults((log.lost,))
+    lost = log.lost or lost_end(path, log.end, is_same_boot=is_same_boot)
+    if lost:
+        return Faults(log=lost)
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
@@ -181,6 +197,7 @@ def _clear_up(path: Path) -> None:
         if aside is None:  # somebody has taken it away: what was made of it is all there is
             if log_of(path).exists():
                 set_aside(log_of(path))
+            _beside(path, _INDEX).unlink(missing_ok=True)
             for side in _SIDES:
                 with suppress(FileNotFoundError):
                     _beside(made, side).rename(_beside(path, side))

@@ -17,18 +17,21 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .sqlite_faults import is_about_content
-from .sqlite_file import APPLICATION, KEYS, PAGE, TABLES, connect, is_good
+from ..errors import Failure, StoreError
+from .sqlite_faults import is_about_content, schema_of, version_of
+from .sqlite_file import APPLICATION, PAGE, connect, is_good
 from .sqlite_log import log_of, read_log
+from .sqlite_versions import LAYOUTS, Layout, lifted, newest
 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .sqlite_faults import Faults
-    from .sqlite_file import Rows
+    from .sqlite_log import Log
+    from .sqlite_versions import Rows
 
-__all__ = ["is_foreign", "remove_rooms", "salvage"]
+__all__ = ["is_foreign", "refuse_later", "remove_rooms", "salvage"]
 
 _ALL: Final = "everything"
 _MANY: Final = 2_048  # messages that the consumer may have had since a position that may be old
@@ -43,7 +46,7 @@ def is_foreign(path: Path) -> bool:
             for side in ("", "-wal"):
                 shutil.copyfile(path.with_name(path.name + side), copy.with_name(copy.name + side))
             names, application = _tables_of(copy, "")
-    is_ours = application == APPLICATION or set(TABLES) <= names
+    is_ours = application == APPLICATION or any(set(one.tables) <= names for one in LAYOUTS.values())
     return not is_ours and bool(names or application)
 
 
@@ -70,30 +73,77 @@ def _tables_of(path: Path, how: str = "&immutable=1") -> tuple[set[str], int]:
         return set(), 0
 
 
+def refuse_later(path: Path, name: str) -> None:
+    """Raise StoreError for a database that a later version of ours has left; nothing is changed.
+
+    A bit that was turned over in the number does not make one: the tables are those of a version that is known.
+    """
+    with path.open("rb") as file:
+        header = file.read(100)
+    told = int.from_bytes(header[60:64], "big", signed=True)
+    is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
+    if is_ours and told > newest() and _version_of(path) is None:
+        text = f"{name} is of version {told}, wanted {newest()} or earlier: it was left alone"
+        raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
+
+
+def _version_of(path: Path) -> int | None:
+    """The version whose tables a file has, whatever is in its log."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            return version_of(schema_of(connection))
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and not is_about_content(error):
+            raise
+        return None
+
+
 def salvage(path: Path, faults: Faults) -> tuple[Rows, str]:
-    """Read what is certain in a damaged file, without a change to it. Returns the rows, and what is lost, in words."""
+    """Read what is certain in a damaged file, without a change to it. Returns the rows as of today's version, and what is lost, in words.
+
+    Raises StoreError for a file of a later version, and what a `lift` raises.
+    """
     log = read_log(path)
     with _room(path) as room:
         copy = Path(room) / "copy.db"
-        shutil.copyfile(path, copy)
-        if log.pages:
-            _apply(copy, log.pages, log.size)
-        rows, losses = _rows_of(copy)
-        if losses:
-            _give_first_page(copy)
-            again, losses_again = _rows_of(copy)
-            for table in TABLES:
-                if len(again[table]) > len(rows[table]):
-                    rows[table] = again[table]
-                if table in losses and table not in losses_again:
-                    del losses[table]
-    return _consistent(rows, knows_marks=faults.spare_marks), _told(losses, rows, faults, log.lost)
+        _copy(path, log, copy)
+        refuse_later(copy, path.name)
+        known = _version_of(copy)
+        versions = sorted(LAYOUTS, reverse=True) if known is None else [known]
+        # A row whose sum is right is one of its version: whichever finds most of them is that of the file.
+        found: list[tuple[int, Rows, dict[str, str]]] = []
+        for version in versions:
+            _copy(path, log, copy)
+            found.append((version, *_salvaged_as(version, copy)))
+    version, rows, losses = max(found, key=lambda one: (sum(map(len, one[1].values())), -len(one[2])))
+    rows = _consistent(lifted(rows, version), knows_marks=faults.spare_marks)
+    return rows, _told(losses, rows, faults)
 
 
-def _told(losses: dict[str, str], rows: Rows, faults: Faults, lost_log: str) -> str:
+def _copy(path: Path, log: Log, to: Path) -> None:
+    shutil.copyfile(path, to)
+    if log.pages:
+        _apply(to, log.pages, log.size)
+
+
+def _salvaged_as(version: int, copy: Path) -> tuple[Rows, dict[str, str]]:
+    layout = LAYOUTS[version]
+    rows, losses = _rows_of(copy, layout)
+    if losses:
+        _give_first_page(copy, version)
+        again, losses_again = _rows_of(copy, layout)
+        for table in layout.tables:
+            if len(again[table]) > len(rows[table]):
+                rows[table] = again[table]
+            if table in losses and table not in losses_again:
+                del losses[table]
+    return rows, losses
+
+
+def _told(losses: dict[str, str], rows: Rows, faults: Faults) -> str:
     if not any(rows.values()):
         return _ALL
-    told = [lost_log] if lost_log else []
+    told = [faults.log] if faults.log else []
     told += [f"{said} of {table}" for table, said in losses.items()]
     if faults.whole and not told:
         told.append("nothing that could be counted, perhaps rows of any table")
@@ -109,14 +159,14 @@ def _apply(path: Path, pages: Mapping[int, bytes], count: int) -> None:
         file.truncate(count * len(next(iter(pages.values()))))
 
 
-def _rows_of(path: Path) -> tuple[Rows, dict[str, str]]:
+def _rows_of(path: Path, layout: Layout) -> tuple[Rows, dict[str, str]]:
     """The rows that are right, and by table what is not."""
-    rows: Rows = {table: [] for table in TABLES}
+    rows: Rows = {table: [] for table in layout.tables}
     losses: dict[str, str] = {}
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.text_factory = _text
-        for table in TABLES:
-            rows[table], bad, is_whole = _read(connection, table)
+        for table in layout.tables:
+            rows[table], bad, is_whole = _read(connection, table, layout)
             if not is_whole:
                 losses[table] = "an unknown number of rows"
             elif bad:
@@ -128,10 +178,12 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")  # no row with such a text has its CRC
 
 
-def _read(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int, bool]:
+def _read(
+    connection: sqlite3.Connection, table: str, layout: Layout
+) -> tuple[list[tuple[Any, ...]], int, bool]:
     """Every row that can be found, forwards and then backwards, around what cannot be read."""
     found: dict[tuple[Any, ...], bool] = {}
-    columns, key = ", ".join(TABLES[table]), KEYS.get(table, "seq").split(", ")
+    columns, key = ", ".join(layout.tables[table]), layout.keys.get(table, "seq").split(", ")
     is_whole = False
     for way in ("ASC", "DESC"):
         order = ", ".join(f"{name} {way}" for name in key)
@@ -148,11 +200,11 @@ def _read(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, .
     return sorted(good, key=lambda row: row[: len(key)]), len(found) - len(good), is_whole
 
 
-def _give_first_page(path: Path) -> None:
+def _give_first_page(path: Path, version: int) -> None:
     """Put the first page of an empty database of ours in the place of this one's, with the size of this one."""
     with suppress(sqlite3.Error, OSError):
-        fresh = path.with_name("fresh.db")
-        connect(fresh, is_machine=False).close()
+        fresh = path.with_name(f"fresh-{version}.db")
+        connect(fresh, is_machine=False, version=version).close()
         with closing(sqlite3.connect(fresh)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         page = bytearray(fresh.read_bytes()[:PAGE])

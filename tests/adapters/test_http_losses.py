@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import random
 import time
 
 import pytest
 
 import resilient_bridge as rb
 from tests.adapters.http_clients import AT_ONCE, KINDS, QUICK, each_kind, repeating
-from tests.peers.faults import Fault, seeded
-from tests.peers.http_fault import Exchange, HttpFault
+from tests.peers.faults import Fault
+from tests.peers.http_fault import HttpFault
 from tests.peers.running import until
 
 
@@ -145,72 +144,3 @@ async def test_a_cancelled_request_is_cancelled(kind):
             await task
         assert (await client.get(server.url())).status_code == 200
         assert server.requests == 2
-
-
-# ---- a bad day -------------------------------------------------------------------------------------------------------
-
-FAULTS = [
-    Fault.reset_unread(),
-    Fault.reset_before(),
-    Fault.reset_after(),
-    Fault.answer(503),
-    Fault.answer(429),
-    Fault.answer(408),
-    Fault.cut(1),
-]
-METHODS = ["GET", "PUT", "DELETE", "POST", "POST", "PATCH", "POST with a key"]
-
-
-class Campaign:
-    """Requests of mixed methods, eight at a time, and how each ended for its caller: a status, or an error."""
-
-    def __init__(self, kind, requests: int, seed: int) -> None:
-        rng = random.Random(seed)
-        self.kind = kind
-        self.plan = {f"/{n}": rng.choice(METHODS) for n in range(requests)}
-        self.ends: dict[str, object] = {}
-        self.sent: dict[str, list[Exchange]] = {}
-
-    async def run(self, client, server) -> None:
-        """Send them all."""
-        rows = list(self.plan.items())
-        await asyncio.gather(*(self._some(client, server, rows[start::8]) for start in range(8)))
-        for exchange in server.log:
-            self.sent.setdefault(exchange.request.path, []).append(exchange)
-
-    async def _some(self, client, server, rows) -> None:
-        for path, method in rows:
-            verb, _, keyed = method.partition(" ")
-            headers = {"Idempotency-Key": path} if keyed else {}
-            try:
-                answer = await client.request(verb, server.url(path), headers=headers)
-                self.ends[path] = answer.status_code
-            except self.kind.library.TransportError as error:
-                self.ends[path] = error
-
-
-@pytest.mark.requirement("S9", "V9")
-@each_kind
-async def test_hundreds_of_requests_on_a_bad_day(kind):
-    """Half of 1,200 requests are struck, 300 of each kind of client. Without permission nothing runs twice; what did not run is repeated, or reported."""
-    requests, seed = 300, KINDS.index(kind)
-    campaign = Campaign(kind, requests, seed)
-    async with HttpFault(decide=seeded(seed, FAULTS, rate=0.5)) as server, kind.client() as client:
-        async with asyncio.timeout(60):
-            await campaign.run(client, server)
-    assert len(campaign.ends) == len(campaign.sent) == requests
-    assert sum(len(sent) > 1 for sent in campaign.sent.values()) > requests / 5
-    for path, sent in campaign.sent.items():
-        ran = sum(exchange.executed for exchange in sent)
-        end, fault = campaign.ends[path], sent[-1].fault
-        if campaign.plan[path] in {"POST", "PATCH"}:
-            assert ran <= 1
-            assert len(sent) == 4 or fault.status not in {429, 408}
-        else:
-            assert ran or len(sent) == 4
-        if end == 200:
-            assert ran  # no success is claimed that was none
-        else:
-            assert fault.kind != "sound"
-            assert isinstance(end, Exception) or end == fault.status
-        assert len({exchange.request.headers.get("idempotency-key") for exchange in sent}) == 1

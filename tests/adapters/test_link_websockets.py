@@ -338,3 +338,15 @@ async def test_what_came_before_a_cut_is_read_before_what_comes_after_it(read):
                     if len(heard) == 30:
                         break
     assert heard == [f"{line}.{n}" for line in range(10) for n in range(3)]
+
+
+async def test_what_is_sent_while_a_connection_closes_goes_over_the_next_one():
+    """The library writes nothing once a closing handshake has begun: such a send provably did not run, and is made again."""
+    async with served() as server, linked(server) as (ws, link):
+        closing = asyncio.create_task(link.current.close())
+        await asyncio.sleep(0)
+        assert link.current.state.name == "CLOSING"
+        await ws.send("a")
+        await closing
+        await until(lambda: server.got == ["a"])
+        assert server.connections == 2

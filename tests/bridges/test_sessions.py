@@ -16,14 +16,38 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.client.sessions import Sessions
 from resilient_bridge.protocol.session_records import SessionCheckpoint, SessionRecord
-from resilient_bridge.stores import MemoryStore
+from resilient_bridge.stores import MemoryStore, RedisStore
 from tests.bridges.session_disk import BROKEN, START, Clock, Disk, code_of
+from tests.redis_server import redis_server_fixture
+from tests.stores.port_suite import done
 
 
-@pytest.fixture(params=[MemoryStore, Disk])
+server = redis_server_fixture(scope="module")
+
+
+def _redis(request):
+    server = request.getfixturevalue("server")
+    with server.client() as client:
+        client.flushall()
+    return server.url
+
+
+SHARED = [
+    pytest.param(lambda request: request.getfixturevalue("tmp_path") / "bridge.db", id="sqlite"),
+    pytest.param(_redis, id="redis", marks=pytest.mark.real),
+]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(lambda request: MemoryStore(), id="memory"),
+        pytest.param(lambda request: Disk(), id="slow"),
+        *SHARED,
+    ]
+)
 def store(request):
-    """A store that keeps at once, and one that takes its time."""
-    return request.param()
+    """What `Sessions` is given: a store that keeps at once, one that takes its time, a file, and a Redis, opened anew each time."""
+    return request.param(request)
 
 
 # ---- a life --------------------------------------------------------------------------------------------------------
@@ -105,9 +129,11 @@ async def test_a_session_whose_process_was_killed_is_taken_over(store):
 WORKER = """
 import asyncio, os, signal, sys
 from resilient_bridge.client.sessions import Sessions
+from resilient_bridge.stores import RedisStore
 
 async def work():
-    async with Sessions(sys.argv[1]) as sessions:
+    place = sys.argv[1]
+    async with Sessions(RedisStore(place, lease=1) if "://" in place else place) as sessions:
         await sessions.create("claude", "/work", session_id="s1")
         await sessions.activate("s1")
         await sessions.checkpoint("s1", message_count=3, context_snapshot={"files": ["a.py"]})
@@ -119,12 +145,16 @@ asyncio.run(work())
 
 @pytest.mark.real
 @pytest.mark.requirement("R16")
-async def test_a_session_survives_kill_9(tmp_path):
-    """A process is killed right after an operation returned: the next one reads the record from the same file, whole."""
-    path = tmp_path / "bridge.db"
-    done = subprocess.run([sys.executable, "-c", WORKER, str(path)], check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    async with Sessions(path) as sessions:
+@pytest.mark.parametrize("store", SHARED, indirect=True)
+async def test_a_session_survives_kill_9(store):
+    """A process is killed right after an operation returned: the next one reads the record from the same store, whole.
+
+    In a Redis it waits until the lease of the dead one has run out.
+    """
+    ended = subprocess.run([sys.executable, "-c", WORKER, str(store)], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    later = RedisStore(store, wait=10) if isinstance(store, str) else store
+    async with Sessions(later) as sessions:
         (kept,) = await sessions.list("active")
         assert (kept.id, kept.agent_type, kept.working_directory) == ("s1", "claude", "/work")
         assert kept.checkpoint == SessionCheckpoint(message_count=3, context_snapshot={"files": ["a.py"]})
@@ -251,7 +281,7 @@ async def test_a_damaged_record_is_named_and_can_be_forgotten(store):
     async with Sessions(store) as sessions:
         other = await sessions.create("claude", "/work", session_id="other")
         for session_id, text in (("bad", "{}"), ("moved", other.to_json())):
-            MemoryStore.keep_record(store, session_id, text)
+            await done(sessions._store.keep_record(session_id, text))
         for session_id, field in (("bad", "format: wanted 1"), ("moved", "id: wanted 'moved', got 'other'")):
             for operation in (sessions.get, sessions.activate):
                 with pytest.raises(rb.StoreError) as caught:

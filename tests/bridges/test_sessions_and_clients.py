@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.stores import RedisStore
 from resilient_bridge.testing import BridgeServer
+from tests.redis_server import redis_server_fixture
 
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(params=["memory", "file"])
+server = redis_server_fixture(scope="module")
+
+
+@pytest.fixture(params=["memory", "file", "redis"])
 def reopened(request, tmp_path):
     """The store again, as another process would have it; memory has only one."""
+    if request.param == "redis":
+        url, name = request.getfixturevalue("server").url, f"t{time.monotonic_ns()}"
+        return lambda: RedisStore(url, name=name)
     kept = rb.MemoryStore()
     return (lambda: kept) if request.param == "memory" else lambda: rb.SQLiteStore(tmp_path / "bridge.db")
 

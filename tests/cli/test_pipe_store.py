@@ -262,7 +262,7 @@ async def test_a_damaged_store_is_set_aside_and_told(store, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [((), "--store"), (("--store", "bridge.db"), "a file of receipts expected")],
+    [((), "--store"), (("--store", "bridge.db"), "wanted a file of receipts")],
 )
 async def test_receipts_that_cannot_be_written_end_it_before_it_begins(options, word, tmp_path, monkeypatch):
     """Without a store, or with a file that is something else: exit code 2, and the file is as it was."""

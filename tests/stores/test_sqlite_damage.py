@@ -1,6 +1,7 @@
 """Bits turned over and files cut off: whatever happens to a database, what it still gives is true, and what is gone is said.
 
-By default a sample, the same in every run; with RB_DAMAGE=all every case (some twenty minutes on one core).
+All headers are damaged in every run, bit by bit in the file and byte by byte in the log. Of the rest, the sweeps over "every 16th" and
+"every 64th" byte, it is an evenly spread sample, the same in every run; `nox -s damage` (RB_DAMAGE=all) does every case.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, f
 
 
 IS_ALL = os.environ.get("RB_DAMAGE") == "all"
-FRAME = 24 + PAGE
 HEADER = range(108)  # the file's, and that of the tree on its first page
+LOG_HEADER, FRAME_HEADER = 32, 24
+FRAME = FRAME_HEADER + PAGE
 
 pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
 
@@ -67,19 +69,20 @@ async def test_the_known_content_is_read_whole(known):
     assert known["checkpointed"][0]["-wal"] is None
 
 
+@pytest.mark.parametrize("bit", range(8))
 @pytest.mark.parametrize("condition", ["checkpointed", "crashed"])
-async def test_every_bit_of_the_headers(known, condition):
-    """The header of the file and of its first tree: exact or said, and never refused for good."""
+async def test_every_bit_of_the_headers(known, condition, bit):
+    """The header of the file and of its first tree, all of it: exact or said, and never refused for good."""
     files, truth = known[condition]
-    bits = some(((at, bit) for at in HEADER for bit in range(8)), 120)
-    found, counts = await sweep((flipped(files, "", at, bit) for at, bit in bits), truth)
+    found, counts = await sweep((flipped(files, "", at, bit) for at in HEADER), truth)
     assert found == []
+    assert counts["mended"] + counts["silent"] == len(HEADER)
     assert counts["mended"] >= 1
     assert counts["kept %"] >= 90  # the first page is replaced, and the tables begin where they always do
 
 
 async def test_every_16th_byte_of_the_file(known):
-    """One file: exact or said, and on average three rows of four are saved."""
+    """One file: exact or said, and on average three rows of four are saved. Of these bytes some 300, unless all are asked for."""
     files, truth = known["checkpointed"]
     places = some(range(0, len(files[""]), 16), 300)
     found, counts = await sweep((flipped(files, "", at, bit_of(at)) for at in places), truth)
@@ -90,7 +93,7 @@ async def test_every_16th_byte_of_the_file(known):
 
 
 async def test_every_16th_byte_of_the_file_beside_its_log(known):
-    """Half in the file, half in the log: exact or said."""
+    """Half in the file, half in the log: exact or said. Of these bytes some 150, unless all are asked for."""
     files, truth = known["crashed"]
     places = some(range(0, len(files[""]), 16), 150)
     found, _ = await sweep((flipped(files, "", at, bit_of(at)) for at in places), truth)
@@ -98,22 +101,23 @@ async def test_every_16th_byte_of_the_file_beside_its_log(known):
 
 
 async def test_every_16th_byte_of_the_log(known):
-    """Each is told: SQLite would drop what is behind it without a word."""
+    """Each is told: SQLite would drop what is behind it without a word. Of these bytes some 160, unless all are asked for."""
     files, truth = known["crashed"]
-    places = some(range(32, len(files["-wal"]), 16), 160)
+    places = some(range(LOG_HEADER, len(files["-wal"]), 16), 160)
     found, counts = await sweep((flipped(files, "-wal", at, bit_of(at)) for at in places), truth)
     assert found == []
     assert counts["silent"] == 0
 
 
-async def test_every_byte_of_the_headers_in_the_log(known):
-    """The header of the log and that of every page in it: each is told."""
+@pytest.mark.parametrize("byte", range(LOG_HEADER))
+async def test_every_byte_of_the_headers_in_the_log(known, byte):
+    """This byte of the header of the log, and of that of every page in it: each is told."""
     files, truth = known["crashed"]
-    log = range(32, len(files["-wal"]), FRAME)
-    places = [*range(32), *(start + at for start in log for at in range(24))]
-    found, counts = await sweep((flipped(files, "-wal", at, at % 8) for at in some(places, 120)), truth)
+    pages = range(LOG_HEADER, len(files["-wal"]), FRAME)
+    places = [byte, *(start + byte for start in pages if byte < FRAME_HEADER)]
+    found, counts = await sweep((flipped(files, "-wal", at, at % 8) for at in places), truth)
     assert found == []
-    assert counts["silent"] == 0
+    assert counts["mended"] == len(places)
 
 
 async def test_every_page_made_zeros(known):
@@ -138,7 +142,7 @@ async def test_every_page_made_zeros(known):
 
 @pytest.mark.parametrize("condition", ["checkpointed", "crashed"])
 async def test_the_file_cut_off_at_every_64th_byte(known, condition):
-    """Also to nothing: it is told, and what the log has is used."""
+    """Also to nothing: it is told, and what the log has is used. Of these lengths some 70, unless all are asked for."""
     files, truth = known[condition]
     sizes = some(range(0, len(files[""]), 64), 70)
     found, counts = await sweep((cut(files, "", size) for size in sizes), truth)
@@ -149,7 +153,10 @@ async def test_the_file_cut_off_at_every_64th_byte(known, condition):
 
 @pytest.mark.parametrize("condition", ["crashed", "never_copied"])
 async def test_the_log_cut_off_at_every_64th_byte(known, condition):
-    """An older state, and nothing that never was: a log that ends too early looks like one that was not written further."""
+    """An older state, and nothing that never was: a log that ends too early looks like one that was not written further.
+
+    Of these lengths some 70, unless all are asked for.
+    """
     files, truth = known[condition]
     sizes = some(range(0, len(files["-wal"]), 64), 70)
     found, counts = await sweep((cut(files, "-wal", size) for size in sizes), truth, is_prefix_right=True)

@@ -1,7 +1,7 @@
 """Disks that fail: every k-th write, flush and cut, a limit at every size. What was refused is in no file, what was accepted is.
 
-By default a sample, the same in every run; with RB_DAMAGE=all every call and every limit. The k-th call fails through strace; without it
-the limits (RLIMIT_FSIZE) remain, which need nothing.
+By default a sample, the same in every run; `nox -s damage` (RB_DAMAGE=all) does every call and every limit. The k-th call fails through
+strace; without it the limits (RLIMIT_FSIZE) remain, which need nothing, and with RESILIENT_BRIDGE_REQUIRE_SERVERS=1 the others fail.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ CALLS = [
 
 
 def count(call, room, durability, end):
-    """How often a life makes this call in one thread."""
+    """How often a life makes this call in the thread that makes most, and in all others."""
     log = room / "calls"
     path = room / "count" / "known.db"
     worker(path, durability, end, before=[STRACE, "-f", "-qq", "-o", log, "-e", f"trace={call}"])
@@ -111,17 +111,23 @@ def count(call, room, durability, end):
     for line in log.read_text().splitlines():
         if f" {call}(" in line:
             by_thread[line.split()[0]] = by_thread.get(line.split()[0], 0) + 1
-    return max(by_thread.values(), default=0)
+    most = max(by_thread.values(), default=0)
+    return most, sum(by_thread.values()) - most
 
 
-@pytest.mark.skipif(STRACE is None, reason="strace is missing: only the limits of size are tested")
+@pytest.mark.skipif(
+    STRACE is None, reason="strace is missing (apt-get install strace): only the limits of size are tested"
+)
 @pytest.mark.parametrize("durability", DURABILITY)
 @pytest.mark.parametrize(("call", "error"), CALLS, ids=lambda one: one)
 async def test_every_call_that_fails(room, durability, call, error):
-    """Once, for three calls or from there on: typed, exact after a crash, and silent, because nothing that was accepted is lost."""
+    """Once, for three calls or from there on: typed, exact after a crash, and silent, because nothing that was accepted is lost.
+
+    Of these runs four or five of each end, evenly spread, unless all are asked for.
+    """
     wrong, refused = [], 0
     for end in ("crash", "close"):
-        last = count(call, room, durability, end)
+        last, others = count(call, room, durability, end)
         runs = [(k, how) for k in range(1, last + 1) for how in (f"{k}", f"{k}+", f"{k}..{k + 2}")]
         for k, how in runs if IS_ALL else runs[:: max(len(runs) // 4, 1)]:
             path = room / f"{end} {how}" / "known.db"
@@ -130,7 +136,8 @@ async def test_every_call_that_fails(room, durability, call, error):
             told = worker(path, durability, end, before=inject)
             refused += any(line["code"] for line in told)
             wrong += [f"{end} {how}: {one}" for one in await wrong_after(told, path)]
-            if not how.endswith("+") and k + 40 < last and told[-1]["op"] != "open":
+            # strace counts by thread: the k-th call of one that copies may come at the very end
+            if not how.endswith("+") and others + 20 < k < last - 40 and told[-1]["op"] != "open":
                 assert not told[-1]["code"], (
                     end,
                     how,
@@ -141,7 +148,7 @@ async def test_every_call_that_fails(room, durability, call, error):
     assert refused or call in {"ftruncate", "fsync"} or (call, durability) == ("fdatasync", "process")
 
 
-@pytest.mark.skipif(STRACE is None, reason="strace is missing")
+@pytest.mark.skipif(STRACE is None, reason="strace is missing (apt-get install strace)")
 @pytest.mark.parametrize("lasting", ["", "+"])
 async def test_a_flush_that_fails_after_the_data_was_written(room, lasting):
     """The commit stands whole in the log when its flush fails: refused, so it is taken back, and no crash brings it to light."""
@@ -164,7 +171,10 @@ async def test_a_flush_that_fails_after_the_data_was_written(room, lasting):
 
 @pytest.mark.parametrize("durability", DURABILITY)
 async def test_a_limit_at_every_size(room, durability):
-    """Full at some size, then room again: refused and typed in between, exact after a crash in either half, and going on at once."""
+    """Full at some size, then room again: refused and typed in between, exact after a crash in either half, and going on at once.
+
+    The sizes are 13,001 bytes apart, which is no multiple of a page or of a frame of the log; 64, if all are asked for.
+    """
     step = "64" if IS_ALL else "13001"
     told = worker(room, durability, "sizes", env={"STEP": step})
     lives = {}

@@ -230,10 +230,22 @@ def crash_at(number, monkeypatch):
     return calls
 
 
-async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch):
+async def cut_beside_its_index(path):
+    """The files of a store that was killed, its log cut off in the middle: only the index of it says so."""
+    async with opened(path) as (store, _):
+        await done(store.put(entry(99)))
+        files = files_of(path) | {"-shm": Path(f"{path}-shm").read_bytes()}
+    return Damaged("", files | {"-wal": files["-wal"][: len(files["-wal"]) * 3 // 4]})
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch, has_index):
     """The next process mends it again: told once in all, the original whole beside it, the same rows, and no leftovers."""
-    files = files_of(await crashed(room / "b"))
+    left = await crashed(room / "b")
+    files = files_of(left)
     broken = flipped(files, "-wal", len(files["-wal"]) * 3 // 4, 3)
+    if has_index:
+        broken = await cut_beside_its_index(left)
     number, has_crashed = 0, True
     while has_crashed:
         number += 1

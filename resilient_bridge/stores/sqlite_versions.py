@@ -1,0 +1,78 @@
+"""The tables of ours, in every version there ever was, and how the rows of one version become those of the next.
+
+Rule: a version that was released is never changed, and no two have the same tables: what a file is of, its tables say as well as its
+header. A table keeps its place and new ones come last, so that those of a file whose first page is lost can still be found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["LAYOUTS", "Layout", "Rows", "lifted", "newest"]
+
+#: Table -> its rows, without their CRC.
+Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
+
+
+def _unchanged(rows: Rows) -> Rows:
+    return rows
+
+
+class Layout(NamedTuple):
+    """One version: table -> its columns, and table -> its key where that is not `seq`.
+
+    `lift` makes the rows of the version before into those of this one. It has to be a function of the rows alone, and to do with any part
+    of them: of a damaged file some are missing.
+    """
+
+    tables: Mapping[str, tuple[str, ...]]
+    keys: Mapping[str, str]
+    lift: Callable[[Rows], Rows] = _unchanged
+
+    @property
+    def schema(self) -> tuple[str, ...]:
+        """The SQL that makes the tables, in their order in the file."""
+        return tuple(self._create(table, columns) for table, columns in self.tables.items())
+
+    def _create(self, table: str, columns: tuple[str, ...]) -> str:
+        kinds = {"seq": " INTEGER PRIMARY KEY", "n": " INTEGER", "used": " INTEGER", "doubtful": " INTEGER"}
+        reals = {"expires", "accepted", "wall", "at"}
+        told = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
+        told.append("crc INTEGER NOT NULL")
+        key = self.keys.get(table)
+        if key is None:
+            return f"CREATE TABLE {table} ({', '.join(told)})"
+        return f"CREATE TABLE {table} ({', '.join(told)}, PRIMARY KEY ({key})) WITHOUT ROWID"
+
+
+LAYOUTS: Final[dict[int, Layout]] = {
+    1: Layout(
+        {
+            "outbox": ("seq", "id", "key", "type", "frame", "expires", "coalesce", "accepted"),
+            "marks": ("seq", "wall"),
+            "outcomes": ("seq", "body"),  # those of one transaction, as JSON, under the last of their numbers
+            "positions": ("session", "used", "body"),
+            "tail": ("session", "n", "type", "id", "text", "stamp", "at", "doubtful"),
+            "answers": ("session", "n", "type", "id"),
+            "records": ("session", "used", "body"),
+        },
+        {"positions": "session", "records": "session", "tail": "session, n", "answers": "session, n"},
+    )
+}
+"""Every version by its number, the `user_version` of a file. The last is the one that is written."""
+
+
+def newest() -> int:
+    """The version that is written."""
+    return max(LAYOUTS)
+
+
+def lifted(rows: Rows, version: int) -> Rows:
+    """The rows of a file of this version as those of the newest, one version after the other. Raises what a `lift` raises."""
+    for later in range(version + 1, newest() + 1):
+        rows = LAYOUTS[later].lift(rows)
+    return rows
