@@ -38,7 +38,7 @@ class Messages:
     async def __anext__(self) -> Message:
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
-        keeping = self._driver.before_taking()
+        keeping = self._driver.before_taking() if self._driver.is_durable else None
         message = self._driver.session.inbound.take() if keeping is None else None
         if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
             self._busy = True
