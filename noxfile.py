@@ -99,8 +99,21 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv")
 def litellm(session: nox.Session) -> None:
-    """The errors of litellm, which pins openai<3 and cannot share an environment with the openai of today."""
-    session.install("-q", "-e", ".", "litellm", "pytest", "pytest-timeout", "anyio", "trustme", "sybil")
+    """The errors of litellm, which pins openai<3 and cannot share an environment with the openai of today; and aiohttp, which comes with it."""
+    session.install(
+        "-q",
+        "-e",
+        ".",
+        "litellm",
+        "google-genai>=3",
+        "httpx2",
+        "pytest",
+        "pytest-timeout",
+        "anyio",
+        "trustme",
+        "sybil",
+    )
     # Two runs: importing litellm makes an event loop that nobody closes.
     session.run("python", "-m", "pytest", "-q", "tests/classification/test_litellm.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_openai2.py")
+    session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_aiohttp.py")

@@ -1,4 +1,4 @@
-"""google-genai's own repeats, all of them off behind `wrap`: through aiohttp, in `interactions`, and those that one call asks for."""
+"""google-genai's own repeats, all of them off behind `wrap`: in `interactions`, and those that one call asks for (test_wrap_aiohttp.py: through aiohttp)."""
 
 from __future__ import annotations
 
@@ -32,37 +32,6 @@ async def hanging_up():
     async with server:
         port = server.sockets[0].getsockname()[1]
         yield types.HttpOptions(base_url=f"http://127.0.0.1:{port}"), seen
-
-
-@pytest.mark.real
-@pytest.mark.requirement("S8")
-@pytest.mark.parametrize("side", ["client", "aio"])
-async def test_with_aiohttp_installed_a_request_is_made_once(side):
-    """google-genai would use it, and send a request again after 1 to 10 s, a POST like any other; a wrapped client keeps to httpx2."""
-    pytest.importorskip("aiohttp", reason="google-genai uses aiohttp only where it is installed")
-    async with hanging_up() as (options, seen):
-        own = genai.Client(api_key="k", http_options=options)
-        assert own._api_client._use_aiohttp()
-        async with rb.wrap(own.aio, ONCE) if side == "aio" else rb.wrap(own, ONCE).aio as client:
-            with pytest.raises(httpx2.RemoteProtocolError):
-                await client.caches.create(**CACHE)
-            assert seen == [b"POST"]
-            with pytest.raises(httpx2.RemoteProtocolError):
-                await client.models.generate_content(model="m", contents="hi")
-        assert seen == [b"POST"] * 5  # a model call: as often as the policy says, and not twice that
-
-
-@pytest.mark.real
-@pytest.mark.requirement("S8")
-async def test_a_request_through_a_session_of_aiohttp_is_made_once():
-    """Who brings a session of aiohttp has it used, without the repeat."""
-    aiohttp = pytest.importorskip("aiohttp", reason="google-genai uses aiohttp only where it is installed")
-    async with hanging_up() as (options, seen), aiohttp.ClientSession() as session:
-        options.aiohttp_client = session
-        async with rb.wrap(genai.Client(api_key="k", http_options=options), ONCE).aio as client:
-            with pytest.raises(aiohttp.ServerDisconnectedError):
-                await client.caches.create(**CACHE)
-        assert seen == [b"POST"]
 
 
 @pytest.mark.real

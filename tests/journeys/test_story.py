@@ -215,7 +215,7 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
         "disconnected after 3 attempts, still trying",
         "connection lost, attempt 4 in 8 s",
         "connection lost, attempt 5 in 8 s",
-        "bridge gave up",
+        "bridge gave up after a permanent failure",
     ]
     caplog.clear()
     with rb.listen(lambda event: None):
