@@ -88,8 +88,31 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
     every = re.search(r"steps=\((system [^)]*)\)", script)
     assert every
     steps = every.group(1).split()
-    assert {"style", "types", "layers", "simulation", "readme"} <= set(steps)
+    others = re.search(r"others=\(([^)]*)\)", script)[1].split()
+    beside = re.search(r"^beside\(\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)[0]
+    assert "readme || failed=1" in beside
+    assert "others[@]" in beside
+    assert {"style", "types", "layers", "simulation", "crashes", "beside"} <= {*steps, *others}
     assert steps[-1] == "totals"
+
+
+def test_what_runs_beside_the_readme_fails_the_run(tmp_path):
+    """A simulation that fails is not lost behind a README line that succeeds, nor the other way round."""
+    (tmp_path / ".ci").mkdir()
+    script = (ROOT / ".ci/run").read_text()
+    (tmp_path / "README.md").write_text(README.replace(_command("tests"), "echo '1 passed'"))
+    for others, line, code in (("true", "true", 0), ("false", "true", 1), ("true", "false", 1)):
+        told = re.sub(r"^others=\(.*?\)", f"others=({others})", script, flags=re.MULTILINE)
+        told = told.replace("line=$(readme_line)", f"line={line}")
+        (tmp_path / ".ci/run").write_text(told)
+        done = subprocess.run(
+            ["bash", tmp_path / ".ci/run", "beside"],
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
 
 
 def test_ci_has_no_test_command_of_its_own():
