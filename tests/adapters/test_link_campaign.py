@@ -217,6 +217,25 @@ async def test_many_callers_at_once_have_everything_repeated_that_did_not_run(se
     assert link.health().reconnects == 0
 
 
+async def test_the_judge_notices_what_runs_twice(server):
+    """A link that is told that every call may run twice repeats them, and the campaign finds keys that did."""
+    outcomes, *_ = await play(server, 41, 80, callers=1, mode="auto", idempotent=True)
+    with pytest.raises(AssertionError, match=r"ran 2 times.*replay: pytest"):
+        outcomes.judge(server.ledger.keys.count, replay("judge", 41))
+
+
+async def test_hundreds_of_faults_were_injected(server):
+    """So many requests were really struck between mcp and its server, in every way."""
+    met: Counter[str] = Counter()
+    for seed in SEEDS:
+        met += (await campaign(server, seed))[3]
+    assert met.total() >= 500, met
+    assert set(met) == {"answer", "reset_unread", "reset_before", "reset_after", "cut", "refused"}
+    assert min(met.values()) >= 20, met
+
+
+# Last in this file: asyncio of Python 3.11.2 forgets a future with the broken pipe of a killed child, and what the collector then says
+# of it would fail the next test on this event loop.
 @pytest.mark.requirement("V8", "G5")
 @pytest.mark.parametrize("seed", [31])
 async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
@@ -246,20 +265,3 @@ def kill(pid: int) -> None:
     """Kill a child, unless it is gone."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-async def test_the_judge_notices_what_runs_twice(server):
-    """A link that is told that every call may run twice repeats them, and the campaign finds keys that did."""
-    outcomes, *_ = await play(server, 41, 80, callers=1, mode="auto", idempotent=True)
-    with pytest.raises(AssertionError, match=r"ran 2 times.*replay: pytest"):
-        outcomes.judge(server.ledger.keys.count, replay("judge", 41))
-
-
-async def test_hundreds_of_faults_were_injected(server):
-    """So many requests were really struck between mcp and its server, in every way."""
-    met: Counter[str] = Counter()
-    for seed in SEEDS:
-        met += (await campaign(server, seed))[3]
-    assert met.total() >= 500, met
-    assert set(met) == {"answer", "reset_unread", "reset_before", "reset_after", "cut", "refused"}
-    assert min(met.values()) >= 20, met
