@@ -7,12 +7,13 @@ Rule: the truth is the server's ledger and the proxy's log, never what the clien
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -234,8 +235,24 @@ async def test_hundreds_of_faults_were_injected(server):
     assert min(met.values()) >= 20, met
 
 
-# Last in this file: asyncio of Python 3.11.2 forgets a future with the broken pipe of a killed child, and what the collector then says
-# of it would fail the next test on this event loop.
+@contextmanager
+def broken_pipes_unsaid():
+    """Asyncio of Python 3.11.2 drops a future with the broken pipe of a killed child; what the collector then says of it is no failure of ours."""
+    loop = asyncio.get_running_loop()
+    handler = loop.get_exception_handler()
+
+    def said(loop, context):
+        if not isinstance(context.get("exception"), BrokenPipeError):
+            handler(loop, context)
+
+    loop.set_exception_handler(said)
+    try:
+        yield
+        gc.collect()
+    finally:
+        loop.set_exception_handler(handler)
+
+
 @pytest.mark.requirement("V8", "G5")
 @pytest.mark.parametrize("seed", [31])
 async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
@@ -243,22 +260,23 @@ async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
     rng = random.Random(seed)
     kills = {rng.randrange(20, 200): rng.choice([0.0, 0.0, 0.001, 0.002]) for _ in range(6)}
     outcomes = Outcomes()
-    async with peer_of("stdio", tmp_path) as peer:
-        async with rb.reconnecting(peer.factory, quick(), patience=30) as client:
-            loop = asyncio.get_running_loop()
-            for batch in range(0, 220, 4):
-                for number in range(batch, batch + 4):
-                    if number in kills:
-                        loop.call_later(kills[number], kill, peer.ledger.lives[-1])
-                await asyncio.gather(
-                    *(outcomes.of(f"s{seed}n{number}", client) for number in range(batch, batch + 4))
-                )
-        outcomes.judge(peer.ledger.keys.count, replay("children", seed))
-        assert "unknown" in outcomes.told.values()
-        assert len(peer.ledger.lives) >= 4
-        for pid in peer.ledger.lives:
-            with pytest.raises(ProcessLookupError):
-                os.kill(pid, 0)
+    with broken_pipes_unsaid():
+        async with peer_of("stdio", tmp_path) as peer:
+            async with rb.reconnecting(peer.factory, quick(), patience=30) as client:
+                loop = asyncio.get_running_loop()
+                for batch in range(0, 220, 4):
+                    for number in range(batch, batch + 4):
+                        if number in kills:
+                            loop.call_later(kills[number], kill, peer.ledger.lives[-1])
+                    await asyncio.gather(
+                        *(outcomes.of(f"s{seed}n{number}", client) for number in range(batch, batch + 4))
+                    )
+            outcomes.judge(peer.ledger.keys.count, replay("children", seed))
+            assert "unknown" in outcomes.told.values()
+            assert len(peer.ledger.lives) >= 4
+            for pid in peer.ledger.lives:
+                with pytest.raises(ProcessLookupError):
+                    os.kill(pid, 0)
 
 
 def kill(pid: int) -> None:
