@@ -18,6 +18,7 @@ from ..telemetry import emit, events
 from .file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from .private_files import path_of, prepare_directory, read_private
 from .state_candidates import Candidate, Demands
+from .state_copies import backup_of
 from .state_document import Document, instant, read_document, write_document
 
 
@@ -73,7 +74,7 @@ class StateFile:
         migrations: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._path = path_of(path, _FIELD)
-        self._backup = self._path.with_name(f"{self._path.name}.backup")
+        self._backup = backup_of(self._path)
         self._demands = Demands(
             version=version, check=check, orphans=orphans, migrations=dict(migrations or {})
         )

@@ -8,7 +8,6 @@ survive one damaged file: it is saved until it stands in the backup too, to whic
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -16,10 +15,9 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from ..errors import BridgeError, Failure, SpendLimitError, StoreError, config_error
+from ..errors import BridgeError, Failure, SpendLimitError, config_error
 from ..stores.owner import Owner
-from ..stores.private_files import read_private
-from ..stores.state_document import InvalidDocumentError, read_document
+from ..stores.state_copies import backup_of, is_whole
 from ..stores.state_file import StateFile
 from ..telemetry import emit, events
 from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
@@ -211,18 +209,11 @@ def _is_lost(path: Path) -> bool:
 
     Raises StoreError for one of a later version: what it says of the money cannot be read here, and must not be put aside.
     """
-    found: list[bool] = []
-    for one in (path, path.with_name(f"{path.name}.backup")):
-        if (data := read_private(one, "SpendBudget.path")) is None:
-            continue
-        found.append(False)
-        with suppress(InvalidDocumentError):
-            version = read_document(data).version
-            found.append(True)
-            if version > _VERSION:
-                told = f"{one}: wanted version {_VERSION} of a spend budget, got version {version}"
-                raise StoreError(Failure.of("SYS_STATE_FOREIGN", told))
-    return bool(found) and not any(found)
+    copies = [
+        is_whole(one, _VERSION, field="SpendBudget.path", of="a spend budget")
+        for one in (path, backup_of(path))
+    ]
+    return False in copies and True not in copies
 
 
 async def in_thread(work: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ import attrs
 from ..errors import BridgeError, ConfigError, Failure, StoreError
 from ..stores.owner import Owner
 from ..stores.private_files import path_of, read_private
+from ..stores.state_copies import backup_of, is_whole, later_version
 from ..stores.state_document import read_document
 from ..stores.state_file import StateFile
 from .checkpoint import WorkflowState
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Keeping"]
 
 _VERSION: Final = 1
+_OF: Final = "a state document"
 _MEND: Final = ("run or resume: it is kept under another name, and its backup is used",)
 
 
@@ -39,7 +41,6 @@ class Keeping:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         place = path_of(path, "Workflow.path")
         self._file = StateFile(place, version=_VERSION, check=WorkflowState.from_value)
-        self._backup = self._file.path.with_name(f"{self._file.path.name}.backup")
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None
 
@@ -79,7 +80,7 @@ class Keeping:
         try:
             data = read_private(path, "Workflow.path")
             if data is None:
-                if read_private(self._backup, "Workflow.path") is None:
+                if read_private(backup_of(path), "Workflow.path") is None:
                     return None
                 raise StoreError(
                     Failure.of(
@@ -88,7 +89,7 @@ class Keeping:
                 )
             document = read_document(data)
             if document.version != _VERSION:
-                raise _foreign(path, document.version)
+                raise later_version(path, _VERSION, document.version, of=_OF)
             if not document.has_value:
                 return None
             return _told(WorkflowState.from_value(document.value), document.lost)
@@ -117,10 +118,12 @@ class Keeping:
 
     def _refuse_later(self) -> None:
         """Leave alone what knows more than we do, whichever copy it is in: what this version makes of it would take its place."""
-        for path in (self._file.path, self._backup):
-            version = _version_of(path)
-            if version > _VERSION:
-                raise _foreign(path, version)
+        for path in (self._file.path, backup_of(self._file.path)):
+            try:
+                is_whole(path, _VERSION, field="Workflow.path", of=_OF)
+            except BridgeError as error:
+                if error.failure.code == "SYS_STATE_FOREIGN":
+                    raise  # of what cannot be read, whoever has to use it says why
 
     def _save_times(self, times: int, state: WorkflowState) -> None:
         for _ in range(times):
@@ -136,17 +139,3 @@ class Keeping:
 def _told(state: WorkflowState, lost: str) -> WorkflowState:
     """With what its file has lost, until the next save says it."""
     return state.warned(f"the state was damaged; lost: {lost}") if lost else state
-
-
-def _version_of(path: Path) -> int:
-    """What a sound file says; 0 if it is missing or damaged, because then a number in it proves nothing."""
-    try:
-        data = read_private(path, "Workflow.path")
-        return 0 if data is None else read_document(data).version
-    except (BridgeError, ValueError):  # whoever has to use it says why it cannot be
-        return 0
-
-
-def _foreign(path: Path, version: int) -> StoreError:
-    told = f"{path}: wanted version {_VERSION} of a state document, got version {version}"
-    return StoreError(Failure.of("SYS_STATE_FOREIGN", told))

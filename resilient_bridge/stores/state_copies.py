@@ -1,0 +1,47 @@
+"""The two copies of a value, its file and the backup beside it, for those who must not have a later version's set aside.
+
+Rule: looks, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Failure, StoreError
+from .private_files import read_private
+from .state_document import InvalidDocumentError, read_document
+
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["backup_of", "is_whole", "later_version"]
+
+
+def backup_of(path: Path) -> Path:
+    """Where the backup of a file is."""
+    return path.with_name(f"{path.name}.backup")
+
+
+def is_whole(path: Path, version: int, *, field: str, of: str) -> bool | None:
+    """Whether a copy is what was written, None if it is not there; in a damaged one the number of a version proves nothing.
+
+    Raises the StoreError of `later_version` for one of a later version than this, and what `read_private` does, which names `field`.
+    """
+    data = read_private(path, field)
+    if data is None:
+        return None
+    try:
+        found = read_document(data).version
+    except InvalidDocumentError:
+        return False
+    if found > version:
+        raise later_version(path, version, found, of=of)
+    return True
+
+
+def later_version(path: Path, version: int, found: int, *, of: str) -> StoreError:
+    """Return the error for a copy of another version than is known here; `of`: of what, in words."""
+    return StoreError(
+        Failure.of("SYS_STATE_FOREIGN", f"{path}: wanted version {version} of {of}, got version {found}")
+    )
