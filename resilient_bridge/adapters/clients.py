@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import config_error
 from ..pipeline.policy import Policy
-from .given import calls_of
+from .given import calls_of, check_flag
 from .limits import checked_bytes
 from .repeats import Idempotent, checked_idempotent
 from .sdks import sdk_of
@@ -47,8 +47,7 @@ def wrap(
     """
     from .wrapping import Wrapping, wrapped
 
-    if not isinstance(cast("Any", allow_plaintext_credentials), bool):
-        raise config_error("wrap.allow_plaintext_credentials", "True or False", allow_plaintext_credentials)
+    check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
     sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
     if sdk is None and methods is None:
         raise config_error("wrap.methods", f"the methods of {kind.__name__} to protect", methods)

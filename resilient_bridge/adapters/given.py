@@ -1,4 +1,4 @@
-"""What users pass to adapters, made into what adapters use: each refusal names the argument."""
+"""What users pass to adapters, made into what adapters use: each refusal names the argument that it is about."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..errors import Failure, config_error, error_for
 from ..pipeline.policy import Policy
 from ..policies.breaker import Breaker
 from ..policies.bulkhead import Bulkhead
@@ -16,9 +17,10 @@ from ..presets.bridge_policy import calls_of as _calls_of
 
 
 if TYPE_CHECKING:
+    from ..errors import BridgeError
     from ..policies.layer import Layer
 
-__all__ = ["calls_of", "keyed"]
+__all__ = ["calls_of", "check_flag", "keyed", "plaintext_refused"]
 
 
 def calls_of(policy: object, path: str) -> Policy:
@@ -28,6 +30,23 @@ def calls_of(policy: object, path: str) -> Policy:
 
         return resilient
     return _calls_of(policy, path)
+
+
+def check_flag(path: str, given: object) -> None:
+    """Raise the ConfigError for what is neither True nor False."""
+    if not isinstance(given, bool):
+        raise config_error(path, "True or False", given)
+
+
+def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
+    """Return the error for credentials that would cross a network in clear text (threat 42); `whose` argument allows it."""
+    return error_for(
+        Failure.of(
+            "CONN_INSECURE",
+            f"credentials over plaintext refused: wanted {scheme}://, got {origin}",
+            suggestions=(f"use {scheme}://, or the argument allow_plaintext_credentials of {whose}",),
+        )
+    )
 
 
 def keyed(policy: Policy, key: str) -> Policy:

@@ -18,7 +18,7 @@ from ..pipeline.states import States
 from ..policies.fields import is_count
 from ..policies.retry import Retry
 from .borrowed import lend
-from .given import calls_of, keyed
+from .given import calls_of, check_flag, keyed
 from .http_bodies import bounded, note_use, once, peek, peek_async
 from .http_requests import (
     IDEMPOTENT_METHODS,
@@ -102,9 +102,7 @@ class HTTPTransport(_Bases):
         if idempotency_header is not None and not is_header_name(idempotency_header):
             wanted = "the name of a header, or None"
             raise config_error("HTTPTransport.idempotency_header", wanted, idempotency_header)
-        if not isinstance(cast("Any", allow_plaintext_credentials), bool):
-            name = "HTTPTransport.allow_plaintext_credentials"
-            raise config_error(name, "True or False", allow_plaintext_credentials)
+        check_flag("HTTPTransport.allow_plaintext_credentials", allow_plaintext_credentials)
         self._inner: Any = inner
         self._making = Lock()  # threads share a sync client, and its first requests may come at once
         self._max_body = max_body

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..errors import Failure, error_for, is_sensitive
 from ..transports.loopback import is_loopback
+from .given import plaintext_refused
 
 
 __all__ = [
@@ -88,14 +89,7 @@ def check_hop(request: Any) -> None:
 def check_plaintext(request: Any) -> None:
     """Refuse credentials over http:// to another machine (threat 42)."""
     if not _is_loopback(request.url.host) and _has_credentials(request):
-        shown = origin_of(request.url)
-        raise error_for(
-            Failure.of(
-                "CONN_INSECURE",
-                f"credentials over plaintext refused: wanted https://, got {shown}",
-                suggestions=("use https://, or the argument allow_plaintext_credentials of HTTPTransport",),
-            )
-        )
+        raise plaintext_refused("https", origin_of(request.url), "HTTPTransport")
 
 
 def _has_credentials(request: Any, beside: str = "") -> bool:

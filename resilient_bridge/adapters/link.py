@@ -24,6 +24,7 @@ from ..protocol.reconnection import Reconnection
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from .connection import Connection, failure_of
+from .given import check_flag
 from .limits import checked_bytes
 from .link_credentials import guarded
 from .link_health import LinkHealth
@@ -76,9 +77,7 @@ def reconnecting(
         raise config_error(
             "reconnecting.factory", "a callable that returns an async context manager", factory
         )
-    if not isinstance(cast("Any", allow_plaintext_credentials), bool):
-        name = "reconnecting.allow_plaintext_credentials"
-        raise config_error(name, "True or False", allow_plaintext_credentials)
+    check_flag("reconnecting.allow_plaintext_credentials", allow_plaintext_credentials)
     return Reconnecting(
         guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
         checked_policy(policy, "reconnecting.policy"),

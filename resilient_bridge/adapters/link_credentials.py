@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import Failure, error_for, is_sensitive
 from ..transports.loopback import is_loopback
+from .given import plaintext_refused
 
 
 if TYPE_CHECKING:
@@ -71,13 +72,7 @@ def _check_plaintext(made: connect) -> None:
     host = told.get("host") or made.ws_uri.host  # where it really goes
     if made.ws_uri.secure or told.get("unix") or is_loopback(str(host)):
         return
-    raise error_for(
-        Failure.of(
-            "CONN_INSECURE",
-            f"credentials over plaintext refused: wanted wss://, got {origin_of(made.ws_uri)}",
-            suggestions=("use wss://, or the argument allow_plaintext_credentials of reconnecting",),
-        )
-    )
+    raise plaintext_refused("wss", origin_of(made.ws_uri), "reconnecting")
 
 
 def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ..errors import Failure, config_error, error_for
+from ..errors import config_error
 from ..transports.loopback import is_loopback
+from .given import plaintext_refused
 from .sdk_tools import anthropic_effect, google_config, google_effect, google_runs_tools, openai_effect, told
 
 
@@ -115,13 +116,7 @@ def _check_plaintext(addresses: Iterable[object]) -> None:
         url = urlsplit(str(address or ""))
         if url.scheme in ("http", "ws") and not is_loopback(url.hostname or ""):
             shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
-            raise error_for(
-                Failure.of(
-                    "CONN_INSECURE",
-                    f"credentials over plaintext refused: wanted {url.scheme}s://, got {shown}",
-                    suggestions=(f"use {url.scheme}s://, or wrap's argument allow_plaintext_credentials",),
-                )
-            )
+            raise plaintext_refused(f"{url.scheme}s", shown, "wrap")
 
 
 # ---- google-genai ---------------------------------------------------------------------------------------------------
