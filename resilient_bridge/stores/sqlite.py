@@ -240,10 +240,9 @@ class SQLiteStore:
             return None
         self._has_moved = True
         kept = None
-        is_new = (
-            self._positions.says_exact and not self._is_machine
-        )  # that the consumer has more than the file says
-        if taken and (is_new or self._touched + taken > _AT_MOST):
+        # Where the file says that the consumer has no more than it knows, that has to be taken back before he has.
+        is_exact = self._positions.says_exact and not self._is_machine
+        if taken and (is_exact or self._touched + taken > _AT_MOST):
             self._positions.is_exact = False
             kept = self._kept_now()
         self._touched += taken

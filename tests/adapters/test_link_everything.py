@@ -55,14 +55,14 @@ def children(tmp_path):
     assert not any(is_alive(pid) for pid in made.lives)
 
 
-async def long_call(client):
-    """A call that goes on for a minute, and is in the middle of it."""
+async def long_call(client, *, duration=60, steps=600):
+    """A call that goes on for so many seconds, and is in the middle of it."""
     begun = asyncio.Event()
 
     async def progress(*_):
         begun.set()
 
-    told = {"duration": 60, "steps": 600}
+    told = {"duration": duration, "steps": steps}
     call = asyncio.create_task(
         client.call_tool("trigger-long-running-operation", told, progress_callback=progress)
     )
@@ -91,16 +91,7 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(children):
 async def test_killed_in_mid_call_what_may_run_twice_is_repeated(children):
     """With `trust_annotations`: Node says of its long operation that it is read-only, and its second run answers."""
     async with linked(children, trust_annotations=True) as (client, link):
-        begun = asyncio.Event()
-
-        async def progress(*_):
-            begun.set()
-
-        told = {"duration": 0.6, "steps": 6}
-        call = asyncio.create_task(
-            client.call_tool("trigger-long-running-operation", told, progress_callback=progress)
-        )
-        await begun.wait()
+        call = await long_call(client, duration=0.6, steps=6)
         await children.kill()
         async with asyncio.timeout(20):
             assert "completed" in text(await call)

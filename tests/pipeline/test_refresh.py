@@ -115,53 +115,45 @@ def test_what_it_calls_repeats_by_its_own_policy(form):
     assert login.calls == 3
 
 
-async def test_of_many_that_fail_together_one_refreshes():
-    """Ten calls with the same stale token: one log-in, and all of them go on with what it brought (threat 44)."""
-    token, logins = "stale", []
+class Stale:
+    """A service whose callers all begin with the same stale token: 401 until somebody has logged in."""
 
-    async def log_in():
-        nonlocal token
-        logins.append(1)
+    def __init__(self):
+        self.token = "stale"
+        self.logins = 0
+
+    async def log_in(self):
+        self.logins += 1
         await asyncio.sleep(0)
-        token = "fresh"
+        self.token = "fresh"
 
-    @rb.Policy(on_401(log_in))
-    async def get():
-        sent = token
+    async def get(self):
+        sent = self.token
         await asyncio.sleep(0)
         if sent == "stale":
             raise http_error(401)
         return sent
 
+
+async def test_of_many_that_fail_together_one_refreshes():
+    """Ten calls with the same stale token: one log-in, and all of them go on with what it brought (threat 44)."""
+    service = Stale()
+    get = rb.Policy(on_401(service.log_in))(service.get)
     assert await asyncio.gather(*(get() for _ in range(10))) == ["fresh"] * 10
-    assert len(logins) == 1
+    assert service.logins == 1
 
 
 async def test_all_functions_of_a_policy_share_one_refresh():
     """Three functions with one policy fail together: one log-in for all; another policy with an equal rule makes its own."""
-    token, logins = "stale", []
-
-    async def log_in():
-        nonlocal token
-        logins.append(1)
-        await asyncio.sleep(0)
-        token = "fresh"
-
-    async def get():
-        sent = token
-        await asyncio.sleep(0)
-        if sent == "stale":
-            raise http_error(401)
-        return sent
-
-    policy = rb.Policy(on_401(log_in))
-    functions = [policy(get) for _ in range(3)]
+    service = Stale()
+    policy = rb.Policy(on_401(service.log_in))
+    functions = [policy(service.get) for _ in range(3)]
     assert await asyncio.gather(*(function() for function in functions)) == ["fresh"] * 3
-    assert len(logins) == 1
-    token = "stale"
-    another = rb.Policy(on_401(log_in))(get)
+    assert service.logins == 1
+    service.token = "stale"
+    another = rb.Policy(on_401(service.log_in))(service.get)
     assert await asyncio.gather(functions[0](), another()) == ["fresh"] * 2
-    assert len(logins) == 3
+    assert service.logins == 3
 
 
 def test_of_many_threads_that_fail_together_one_refreshes():

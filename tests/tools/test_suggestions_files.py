@@ -13,15 +13,6 @@ import resilient_bridge as rb
 from resilient_bridge.tools.suggestions import suggest
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty working directory."""
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    return project
-
-
 def _tree(root, *paths):
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
