@@ -11,7 +11,8 @@ import resilient_bridge as rb
 from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.server import BridgeServer
 from tests.redis_server import redis_server_fixture
-from tests.stores.port_suite import DURABLE, place_fixture
+from tests.stores import port_suite
+from tests.stores.port_suite import DURABLE, RedisPlace, done, place_fixture
 from tests.threats.watching import quick, until
 
 
@@ -119,3 +120,30 @@ async def test_a_crash_while_nothing_can_be_kept(kept, pause):
     assert len(repeated) <= BOUND
     assert all(repeated)
     assert known | {n for n, _ in again} == set(range(1, 211))
+
+
+async def test_what_is_taken_while_redis_writes_counts_as_well(server):
+    """30 messages are in the write that Redis is slow with, 33 are taken meanwhile: after it 30 more may go, and the next one has to wait."""
+    async with RedisPlace(None, server).opened() as store:
+        position = store.session("s")
+
+        def take(first, last):
+            for n in range(first, last + 1):
+                assert store.touch(1) is None, n
+                port_suite.read(position, n, n)
+
+        await done(store.keep(position))
+        take(1, 30)
+        server.pause()
+        try:
+            writing = store.keep(position)
+            await until(lambda: store._commits._under_way is not None)
+            take(31, 63)
+        finally:
+            server.resume()
+        await writing
+        take(64, 93)  # without giving way: what is written after that has not been
+        refused_until = store.touch(1)
+        assert refused_until is not None
+        await refused_until
+        assert position.taken == 93
