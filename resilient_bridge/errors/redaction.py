@@ -121,14 +121,19 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def redact(text: str, *, limit: int = LIMIT) -> str:
     """Return text on one line with secrets masked, control characters escaped and at most `limit` characters."""
     if len(text) > _READ:
-        # A secret cut in two may no longer look like one: drop the last word with it.
-        text = text[:_READ].rsplit(None, 1)[0] + "…"
+        text = _without_last_word(text[:_READ]) + "…"
     if _may_hold_secret(text):
         for pattern, mask in _patterns():
             text = pattern.sub(mask, text)
     if not text.isprintable():
         text = _UNSAFE.sub(_escape, text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _without_last_word(text: str) -> str:
+    # A secret cut in two may no longer look like one: the last word is dropped, unless it is all there is.
+    words = text.rsplit(None, 1)
+    return words[0] if len(words) == 2 else text
 
 
 def redact_lines(text: str, *, limit: int) -> str:

@@ -1,0 +1,125 @@
+"""Text that a peer, a model or a tool wrote, on every way into the package: nothing raises because of it.
+
+Rule: classification, redaction, suggestions, records, notes and events take any text of any length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.errors import redact, redact_lines, redact_value
+from resilient_bridge.testing import virtual_time
+from tests.pipeline.forms import at_once
+from tests.protocol.driving import Rig
+from tests.threats.watching import Watch, push, simulated
+from tests.workflow.flows import Flow
+
+
+WHITE = [" " * 8_193, "\n" * 8_193, "\u3000" * 20_000, " " * 8_192 + "x", "x" * 8_193, "\x1c" * 9_000]
+
+
+@pytest.mark.parametrize("text", WHITE)
+def test_d01_blank_text_of_any_length_is_only_text(text):
+    """More white space than redaction reads is masked, classified, suggested for and shown like any other text."""
+    assert len(redact(text)) <= 500
+    redact_lines(text, limit=100)
+    redact_value({text: [text, text.encode()]})
+    failure = rb.classify(RuntimeError(text))
+    assert failure.code
+    assert rb.classify(text) is None or rb.classify(text).code
+    failure.explain(), failure.to_llm(), failure.to_dict(), failure.to_mcp(), str(failure)
+    rb.suggest(RuntimeError(text))
+    rb.Failure.of("CONN_RESET", text, details={"error": text}, suggestions=(text,)).explain()
+
+
+@pytest.mark.parametrize("text", WHITE)
+def test_d01_a_tool_that_fails_with_blanks_is_told_as_data(text):
+    """`Toolbox.call` returns a failed outcome; `capture` keeps the error that was raised."""
+    toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
+
+    @toolbox.tool
+    def blank() -> None:
+        raise RuntimeError(text)
+
+    outcome = asyncio.run(toolbox.call("blank", {}))
+    assert type(outcome.error) is RuntimeError
+    assert json.loads(outcome.to_llm())["code"]
+    assert asyncio.run(toolbox.call(text, {text: text})).failure.code == "TOOL_NOT_FOUND"
+
+
+def test_d01_a_passing_failure_with_blanks_is_repeated():
+    """Its text does not cost a call its repeats."""
+    calls = []
+
+    @rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1), attempts=3, on=(ConnectionError,)))(idempotent=True)
+    def call() -> None:
+        calls.append(1)
+        raise ConnectionError(" " * 8_193)
+
+    with virtual_time(), pytest.raises(ConnectionError):
+        call()
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("text", WHITE[:2])
+async def test_d01_a_phase_that_fails_with_blanks_halts_its_workflow(text, tmp_path):
+    """The workflow ends in its own typed halt, and the state file holds the failure."""
+    flow = Flow(tmp_path).build()
+
+    async def act(phase):
+        raise RuntimeError(text)
+
+    flow.acts["b"] = act
+    report = await flow.flow.run()
+    assert report.status == "halted"
+    assert flow.value()["errors"]
+
+
+def _errors(text):
+    details = {"a": text, text: {"b": [text] * 3}}
+    yield {"code": text, "message": "m"}
+    yield {"code": "SYS_INTERNAL_ERROR", "message": text, "details": details}
+    yield {
+        "code": "PROTO_INVALID_MESSAGE",
+        "violations": [{"field": text, "constraint": text, "received": text}],
+    }
+    yield {"code": text, "message": text, "request_type": text, "retryable": text, "retry_after": text}
+
+
+@pytest.mark.parametrize("text", WHITE[:4])
+@simulated
+async def test_d01_error_frames_of_blanks_leave_a_ready_client_ready(server, text):
+    """Whatever field holds them: the frame is an event, and the next message arrives over the same connection."""
+    async with Watch(server.url) as watch:
+        await watch.ready()
+        for payload in _errors(text):
+            for type_ in ("error", "connection_error", text):
+                frame = {"type": type_, "id": text, "timestamp": text, "payload": payload}
+                if type_ != "connection_error":
+                    await server.push_raw(json.dumps(frame))
+        await push(server, 1)
+        await watch.until(lambda: watch.ids == [1])
+        assert watch.client.state == "READY"
+        assert len(server.connect_times) == 1
+
+
+@pytest.mark.parametrize("text", WHITE[:4])
+@pytest.mark.parametrize("state", ["AUTHENTICATING", "JOINING", "REPLAYING"])
+def test_d01_error_frames_of_blanks_during_the_join_are_classified(text, state):
+    """The session core stays sound: it goes on, or ends the connection with a typed failure."""
+    for payload in _errors(text):
+        for type_ in ("error", "connection_error"):
+            rig = Rig().up()
+            rig.lose()
+            rig.connect()
+            if state == "JOINING":
+                rig.authenticate()
+            if state == "REPLAYING":
+                rig.join()
+            assert rig.state == state
+            rig.hear(type_, payload, id=text)
+            rig.idle(60.0)
