@@ -102,7 +102,9 @@ class Daemon:
     def pid(self) -> int | None:
         """The process id of the daemon that this object started, while that runs; None for anybody else's."""
         process = self._process
-        return process.pid if process is not None and process.is_running else None
+        if process is None or process.guard.is_forked or not process.is_running:
+            return None
+        return process.pid
 
     async def health(self) -> DaemonHealth:
         """Look once, for at most `probe_timeout` (G9). Raises nothing: what cannot be asked is unreachable."""
@@ -163,11 +165,12 @@ class Daemon:
     async def stop(self, *, grace: Seconds = 5) -> None:
         """End the daemon if this object started it, and nobody else's: SIGTERM, and after `grace` seconds SIGKILL, to its whole session.
 
-        Returns when it is gone and reaped. Cancelled, it kills at once.
+        Returns when it is gone and reaped. Cancelled, it kills at once. ConfigError in a fork of the process that started it.
         """
         seconds, process = _short("stop.grace", grace), self._process
         if process is None:
             return
+        process.guard.check_process()
         try:
             process.signal(Signals.SIGTERM)
             await _gone(process, seconds)

@@ -18,6 +18,7 @@ from threading import Lock, Thread
 from typing import IO, Final, NamedTuple
 
 from ..classification.exits import tail_of
+from ..client.loop_guard import LoopGuard
 
 
 __all__ = ["DaemonProcess", "Said"]
@@ -68,6 +69,7 @@ class DaemonProcess:
             self._output.close()
             raise
         self.pid = self._process.pid
+        self.guard = LoopGuard("Daemon")
         # It must not hold up the end of our program: the daemon is to go on.
         Thread(target=self._reap, name=f"daemon {self.pid}", daemon=True).start()
 

@@ -16,6 +16,7 @@ from ..classification.statuses import status_finding
 from ..client import Health
 from ..client.arguments import shown
 from ..client.environment import current_environment
+from ..client.loop_guard import LoopGuard
 from ..client.supervisor import ended
 from ..errors import Failure, config_error, error_for, redact, stays_here
 from ..protocol import Now
@@ -24,7 +25,6 @@ from ..protocol.server_sent import MAX_EVENT_BYTES
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
-from .place import Place
 
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class EventSource:
         self._reason = ""
         self._failure: Failure | None = None
         self._is_entered = False
-        self._place = Place("EventSource")
+        self._place = LoopGuard("EventSource")
         self._answer: _Answer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._told_suspended = False
@@ -128,6 +128,7 @@ class EventSource:
 
     def health(self) -> Health:
         """A snapshot for a health endpoint (G9). `duplicates` counts the events that came again after a loss and were dropped."""
+        self._place.check_process()
         stream, state = self._stream, self._state
         return Health(
             ready=state is BridgeState.READY, state=state, reason=self._reason, session_id="", queued=0, unconfirmed=0,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ..client.arguments import checked_policy
 from ..client.environment import current_environment
+from ..client.loop_guard import LoopGuard
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
 from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for, stays_here
@@ -29,7 +30,6 @@ from .limits import checked_bytes
 from .link_credentials import guarded
 from .link_health import LinkHealth
 from .linked import Calls, linked
-from .place import Place
 from .repeats import Idempotent, checked_idempotent
 
 
@@ -115,7 +115,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._calls = Calls(
             self, policy.calls, idempotent, patience, max_bytes, trust_annotations=trust_annotations
         )
-        self._place = Place("Reconnecting")
+        self._place = LoopGuard("Reconnecting")
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._client: Any = None
@@ -198,10 +198,12 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     def events(self) -> EventStream:
         """Return this link's events from now on, to iterate over."""
-        return EventStream(self)
+        self.check_place()
+        return EventStream(self, self._place)
 
     def health(self) -> LinkHealth:
-        """Return how the link is, in plain numbers (S11)."""
+        """Return how the link is, in plain numbers (S11); any thread of this process may ask."""
+        self._place.check_process()
         connection = self._connection
         left = (
             None

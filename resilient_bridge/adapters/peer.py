@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..classification import classify
 from ..classification.exits import tail_of
+from ..client.loop_guard import LoopGuard
 from ..errors import (
     AttemptTimeoutError,
     BridgeError,
@@ -25,7 +26,6 @@ from ..errors import (
 )
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
 from .peer_lines import decode, encode, refusal, result_of
-from .place import Place
 from .unasked import Reader, Unasked
 
 
@@ -54,7 +54,7 @@ class Peer:
         self._ids = itertools.count(1)
         self._calls: dict[object, asyncio.Future[Said | None]] = {}  # None: there will be no answer
         self._notes: set[asyncio.Future[None]] = set()
-        self._place = Place("Peer")
+        self._place = LoopGuard("Peer")
         loop = self._place.loop = asyncio.get_running_loop()
         self._unasked = Unasked(kept_bytes, self._ending)
         self._is_closing = False

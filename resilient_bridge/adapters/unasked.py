@@ -12,8 +12,8 @@ from ..protocol import Message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..client.loop_guard import LoopGuard
     from ..errors import BridgeError
-    from .place import Place
 
 __all__ = ["Unasked"]
 
@@ -78,7 +78,7 @@ class Unasked:
 class Reader:
     """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
 
-    def __init__(self, unasked: Unasked, place: Place) -> None:
+    def __init__(self, unasked: Unasked, place: LoopGuard) -> None:
         self._unasked = unasked
         self._place = place
 

@@ -80,7 +80,8 @@ class BridgeClient:
     sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either (V13).
 
     Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
-    fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work.
+    fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work, and from
+    every method in another process, thread or event loop than the one that entered it; `state` and `health()` any thread may read.
     """
 
     def __init__(
@@ -204,6 +205,7 @@ class BridgeClient:
 
     async def __aenter__(self) -> Self:
         """Open the store, start connecting, and return at once. Raises StoreError if the store cannot be used."""
+        self._driver.guard.check()
         if self._task is not None:
             raise config_error(
                 "BridgeClient", "a client that has not been started", f"one that is {self.state.value}"
@@ -243,8 +245,10 @@ class BridgeClient:
         """Close in any state, within `drain` seconds plus a bounded goodbye. Raises no network error.
 
         Returns the receipts of sends whose outcome could not be settled; their state says what is known. Afterwards the
-        client is CLOSED, owns no task and no socket, and every waiter has been told.
+        client is CLOSED, owns no task and no socket, and every waiter has been told. A callable of yours (a token, a factory) that
+        ignores its cancellation is waited for 5 s and then left behind.
         """
+        self._driver.guard.check()
         seconds = as_seconds(drain, "aclose.drain") or 0.0
         try:
             if self._task is not None and not self._task.done():
@@ -273,6 +277,7 @@ class BridgeClient:
         dropped if it cannot go now. Raises ProtocolError (all violations at once), OutboxFullError, the client's fatal
         error, NotConnectedError when closing or closed. A cancelled `send` was not accepted.
         """
+        self._driver.guard.check()
         return await self._sender.send(
             type, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
         )
@@ -297,6 +302,7 @@ class BridgeClient:
 
     def receipt(self, idempotency_key: str, /) -> Receipt:
         """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
+        self._driver.guard.check()
         entry = self._session.outbound.find(idempotency_key)
         if entry is None or entry.is_request:
             text = f"no send with the idempotency key {idempotency_key}"
@@ -305,6 +311,7 @@ class BridgeClient:
 
     def pending(self) -> list[Receipt]:
         """The receipts of what was accepted and has no outcome yet, in order; with a durable store also by earlier processes."""
+        self._driver.guard.check()
         outbox = self._session.outbound.outbox
         waiting = sorted((*outbox.unconfirmed, *outbox.queued), key=lambda entry: entry.seq)
         return [Receipt(entry, self._driver) for entry in waiting]
@@ -323,7 +330,8 @@ class BridgeClient:
 
     def events(self) -> AsyncIterator[Event]:
         """This client's events from now on, in order; ends when the client has ended."""
-        return EventStream(self._driver)
+        self._driver.guard.check()
+        return EventStream(self._driver, self._driver.guard)
 
     # ---- state ------------------------------------------------------------------------------------------------
 
@@ -338,11 +346,13 @@ class BridgeClient:
         return self._session.session_id
 
     def health(self) -> Health:
-        """A snapshot for a health endpoint."""
+        """A snapshot for a health endpoint, which may live in another thread of this process."""
+        self._driver.guard.check_process()
         return health_of(self._session, self._check)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
+        self._driver.guard.check()
         try:
             async with asyncio.timeout(as_seconds(timeout, "wait_ready.timeout")):
                 while self.state is not BridgeState.READY:
@@ -355,6 +365,7 @@ class BridgeClient:
             raise self._driver.error(Failure.of("SYS_TIMEOUT", text)) from None
 
     def _check_entered(self, *, closed_is_fine: bool = False) -> None:
+        self._driver.guard.check()
         if self._task is None and self.state is BridgeState.IDLE:
             raise config_error(
                 "BridgeClient", "a client entered with `async with`", "one that was never entered"
@@ -369,5 +380,6 @@ class BridgeClient:
         `Heartbeat.probe_timeout` is waited for its pong: without one the link is dead (`probe_unanswered`), another is made,
         and what was unconfirmed is sent again with its key (V13); with one nothing changes. Calls meanwhile add nothing.
         """
+        self._driver.guard.check()
         self._supervisor.skip_wait()
         self._driver.probe("probe_unanswered")

@@ -16,6 +16,7 @@ from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
+from .loop_guard import LoopGuard
 from .streams import EventStream, deliver
 
 
@@ -52,7 +53,7 @@ class Driver:
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
         self._wall = wall
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.guard = LoopGuard("BridgeClient")
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -60,14 +61,14 @@ class Driver:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop this client runs on: the one it was first used on."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
+        """The loop this client runs on: the one that entered it."""
+        if self.guard.loop is None:
+            self.guard.loop = asyncio.get_running_loop()
+        return self.guard.loop
 
     def now(self) -> Now:
         """Both clocks, read once per turn."""
-        return Now((self._loop or self.loop).time(), self._wall())
+        return Now((self.guard.loop or self.loop).time(), self._wall())
 
     # ---- after every verb -------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["drain", "shut"]
 
 _GOODBYE: Final = 1.0  # seconds a polite close may take before the connection is aborted
+_PATIENCE: Final = 5.0  # seconds for the connection's task, in which the user's callables run as well
 _DRAINABLE: Final = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER: Final = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
 
@@ -63,7 +64,7 @@ async def shut(
         try:
             if task is not None:
                 task.cancel()
-                await ended(task)
+                await ended(task, within=_PATIENCE)
         finally:
             session.closed(driver.now())
             driver.after(driver.now())

@@ -36,6 +36,7 @@ class Messages:
         return self
 
     async def __anext__(self) -> Message:
+        self._driver.guard.check()
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
         keeping = self._driver.before_taking() if self._driver.is_durable else None

@@ -63,6 +63,7 @@ class Receipt:
         died of it), OutcomeUnknownError (it may have arrived and must not be repeated), InboxFullError (its answer could
         not be read), and after `timeout` seconds AttemptTimeoutError, which changes nothing.
         """
+        self._driver.guard.check()
         try:
             async with asyncio.timeout(as_seconds(timeout, "confirmed.timeout")):
                 await self._driver.settled(self._entry)
@@ -97,6 +98,7 @@ class Receipt:
 
     def withdraw(self) -> bool:
         """Take it back. True: it was never handed out and never will be; False: it was, or its outcome is known."""
+        self._driver.guard.check()
         withdrawn = self._driver.session.outbound.outbox.withdraw(self._entry)
         if withdrawn:
             self._driver.after(self._driver.now())

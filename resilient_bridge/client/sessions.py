@@ -20,6 +20,7 @@ from ..protocol.clock import Identifiers
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
 from .arguments import store_of
 from .environment import current_environment
+from .loop_guard import LoopGuard
 from .session_record import change, record_of, turn
 
 
@@ -59,6 +60,7 @@ class Sessions:
     def __init__(self, store: Storage, /) -> None:
         self._store = store_of(store, "Sessions.store")
         self._open: tuple[Environment, Identifiers] | None = None
+        self._guard = LoopGuard("Sessions")
 
     def __repr__(self) -> str:
         """A status line, e.g. `<Sessions <MemoryStore sessions=1 entries=0> open>`."""
@@ -66,14 +68,16 @@ class Sessions:
 
     async def __aenter__(self) -> Self:
         """Open the store. Raises StoreError if it cannot be used."""
+        self._guard.check()
         if self._open is not None:
             raise config_error("Sessions", "sessions that are not open", "ones that are")
+        self._guard.loop = asyncio.get_running_loop()
         environment = current_environment()
         self._open = environment, Identifiers(environment.rng)
         try:
             await self._store.open(self._now(), outbox=False)
         except BaseException:
-            self._open = None
+            self._open = self._guard.loop = None
             raise
         return self
 
@@ -81,7 +85,8 @@ class Sessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """Close the store, as far as these sessions are concerned."""
-        self._open = None
+        self._guard.check()
+        self._open = self._guard.loop = None
         await self._store.close(outbox=False)
 
     # ---- a session's life -------------------------------------------------------------------------------------
@@ -220,6 +225,7 @@ class Sessions:
     def _opened(self) -> tuple[Environment, Identifiers]:
         if self._open is None:
             raise config_error("Sessions", "sessions entered with `async with`", "ones that are not open")
+        self._guard.check()
         return self._open
 
     def _check(self, session_id: object) -> None:

@@ -12,6 +12,7 @@ from ..telemetry.events import Closed, GaveUp
 
 if TYPE_CHECKING:
     from ..telemetry.events import Event
+    from .loop_guard import LoopGuard
 
 __all__ = ["EventStream", "deliver"]
 
@@ -32,8 +33,9 @@ class Source(Protocol):
 class EventStream:
     """Starts with the call of `events()`, ends after `Closed` or `GaveUp`. `missed` counts events that were not read in time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, guard: LoopGuard) -> None:
         self.missed = 0
+        self._guard = guard
         self._source = source
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -55,6 +57,7 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
+        self._guard.check()
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration

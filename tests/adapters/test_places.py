@@ -16,9 +16,11 @@ from pathlib import Path
 import httpx
 import httpx2
 import pytest
+from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
 from resilient_bridge.adapters.child_process import stdio
+from resilient_bridge.stores import MemoryStore
 from tests.adapters.event_servers import Server, numbered, stream
 from tests.adapters.link_peers import World, quick
 
@@ -165,3 +167,112 @@ async def test_none_of_them_can_be_pickled_or_copied(how):
                 assert caught.value.failure.code == "SYS_CONFIG_INVALID"
         assert await client.request("echo") == {}
         assert await peer.request("echo") == {}
+
+
+# -- a bridge client --------------------------------------------------------------------------------------------------
+async def _silent(connection):
+    async for _ in connection:
+        pass
+
+
+@asynccontextmanager
+async def bridging():
+    """A client that tries to authenticate with a server of websockets that only reads, and one receipt of it."""
+    async with serve(_silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with rb.BridgeClient(f"ws://127.0.0.1:{port}") as client:
+            yield client, await client.send("note", {})
+            await client.aclose(drain=0)
+
+
+def _uses(client, receipt, events, messages):
+    async def sync(call):
+        call()
+
+    return {
+        "send": lambda: client.send("note", {}),
+        "request": lambda: client.request("note", {}),
+        "receipt": lambda: sync(lambda: client.receipt(receipt.idempotency_key)),
+        "pending": lambda: sync(client.pending),
+        "iteration": lambda: sync(client.__aiter__),
+        "next message": lambda: anext(messages),
+        "events": lambda: sync(client.events),
+        "next event": lambda: anext(events),
+        "wait_ready": lambda: client.wait_ready(1),
+        "reconnect_now": lambda: sync(client.reconnect_now),
+        "enter": client.__aenter__,
+        "leave": lambda: client.__aexit__(None, None, None),
+        "aclose": lambda: client.aclose(drain=0),
+        "confirmed": lambda: receipt.confirmed(1),
+        "withdraw": lambda: sync(receipt.withdraw),
+    }
+
+
+async def test_d03_a_bridge_client_is_used_on_its_own_loop():
+    """Each public method of the client, its receipts and its iterators is refused on another loop; reading its state is not."""
+    async with bridging() as (client, receipt):
+        uses = _uses(client, receipt, client.events(), client.__aiter__())
+        told = await elsewhere(*uses.values())
+        assert len(told) == len(uses)
+        assert all("BridgeClient: wanted the event loop that entered it" in text for text in told)
+        assert (await asyncio.to_thread(client.health)).queued == 1  # and nothing else was accepted
+        assert receipt.withdraw() is True
+    assert client.state == "CLOSED"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process")
+async def test_d03_a_forked_process_makes_a_client_of_its_own():
+    """In a fork everything is refused at once, `aclose` and `health` too; the parent's client works on."""
+
+    async def health(client):
+        client.health()
+
+    async with bridging() as (client, receipt):
+        uses = _uses(client, receipt, client.events(), client.__aiter__())
+        uses["health"] = lambda: health(client)
+        assert {name: forked(use) for name, use in uses.items()} == dict.fromkeys(uses, 0)
+        assert client.health().queued == 1
+
+
+async def test_d03_events_and_records_are_read_on_their_own_loop():
+    """The events of a link and the operations of Sessions are refused on another loop."""
+    link = rb.reconnecting(World().factory, quick())
+    async with link, rb.Sessions(MemoryStore()) as sessions:
+        stream = link.events()
+
+        async def subscribe():
+            link.events()
+
+        told = await elsewhere(
+            subscribe,
+            lambda: anext(stream),
+            sessions.list,
+            sessions.__aenter__,
+            lambda: sessions.__aexit__(None, None, None),
+        )
+        assert [text.partition(":")[0] for text in told] == ["Reconnecting"] * 2 + ["Sessions"] * 3
+        assert await sessions.list() == []
+
+
+async def test_d03_aclose_is_bounded_whatever_the_users_callable_does(monkeypatch):
+    """A token callable that ignores its cancellation is left behind; the client is CLOSED."""
+    monkeypatch.setattr("resilient_bridge.client.ending._PATIENCE", 0.2)
+    deaf, over = asyncio.Event(), asyncio.Event()
+
+    async def token():
+        deaf.set()
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
+        return "t"
+
+    client = rb.BridgeClient("ws://127.0.0.1:9/", token=token)
+    await client.__aenter__()
+    await deaf.wait()
+    async with asyncio.timeout(5):
+        await client.aclose()
+    assert client.state == "CLOSED"
+    over.set()
+    async with asyncio.timeout(5):
+        await asyncio.wait([task for task in asyncio.all_tasks() if "supervisor" in task.get_name()])
