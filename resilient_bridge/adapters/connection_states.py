@@ -63,7 +63,7 @@ class ConnectionStates(Value):
     )
     polling: Polling = attrs.field(default="stopped", validator=one_of("stopped", "running"))
 
-    def evolve(self, **changes: Unpack[Dimensions]) -> Self:
+    def evolve(self, **changes: Unpack[Dimensions]) -> Self:  # type: ignore[override]
         """Return these states with some of them replaced; the original stays as it was."""
         for name in changes:
             if name not in Dimensions.__annotations__:

@@ -54,7 +54,7 @@ def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     given = dict(headers or {})
     names = {name.lower() for name in given}
     _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
-    ours = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+    ours = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
     return {**{name: value for name, value in ours.items() if name.lower() not in names}, **given}
 
 

@@ -156,7 +156,7 @@ class CircuitState:
         with self._lock:
             if breaker == self.breaker:
                 return
-            if (breaker.window, breaker.rate) != (self.breaker.window, self.breaker.rate):
+            if _counting(breaker) != _counting(self.breaker):
                 self._window = window_for(breaker, self._window)
             self.breaker = breaker
             self._refresh()
@@ -192,7 +192,8 @@ class CircuitState:
         for permit, ends in list(leases.items()):
             if ends <= now:
                 del leases[permit]
-        if len(leases) >= self.breaker.probes:
+        # Those that have passed keep their places: no more than `probes` calls decide about one half-open time.
+        if len(leases) + self._probes_passed >= self.breaker.probes:
             return None
         self._probe -= 1
         leases[self._probe] = now + self.breaker.lease
@@ -208,7 +209,7 @@ class CircuitState:
             return max(0.0, self._open_until - now)
         if self.state == "half_open":
             ends = [end for end in self._leases.values() if end > now]
-            if len(ends) >= self.breaker.probes:
+            if ends and len(ends) + self._probes_passed >= self.breaker.probes:
                 return min(min(ends) - now, _LONGEST_HINT)
         return None
 
@@ -305,3 +306,8 @@ class CircuitState:
                 self._on_transition(self, *told)
             finally:
                 self._is_telling = False
+
+
+def _counting(breaker: Breaker) -> tuple[object, ...]:
+    """Return what the window depends on."""
+    return breaker.window, breaker.rate, breaker.minimum

@@ -166,6 +166,8 @@ def most_calls(retry: Retry) -> int | None:
 
 
 def _server_wait(retry: Retry, told: float, rng: random.Random) -> float:
-    """Return the wait for a Retry-After: never earlier than told, and spread out where the schedule is spread out."""
+    """Return the wait for a Retry-After: never earlier than told, never above `max_retry_after`, and in between spread out where the
+    schedule is spread out.
+    """
     is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
-    return told if is_exact else told + rng.random() * told * _HINT_SPREAD
+    return told if is_exact else min(told + rng.random() * told * _HINT_SPREAD, retry.max_retry_after)

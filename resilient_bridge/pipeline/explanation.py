@@ -31,8 +31,6 @@ __all__ = ["Explanation", "harmful"]
 
 L = TypeVar("L")
 
-_SPREAD = 1.1  # the most that a server's Retry-After is spread out
-
 
 @attrs.frozen
 class Explanation:
@@ -134,7 +132,7 @@ def _waits(retry: Retry, repeats: int) -> float:
         if not isinstance(schedule, Backoff):
             return math.inf  # a function of the attempt may say anything
         longest = [max(pair) for pair in zip(longest, schedule.delays(repeats), strict=True)]
-    return sum(max(wait, retry.max_retry_after * _SPREAD) for wait in longest)
+    return sum(max(wait, retry.max_retry_after) for wait in longest)
 
 
 def _meaning(layer: Layer) -> str:
@@ -145,7 +143,7 @@ def _meaning(layer: Layer) -> str:
         )
     if isinstance(layer, Breaker):
         row = layer.in_a_row
-        opens = f"{row} failures in a row" if row else f"{layer.rate:.0%} of the last {_window(layer)}"
+        opens = f"{row} failures in a row" if row else _rate(layer)
         return f"opens after {opens}, then {layer.probes} probe{'s' if layer.probes > 1 else ''}"
     if isinstance(layer, Timeout):
         return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in layer.seconds)
@@ -171,8 +169,12 @@ def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
     return (f"shared through {state!r}: {shared}{own}",)
 
 
-def _window(layer: Breaker) -> str:
-    return f"{layer.window} calls" if isinstance(layer.window, int) else f"{layer.window.total_seconds():g} s"
+def _rate(layer: Breaker) -> str:
+    """Say which share of which calls, and how many failures that are at the least: 40 in a row for `Breaker()`."""
+    window = layer.window
+    last = f"{window} calls" if isinstance(window, int) else f"{window.total_seconds():g} s"
+    fewest = max(1, math.ceil(layer.rate * layer.least - 1e-9))
+    return f"{layer.rate:.0%} of the last {last} failed, {fewest} failure{'s' if fewest > 1 else ''} at the least"
 
 
 def _only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:

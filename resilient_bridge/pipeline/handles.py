@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from ..classification import failure_or_none
+from ..classification import failure_or_none, rule_for
 from ..errors import RejectedError, config_error
 from . import registry
 from .verdicts import counts_for_breaker
@@ -30,7 +30,8 @@ class Circuit:
     """The handle of a circuit; `rb.circuit("github")` or `rb.circuit(function)` makes one.
 
     `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the block ends is counted as a
-    call's end is (a mistake of the caller, or a cancelled block, counts neither way). One handle may be entered by many tasks and
+    call's end is (a mistake of the caller, or a cancelled block, counts neither way). An exception class of your own counts, too,
+    unless it is a ValueError, a TypeError or another of Python's classes for mistakes: no Retry stands here that could name it. One handle may be entered by many tasks and
     threads at once, and left in another task than it was entered in.
     """
 
@@ -121,11 +122,34 @@ class _Block:
             state.succeeded(permit, now, seconds)
             return
         failure = None if isinstance(error, RejectedError) else failure_or_none(error)
-        verdict = "neutral" if failure is None else counts_for_breaker(failure, state.breaker)
+        verdict = (
+            "neutral" if failure is None else counts_for_breaker(failure, state.breaker, _own_class(error))
+        )
         if verdict == "neutral":
             state.released(permit, now, seconds)
         else:
             state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)
+
+
+_MISTAKES: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
+    """Return the class of an error that is the user's own, and says that something failed, not that somebody was mistaken."""
+    kind = type(error)
+    is_own = kind.__module__ != "builtins" and not isinstance(error, _MISTAKES) and not rule_for(error).rules
+    return (kind,) if is_own else ()
 
 
 _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.circuit_blocks", default=())

@@ -205,12 +205,8 @@ def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
 
 
 def _is_error_class(what: object) -> bool:
-    # `Exception` names nothing, and our own rejections never reached the other side.
-    return isinstance(what, tuple) or (
-        isinstance(what, type)
-        and what not in (Exception, BaseException)
-        and not issubclass(what, BridgeError)
-    )
+    # Our own rejections never reached the other side. `Exception` means what it says: every one.
+    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
 
 
 def _only(layers: Iterable[Layer], kind: type[Any]) -> Any:

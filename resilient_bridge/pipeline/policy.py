@@ -174,6 +174,15 @@ class Policy(Layer):
         replaced._states.append(self._own())  # noqa: SLF001 -- of its own class
         return replaced
 
+    def evolve(self, **fields: Any) -> Self:
+        """Return a copy with other `layers`, `name` or `state`, and with circuits and budgets of its own; see also `replace`."""
+        known = {"layers": self.layers, "name": self.name, "state": self.state}
+        for name in fields:
+            if name not in known:
+                refuse("Policy.evolve", f"a field: {', '.join(known)}", name)
+        layers: Any = fields.get("layers", self.layers)
+        return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
+
     def explain(self) -> Explanation:
         """Return what the policy means: the order, the worst case in calls and seconds, and warnings; prints as text."""
         from .explanation import Explanation

@@ -151,8 +151,8 @@ class _Names(Generic[S, V]):
 
 def numbers(value: Any) -> Any:
     """Return what two users of one name have to agree on."""
-    # What is ignored is decided by each policy for itself: two that differ in that can share a circuit.
-    return attrs.evolve(value, ignore=()) if hasattr(value, "ignore") else value
+    # What counts is decided by each policy for itself: two that differ in that can share a circuit.
+    return attrs.evolve(value, on=(), ignore=()) if hasattr(value, "ignore") else value
 
 
 def _worth(circuit: CircuitState) -> int:

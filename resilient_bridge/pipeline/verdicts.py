@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from ..policies.breaker import Breaker
 
-__all__ = ["counts_for_breaker"]
+__all__ = ["counts_for_breaker", "is_limited"]
 
 _ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_LIMITED: Final = "SYS_RATE_LIMITED"
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 
 
@@ -27,13 +28,22 @@ def counts_for_breaker(
 ) -> Literal["failure", "neutral", "critical"]:
     """Return what `failure` is to `breaker`; critical opens the circuit at once (R2).
 
-    `named` is the `on=` of the Retry beside it: an exception class that stands there counts, whatever is known of it otherwise.
-    What we rejected ourselves never left this process, and says nothing about the other side.
+    `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
+    names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.
     """
     if isinstance(error_for(failure), RejectedError) or matches(breaker.ignore, failure):
         return "neutral"
     if failure.severity in _ALARMING:
         return "critical"
+    if breaker.on:
+        return "failure" if matches(breaker.on, failure) else "neutral"
+    if is_limited(failure):
+        return "neutral"
     if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
         return "failure"
     return "neutral"
+
+
+def is_limited(failure: Failure) -> bool:
+    """Return whether a limiter answered, and said when to come back: the service is up, and wants fewer calls."""
+    return failure.code == _LIMITED and (failure.retry_after is not None or "retry_at" in failure.details)

@@ -6,7 +6,7 @@ changes nothing while no failure is in it (`is_quiet`), and needs not be told. A
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Calls", "Row", "Span", "Window", "window_for"]
 
 _BUCKETS: Final = 20
-_FEW: Final = 10  # calls within a span of time that say nothing yet
 _ROUNDING: Final = 1e-9  # 0.07 x 100 is a little more than 7
 
 
@@ -64,29 +63,39 @@ class Row:
 
 
 class Calls:
-    """The last `size` calls, one bit each, the newest lowest: 1 is a failure."""
+    """The last `size` calls, one bit each, the newest lowest: 1 is a failure.
 
-    __slots__ = ("bits", "mask", "need", "size")
+    With a `minimum` the window is not taken for full at the start: then the calls made so far are what the rate is of, and every
+    success is counted until there are `size` of them.
+    """
 
-    def __init__(self, size: int, rate: float) -> None:
+    __slots__ = ("bits", "mask", "minimum", "rate", "seen", "size")
+
+    def __init__(self, size: int, rate: float, minimum: int | None) -> None:
         self.size = size
+        self.rate = rate
+        self.minimum = minimum
         self.mask = (1 << size) - 1
-        self.need = max(1, ceil(rate * size - _ROUNDING))
         self.bits = 0
+        self.seen = size if minimum is None else 0
 
     @property
     def is_quiet(self) -> bool:
-        return self.bits == 0
+        return self.bits == 0 and self.seen == self.size
 
     def good(self, now: float) -> bool:  # noqa: ARG002
         """Count a success; return whether another one would change nothing."""
         self.bits = bits = (self.bits << 1) & self.mask
-        return bits == 0
+        if self.seen < self.size:
+            self.seen += 1
+        return bits == 0 and self.seen == self.size
 
     def bad(self, now: float) -> bool:  # noqa: ARG002
         """Count a failure; return whether that is one too many."""
         self.bits = (self.bits << 1 | 1) & self.mask
-        return self.bits.bit_count() >= self.need
+        if self.seen < self.size:
+            self.seen += 1
+        return self.seen >= (self.minimum or 1) and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
 
     def probe_succeeded(self) -> None:
         """Leave the window as it was when the circuit opened."""
@@ -96,22 +105,24 @@ class Calls:
         return "probe_failed"
 
     def reason(self) -> str:
-        return f"failure_rate_{self.bits.bit_count()}_of_{self.size}"
+        return f"failure_rate_{self.bits.bit_count()}_of_{self.seen}"
 
     def counts(self, now: float | None) -> tuple[int, int]:  # noqa: ARG002
-        return self.bits.bit_count(), self.size
+        return self.bits.bit_count(), self.seen
 
     def clear(self) -> None:
         self.bits = 0
+        self.seen = self.size if self.minimum is None else 0
 
 
 class Span:
     """The last `seconds`, in 20 buckets: a bucket leaves as a whole."""
 
-    __slots__ = ("_at", "_ends", "_failed", "_newest", "_seen", "_width", "failed", "rate", "seen")
+    __slots__ = ("_at", "_ends", "_failed", "_newest", "_seen", "_width", "failed", "least", "rate", "seen")
 
-    def __init__(self, seconds: float, rate: float) -> None:
+    def __init__(self, seconds: float, rate: float, least: int) -> None:
         self.rate = rate
+        self.least = least
         self._width = seconds / _BUCKETS
         self.clear()
 
@@ -130,7 +141,7 @@ class Span:
         self.seen += 1
         self._failed[place] += 1
         self.failed += 1
-        return self.seen >= _FEW and self.failed >= self.rate * self.seen - _ROUNDING
+        return self.seen >= self.least and self.failed >= self.rate * self.seen - _ROUNDING
 
     def probe_succeeded(self) -> None:
         """Leave the window as it was when the circuit opened."""
@@ -194,17 +205,18 @@ def window_for(breaker: Breaker, before: Window | None = None) -> Window:
     """
     size: int | timedelta = breaker.window
     if not isinstance(size, int):
-        span = Span(size.total_seconds(), breaker.rate)
+        span = Span(size.total_seconds(), breaker.rate, breaker.least)
         if isinstance(before, Span):
             span.remember(before)
         return span
     if breaker.in_a_row is not None:
         return Row(size, _last_in_a_row(before))
-    calls = Calls(size, breaker.rate)
+    calls = Calls(size, breaker.rate, breaker.minimum)
     if isinstance(before, Calls):
-        calls.bits = before.bits & calls.mask
+        calls.bits, calls.seen = before.bits & calls.mask, max(calls.seen, min(before.seen, size))
     elif isinstance(before, Row):
-        calls.bits = (1 << min(before.failures, size)) - 1
+        failures = min(before.failures, size)
+        calls.bits, calls.seen = (1 << failures) - 1, max(calls.seen, failures)
     return calls
 
 

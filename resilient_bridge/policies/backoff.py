@@ -174,6 +174,14 @@ class Backoff(Value):
         # tenacity still holds the wait before this one there, 0 when there was none.
         return self.next(retry_state.attempt_number, retry_state.upcoming_sleep or None, SystemRandom())
 
+    def __add__(self, other: Any) -> Any:
+        """Return tenacity's sum of two waits: `Backoff.exponential(1) + wait_random(0, 1)`."""
+        return _sum(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        """Return the sum; `sum([...])` begins with 0."""
+        return self if other == 0 else _sum(other, self)
+
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""
         told = [shown(delay) for delay in self.seconds]
@@ -244,6 +252,22 @@ def _shortest(stage: Backoff, place: int) -> float:
     if stage.shape == "decorrelated":
         return min(stage.seconds[0], _longest(stage, place))
     return _longest(stage, place) * _SHARE[stage.jitter]
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """Return the two waits added up, as tenacity does; NotImplemented for what is no wait."""
+    if not (_is_wait(first) and _is_wait(second)):
+        return NotImplemented
+    from tenacity.wait import wait_combine  # here: nothing else in this module needs tenacity
+
+    return wait_combine(first, second)
+
+
+def _is_wait(value: object) -> bool:
+    return isinstance(value, Backoff) or any(
+        kind.__name__ == "wait_base" and kind.__module__.partition(".")[0] == "tenacity"
+        for kind in type(value).__mro__
+    )
 
 
 def _whole(path: str, value: object) -> int:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Breaker"]
 
+_FEW: Final = 10  # calls within a span of time that say nothing yet
 _OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
 _IN_A_ROW_OPEN_FOR: Final = Backoff.constant(30)
 
@@ -64,17 +65,25 @@ def _check_window(instance: object, attribute: attrs.Attribute[Any], value: obje
         refuse(path_of(instance, attribute), "a whole number of calls of at least 1, or a timedelta", value)
 
 
+def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: int | None) -> None:
+    if value is not None and isinstance(instance.window, int) and value > instance.window:
+        refuse(path_of(instance, attribute), f"at most the {instance.window} calls of the window", value)
+
+
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Breaker(Layer):
     """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
 
-    It opens when `rate` of the last `window` calls failed (calls that were not made yet count as good), or, with a timedelta, of
-    at least 10 calls in that time. Open, it rejects every call with CircuitOpenError for as long as `open_for` says; that schedule
-    goes on while it opens again and again, and starts over once it has closed. Then `probes` calls may try at a time: it closes
+    It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in that time. `minimum` is the number of
+    calls that say enough; left out, 10 in a window of time, and all of a window of calls: those not made yet count as good. Open, it rejects every call with CircuitOpenError for as long as `open_for` says; that schedule
+    goes on while it opens again and again, and starts over once it has closed. Then `probes` calls may try: it closes
     after as many successes, and opens on the first failure. A probe that has not ended after `lease` seconds has lost its place.
-    A call that took `slow_after` seconds or more counts as failed, also when it was cancelled. What fits `ignore`, and
-    every failure that says nothing about the other side (a 4xx, a mistake of ours), counts neither way. `key` shares one circuit
-    between policies; without it, it belongs to what the breaker protects.
+    A call that took `slow_after` seconds or more counts as failed, also when it was cancelled.
+
+    `on` says which failures count, in the words of `Retry.on` (`on=Exception`: all of them). Left out, those that point at the other
+    side (transport, timeouts, what may pass) and the exception classes that the Retry beside it names; a 4xx or a mistake of ours counts
+    neither way. What fits `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what the
+    breaker protects.
     """
 
     usual_place: ClassVar[int | None] = 5
@@ -86,7 +95,9 @@ class Breaker(Layer):
     slow_after: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
     )
+    on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
     ignore: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
+    minimum: int | None = attrs.field(default=None, validator=(optional(count), _check_minimum))
     lease: float = attrs.field(default=30.0, converter=as_seconds, validator=some_seconds)
     key: str | None = attrs.field(default=None, validator=state_key)
 
@@ -99,6 +110,7 @@ class Breaker(Layer):
         open_for: Seconds | Backoff = _IN_A_ROW_OPEN_FOR,
         probes: int = 1,
         slow_after: Seconds | None = None,
+        on: Whats = (),
         ignore: Whats = (),
         lease: Seconds = 30.0,
         key: str | None = None,
@@ -115,6 +127,7 @@ class Breaker(Layer):
             open_for=open_for,
             probes=probes,
             slow_after=slow_after,
+            on=on,
             ignore=ignore,
             lease=lease,
             key=key,
@@ -123,7 +136,15 @@ class Breaker(Layer):
     @property
     def in_a_row(self) -> int | None:
         """How many failures in a row open it, None for every other rate."""
-        return self.window if self.rate == 1 and isinstance(self.window, int) else None
+        is_row = self.rate == 1 and isinstance(self.window, int) and self.least == self.window
+        return self.window if is_row and isinstance(self.window, int) else None
+
+    @property
+    def least(self) -> int:
+        """How many calls say enough: `minimum`, or what stands for it."""
+        if self.minimum is not None:
+            return self.minimum
+        return self.window if isinstance(self.window, int) else _FEW
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

@@ -17,6 +17,7 @@ import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
 __all__ = [
     "LONGEST",
@@ -76,6 +77,14 @@ class Value:
     def __repr__(self) -> str:
         """Return an expression that evaluates to an equal value."""
         return called(self)
+
+    def evolve(self, **fields: Any) -> Self:
+        """Return a copy with these fields changed and every other one kept; ConfigError names a field that there is none of."""
+        known = [field.name for field in attrs.fields(cast("Any", type(self))) if field.init]
+        for name in fields:
+            if name not in known:
+                refuse(f"{type(self).__name__}.evolve", f"a field: {', '.join(known)}", name)
+        return cast("Self", attrs.evolve(cast("Any", self), **fields))
 
 
 def _compared(value: Value) -> tuple[object, ...]:

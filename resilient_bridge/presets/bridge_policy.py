@@ -117,9 +117,9 @@ class BridgePolicy(Value):
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )
 
-    def evolve(self, **parts: Unpack[_Parts]) -> Self:
-        """Return this policy with some parts replaced; the original stays as it was."""
-        return attrs.evolve(self, **parts)
+    if TYPE_CHECKING:  # the same method, with the names and types of the parts
+
+        def evolve(self, **parts: Unpack[_Parts]) -> Self: ...  # type: ignore[override]
 
 
 def calls_of(policy: object, path: str) -> Policy:

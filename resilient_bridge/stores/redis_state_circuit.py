@@ -7,7 +7,6 @@ store; endings do not.
 from __future__ import annotations
 
 from contextlib import suppress
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..policies.ports import CircuitAnswer, CircuitView
@@ -33,7 +32,6 @@ _SORTS: Final = {"succeeded": "s", "failed": "f", "slow": "F", "critical": "c", 
 _WAITS: Final = 8  # openings in a row whose times go with each report, beyond those there were
 _HOUR: Final = 3_600_000
 _BY_HAND: Final = 30 * 24 * _HOUR
-_ROUNDING: Final = 1e-9  # 0.07 x 100 is a little more than 7
 
 
 class RedisCircuit(Line):
@@ -164,8 +162,7 @@ def _numbers(breaker: Breaker, openings: int) -> list[str]:
     if in_a_row is not None:
         kind, size, need, span = "row", str(in_a_row), str(in_a_row), 0.0
     elif isinstance(window, int):
-        failures = max(1, ceil(breaker.rate * window - _ROUNDING))
-        kind, size, need, span = "calls", str(window), str(failures), 0.0
+        kind, size, need, span = "calls", str(window), repr(breaker.rate), 0.0
     else:
         span = window.total_seconds() * 1_000
         kind, size, need = f"span:{span:g}", repr(span / 20), repr(breaker.rate)
@@ -173,6 +170,8 @@ def _numbers(breaker: Breaker, openings: int) -> list[str]:
     lease = breaker.lease * 1_000
     ttl = _HOUR + 2 * int(span + lease + max(waits) * 1_000)
     shown = " ".join(f"{wait:.3f}" for wait in waits)
+    few = breaker.minimum or (0 if isinstance(window, int) else breaker.least)
+    need = f"{need} {few}"  # 0: the calls that were not made yet count as good
     return [kind, size, need, str(breaker.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
 
 

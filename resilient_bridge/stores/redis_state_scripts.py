@@ -28,13 +28,15 @@ class Script:
         self.sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-# ARGV: kind of window, its size (calls, or milliseconds of a bucket), what opens it (calls, or a rate), probes, lease in ms,
+# ARGV: kind of window, its size (calls, or milliseconds of a bucket), what opens it (a rate, and the calls that say enough), probes, lease in ms,
 # ttl in ms, ttl of what was set by hand, waits of the openings in s, how many probes are asked for, the state to set;
 # then four for each row of outcomes: era, probe (0: none), outcomes, code of the failure.
 # Outcomes: s succeeded, f failed, F failed and slow, c critical, r released.
 CIRCUIT: Final = Script("""
 local key = KEYS[1]
-local kind, size, need = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local kind, size = ARGV[1], tonumber(ARGV[2])
+local rate, few = string.match(ARGV[3], '(%S+) (%S+)')
+local need, least = tonumber(rate), tonumber(few)
 local probes, lease, ttl, ttl_by_hand = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local wanted, put = tonumber(ARGV[9]), ARGV[10]
 local time = redis.call('TIME')
@@ -68,6 +70,7 @@ else
 end
 
 local function failures() return select(2, string.gsub(bits, '1', '')) end
+local function calls() return least > 0 and #bits or size end
 local function clear() row, bits, buckets, seen, failed = 0, '', {}, 0, 0 end
 local function bucket()
   local number = math.floor(now / size)
@@ -81,13 +84,13 @@ local function good()
 end
 local function bad()
   if kind == 'row' then row = row + 1; return row >= size end
-  if kind == 'calls' then bits = string.sub(bits .. '1', -size); return failures() >= need end
+  if kind == 'calls' then bits = string.sub(bits .. '1', -size); return calls() >= least and failures() >= need * calls() - 1e-9 end
   local b = bucket(); b[2] = b[2] + 1; b[3] = b[3] + 1; seen = seen + 1; failed = failed + 1
-  return seen >= 10 and failed >= need * seen - 1e-9
+  return seen >= least and failed >= need * seen - 1e-9
 end
 local function reason()
   if kind == 'row' then return 'consecutive_failures_' .. row end
-  if kind == 'calls' then return 'failure_rate_' .. failures() .. '_of_' .. size end
+  if kind == 'calls' then return 'failure_rate_' .. failures() .. '_of_' .. calls() end
   return 'failure_rate_' .. failed .. '_of_' .. seen
 end
 
@@ -147,7 +150,7 @@ end
 local granted = {}
 if wanted > 0 then
   if c.state == 'open' and now >= c.ends then change('half_open', 'reset_timeout_elapsed') end
-  while c.state == 'half_open' and #granted < wanted and living < probes do
+  while c.state == 'half_open' and #granted < wanted and living + c.passed < probes do
     c.last = c.last + 1
     leases[tostring(c.last)] = now + lease; living = living + 1
     granted[#granted + 1] = tostring(c.last); is_changed = true
@@ -160,16 +163,18 @@ local shown_failed, shown_seen = failed, seen
 if kind == 'row' then
   margin = size - row; quiet = row == 0 and 1 or 0; shown_failed, shown_seen = math.min(row, size), size
 elseif kind == 'calls' then
-  if not string.find(bits, '1', 1, true) then bits = '' end
-  margin = need - failures(); quiet = bits == '' and 1 or 0; shown_failed, shown_seen = failures(), size
+  local clean = not string.find(bits, '1', 1, true)
+  if clean and least == 0 then bits = '' end
+  margin = math.max(least - calls(), math.ceil(need * calls() - failures() - 1e-9))
+  quiet = clean and calls() == size and 1 or 0; shown_failed, shown_seen = failures(), calls()
 else
   local rest = need < 1 and math.ceil((need * seen - failed) / (1 - need) - 1e-9) or (failed < seen and 1e6 or 1)
-  margin = math.max(10 - seen, rest)
+  margin = math.max(least - seen, rest)
 end
 local first = now + 1000
 for _, ends in pairs(leases) do first = math.min(first, ends) end
 if c.state == 'half_open' then
-  free = probes - living
+  free = probes - living - c.passed
   if free <= 0 then hint = first - now end
 elseif c.state == 'open' and now >= c.ends then free = probes end
 

@@ -68,7 +68,7 @@ async def test_events_come_as_the_server_sends_them(library):
         assert source.last_event_id == "p"  # an id without an event counts
     (asked,) = server.asked
     assert asked[""] == "POST /events?q=1 HTTP/1.1"
-    assert (asked["Accept"], asked["Cache-Control"]) == ("text/event-stream", "no-store")
+    assert (asked["Accept"], asked["Cache-Control"]) == ("text/event-stream", "no-cache")
     assert (asked["Last-Event-ID"], asked["X-A"], asked["body"]) == ("é41", "b", b"body")
     assert (source.state, server.left) == ("CLOSED", 1)
     assert [each async for each in source] == []

@@ -287,3 +287,53 @@ def test_a_late_outcome_gives_no_additional_permit():
     for permit in late:
         circuit.released(permit, 10.0, 0.0)
         rejection(circuit, 10.0)
+
+
+# ---- how many calls say enough, and how many decide ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [1, 2, 5, 8])
+def test_e16_a_minimum_opens_it_with_little_traffic(least):
+    """`minimum` calls are enough: then the rate is that of the calls made so far, and of the last `window` later on."""
+    import random
+
+    rng = random.Random(least)
+    for _ in range(200):
+        circuit, seen = Circuit(Breaker(rate=0.75, window=8, minimum=least)), []
+        while circuit.state == "closed" and len(seen) < 40:
+            failed = rng.random() < 0.6
+            seen.append(failed)
+            if failed:
+                circuit.fail()
+            elif not circuit.is_calm:
+                circuit.succeed()
+            last = seen[-8:]
+            is_over = failed and len(last) >= least and sum(last) / len(last) >= 0.75
+            assert (circuit.state == "open") == is_over, seen
+            assert circuit.state == "open" or circuit.counts(0.0) == (sum(last), len(last))
+
+
+def test_e16_a_minimum_of_a_window_of_time():
+    """Three calls of the last minute, where ten were needed without it."""
+    circuit = Circuit(Breaker(rate=1, window=timedelta(minutes=1), minimum=3))
+    circuit.fail(2)
+    assert circuit.state == "closed"
+    circuit.fail()
+    assert circuit.state == "open"
+
+
+def test_e20_no_more_than_so_many_calls_decide_about_a_half_open_time():
+    """A probe that has passed keeps its place; one that said nothing gives it back."""
+    circuit = opened(Breaker.consecutive(3, open_for=10, probes=3))
+    circuit.succeed(now=10)
+    second, third = circuit.admit(10.0), circuit.admit(10.0)
+    with pytest.raises(CircuitOpenError):
+        circuit.admit(10.0)
+    circuit.released(third, 10.0, 0.0)
+    fourth = circuit.admit(10.0)
+    with pytest.raises(CircuitOpenError):
+        circuit.admit(10.0)
+    circuit.succeeded(second, 10.0, 0.0)
+    assert circuit.state == "half_open"
+    circuit.succeeded(fourth, 10.0, 0.0)
+    assert circuit.state == "closed"

@@ -78,7 +78,7 @@ class Model:
         call = {"era": self.era, "ends": None}
         if self.state == "half_open":
             self.live = [probe for probe in self.live if probe["ends"] > now]
-            if len(self.live) >= self.breaker.probes:
+            if len(self.live) + self.passed >= self.breaker.probes:
                 return None
             call["ends"] = now + self.breaker.lease
             self.live.append(call)

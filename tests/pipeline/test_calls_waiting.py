@@ -111,6 +111,14 @@ def test_those_who_were_told_the_same_second_do_not_come_back_together(form):
 
 
 @both
+def test_e22_the_spread_never_passes_the_most_that_is_waited(form):
+    """Told 120 with `max_retry_after=120`: 120, and not up to a tenth more."""
+    retry = rb.Retry(backoff=rb.Backoff.decorrelated(1), max_retry_after=120)
+    slept = {waits(form, retry, http_error(429, retry_after="120"), seed=seed)[0] for seed in range(30)}
+    assert slept == {120.0}
+
+
+@both
 def test_a_date_is_a_wait_from_now(form):
     """An HTTP date, by the server's own clock where it tells it."""
     now = datetime(2020, 1, 1, tzinfo=UTC)

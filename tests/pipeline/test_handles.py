@@ -293,3 +293,20 @@ def test_threads_share_a_handle():
     github = _github(Breaker(rate=1, window=1000))
     in_threads(lambda: _fail(github, 100), 8)
     assert repr(github) == "<Circuit github closed, 800/1000 failed>"
+
+
+def test_e08_a_block_counts_an_exception_of_ones_own():
+    """Nothing stands there that could name it; a mistake in Python's own words, own class or not, counts neither way."""
+
+    class BusyError(Exception):
+        """Somebody else's trouble."""
+
+    class BadInputError(ValueError):
+        """One's own trouble."""
+
+    for error, state in ((BusyError, "open"), (BadInputError, "closed"), (KeyError, "closed")):
+        registry.circuit_state(error.__name__, Breaker.consecutive(1), warn=False)
+        handle = circuit(error.__name__)
+        with suppress(error), handle:
+            raise error
+        assert handle.state == state

@@ -7,8 +7,10 @@ import re
 import pytest
 
 from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
+from resilient_bridge.pipeline.handles import circuit
+from resilient_bridge.pipeline.policy import Policy
 from resilient_bridge.pipeline.verdicts import counts_for_breaker
-from resilient_bridge.policies import Breaker
+from resilient_bridge.policies import Breaker, Retry
 
 
 class BusyError(Exception):
@@ -91,3 +93,42 @@ def test_an_error_named_by_the_retry_counts():
     )
     assert counts_for_breaker(NOT_FOUND, Breaker(), (404, lambda failure: True)) == "neutral"
     assert counts_for_breaker(BUSY, Breaker(ignore=BusyError), (BusyError,)) == "neutral"
+
+
+def test_e08_a_breaker_is_told_what_counts():
+    """`on` in every form; what it does not name counts neither way, `ignore` wins, critical severity opens all the same."""
+    for on in (BusyError, Exception, lambda failure: True, re.compile("Busy|internal"), "SYS_INTERNAL_ERROR"):
+        breaker = Breaker(on=on)
+        assert counts_for_breaker(BUSY, breaker) == "failure"
+        assert counts_for_breaker(BUSY, Breaker(on=on, ignore=BusyError)) == "neutral"
+    assert counts_for_breaker(NOT_FOUND, Breaker(on=404)) == "failure"
+    assert counts_for_breaker(Failure.of("CONN_RESET"), Breaker(on=BusyError)) == "neutral"
+    assert counts_for_breaker(Failure.of("CONN_RESET"), Breaker(on=Exception)) == "failure"
+    fatal = Failure.of("CONN_RESET", severity=Severity.FATAL)
+    assert counts_for_breaker(fatal, Breaker(on=BusyError)) == "critical"
+    assert counts_for_breaker(Failure.of("SYS_CIRCUIT_OPEN"), Breaker(on=Exception)) == "neutral"
+
+
+def test_e08_exception_in_the_retry_beside_it_counts():
+    """Whoever repeats on `Exception` says that every one of them is a failure of the other side."""
+
+    def fail():
+        raise BusyError
+
+    for retry, state in (
+        (Retry(attempts=1, on=Exception), "open"),
+        (Retry(attempts=1, on=BusyError), "open"),
+    ):
+        work = Policy(retry, Breaker.consecutive(1))(idempotent=False)(fail)
+        with pytest.raises(BusyError):
+            work()
+        assert circuit(work).state == state
+
+
+def test_e04_a_limiter_that_says_when_is_no_outage():
+    """A 429 with Retry-After: the service is up. One without counts, as does one that the breaker is told of."""
+    limited = Failure.of("SYS_RATE_LIMITED", retry_after=1.0, details={"http_status": 429})
+    assert counts_for_breaker(limited, Breaker()) == "neutral"
+    assert counts_for_breaker(limited, Breaker(on=429)) == "failure"
+    assert counts_for_breaker(Failure.of("SYS_RATE_LIMITED"), Breaker()) == "failure"
+    assert counts_for_breaker(Failure.of("SYS_UNAVAILABLE", retry_after=1.0), Breaker()) == "failure"

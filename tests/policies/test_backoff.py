@@ -320,3 +320,14 @@ def test_a_bad_number_is_refused_by_name(make, field):
     with pytest.raises(ConfigError) as caught:
         make()
     assert caught.value.failure.details["violations"][0]["field"] == field
+
+
+def test_e24_waits_add_up_with_those_of_tenacity():
+    """In both orders, and as `sum` begins; anything else is refused by Python."""
+    fixed, state = tenacity.wait_fixed(2), tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    ours = Backoff.constant(1)
+    for both in (ours + fixed, fixed + ours, sum([ours, fixed]), sum([fixed, ours])):
+        assert both(retry_state=state) == 3
+    assert (ours + ours)(retry_state=state) == 2
+    with pytest.raises(TypeError):
+        ours + 1

@@ -8,6 +8,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
+import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.policies import Backoff, Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay, Rule
 
@@ -171,3 +172,31 @@ def test_the_error_says_what_was_wanted_and_what_came():
     """One line that can be acted on."""
     with pytest.raises(ConfigError, match=r"Reconnect\.grace: wanted seconds from 0 to 1000000000, got -1"):
         Reconnect(grace=-1)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_e29_every_value_evolves(value):
+    """The named field changes, the rest stays; a name that is no field is a ConfigError that lists them."""
+    for field in attrs.fields(type(value)):
+        assert value.evolve(**{field.name: getattr(value, field.name)}) == value
+    with pytest.raises(
+        ConfigError, match=rf"{type(value).__name__}\.evolve: wanted a field: .* got 'nonsense'"
+    ):
+        value.evolve(nonsense=1)
+
+
+def test_e29_a_preset_keeps_its_rules():
+    """What the tutorial does: another schedule, and nothing else."""
+    preset = rb.presets.recursor.reconnect
+    changed = preset.evolve(attempts=8)
+    assert (changed.attempts, changed.rules, changed.on_exhausted) == (8, preset.rules, preset.on_exhausted)
+    with pytest.raises(ConfigError, match=r"Reconnect\.attempts"):
+        preset.evolve(attempts=0)
+    policy = rb.Policy(rb.Retry(attempts=2), rb.Breaker.consecutive(3))
+    assert policy.evolve(name="shop") == rb.Policy(*policy.layers, name="shop")
+    assert rb.Breaker.consecutive(3).evolve(probes=2) == rb.Breaker.consecutive(3, probes=2)
+    assert rb.Timeout(10).evolve(seconds=5) == rb.Timeout(5)
+    with pytest.raises(ConfigError, match=r"Policy\.evolve"):
+        policy.evolve(nmae="shop")
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.evolve"):
+        rb.presets.recursor.evolve(recconect=preset)

@@ -77,6 +77,9 @@ BREAKERS = [
     Breaker(rate=0.34, window=7, open_for=60, slow_after=9),
     Breaker(rate=0.6, window=timedelta(seconds=60), open_for=60, slow_after=9),
     Breaker(rate=1.0, window=timedelta(seconds=60), open_for=60, slow_after=9),
+    Breaker(rate=0.7, window=8, minimum=3, open_for=60, slow_after=9),
+    Breaker(rate=0.7, window=8, minimum=8, open_for=60, slow_after=9),
+    Breaker(rate=0.7, window=timedelta(seconds=60), minimum=3, open_for=60, slow_after=9),
 ]
 
 
