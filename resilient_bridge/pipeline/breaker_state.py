@@ -192,12 +192,17 @@ class CircuitState:
         for permit, ends in list(leases.items()):
             if ends <= now:
                 del leases[permit]
-        # Those that have passed keep their places: no more than `probes` calls decide about one half-open time.
-        if len(leases) + self._probes_passed >= self.breaker.probes:
+        if len(leases) >= self._places():
             return None
         self._probe -= 1
         leases[self._probe] = now + self.breaker.lease
         return self._probe
+
+    def _places(self) -> int:
+        """Return how many probes there may be now: those that have passed keep their places, so that no more than `probes` calls
+        decide about one half-open time. One is left, also when the number was lowered meanwhile.
+        """
+        return max(1, self.breaker.probes - self._probes_passed)
 
     def _end_lease(self, permit: int, now: float) -> bool:
         """Take the lease back; return whether it was still valid."""
@@ -209,7 +214,7 @@ class CircuitState:
             return max(0.0, self._open_until - now)
         if self.state == "half_open":
             ends = [end for end in self._leases.values() if end > now]
-            if ends and len(ends) + self._probes_passed >= self.breaker.probes:
+            if len(ends) >= self._places():
                 return min(min(ends) - now, _LONGEST_HINT)
         return None
 

@@ -150,7 +150,7 @@ end
 local granted = {}
 if wanted > 0 then
   if c.state == 'open' and now >= c.ends then change('half_open', 'reset_timeout_elapsed') end
-  while c.state == 'half_open' and #granted < wanted and living + c.passed < probes do
+  while c.state == 'half_open' and #granted < wanted and living < math.max(1, probes - c.passed) do
     c.last = c.last + 1
     leases[tostring(c.last)] = now + lease; living = living + 1
     granted[#granted + 1] = tostring(c.last); is_changed = true
@@ -174,7 +174,7 @@ end
 local first = now + 1000
 for _, ends in pairs(leases) do first = math.min(first, ends) end
 if c.state == 'half_open' then
-  free = probes - living - c.passed
+  free = math.max(1, probes - c.passed) - living
   if free <= 0 then hint = first - now end
 elseif c.state == 'open' and now >= c.ends then free = probes end
 

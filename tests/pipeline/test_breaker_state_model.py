@@ -78,7 +78,7 @@ class Model:
         call = {"era": self.era, "ends": None}
         if self.state == "half_open":
             self.live = [probe for probe in self.live if probe["ends"] > now]
-            if len(self.live) + self.passed >= self.breaker.probes:
+            if len(self.live) >= max(1, self.breaker.probes - self.passed):
                 return None
             call["ends"] = now + self.breaker.lease
             self.live.append(call)
@@ -253,7 +253,7 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         if model.state == "open":
             return max(0.0, model.until - self.now)
         ends = [probe["ends"] - self.now for probe in model.live if probe["ends"] > self.now]
-        full = model.state == "half_open" and len(ends) >= model.breaker.probes
+        full = model.state == "half_open" and len(ends) >= max(1, model.breaker.probes - model.passed)
         return min(*ends, 1.0) if full else None
 
 
