@@ -329,9 +329,10 @@ def event_page() -> str:
         "Events",
         [
             "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process, in the thread and the task that",
-            "emits: be quick. `bridge.events()` is an async iterator over those of one client. With no listener, the stdlib logger",
-            "`resilient_bridge` has them: waits over 1 s, `Suspended`, `FellBack`, `ThreadLeftBehind` and circuits that open as warnings, `GaveUp`",
-            "by its [severity](severity.md). No event carries an argument, a payload or a secret.",
+            "emits: be quick. `bridge.events()` is an async iterator over those of one client. No event carries an argument, a payload or a",
+            "secret. The stdlib logger `resilient_bridge` has what somebody has to hear, whoever listens: waits over 1 s, `Suspended`, `FellBack`,",
+            "`ThreadLeftBehind` and circuits that open as warnings, `GaveUp` by its [severity](severity.md). Its switch is its level, or",
+            '`logging.getLogger("resilient_bridge").disabled = True`.',
         ],
         [
             "```python",

@@ -23,6 +23,7 @@ from ..errors import BridgeError
 from ..protocol import Gap
 from ..telemetry import listen
 from ..telemetry.events import Disconnected, Event
+from ..telemetry.log import muted
 from ..testing.ledger import Ledger
 from ..testing.proxy import FaultProxy
 from ..testing.server import BridgeServer
@@ -109,7 +110,7 @@ class Demo:
         with suppress(NotImplementedError):  # an event loop without signal handlers
             loop.add_signal_handler(signal.SIGINT, self._stopped.set)
             loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
-        with listen(self._on_event):
+        with listen(self._on_event), muted():
             async with self._client:
                 reader = asyncio.create_task(self._guarded(self._traffic.read()))
                 await self._guarded(self._play(plan, duration))

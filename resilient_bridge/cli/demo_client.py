@@ -19,6 +19,7 @@ from ..client import BridgeClient, Receipt
 from ..errors import BridgeError, SessionError
 from ..protocol import Gap
 from ..telemetry import events, listen
+from ..telemetry.log import muted
 from .demo_pace import PATIENCE, QUICK, pause
 from .demo_story import Story
 from .streams import lines_of
@@ -61,7 +62,7 @@ class Life:
     async def run(self, untold: Sequence[str]) -> None:
         """Until the parent says that it is over: then all that was sent is settled first."""
         loop = asyncio.get_running_loop()
-        with listen(ReportedStory(self._client).tell):
+        with listen(ReportedStory(self._client).tell), muted():
             async with self._client as client:
                 earlier = client.pending()
                 report("took over", [[receipt.idempotency_key, receipt.state] for receipt in earlier])

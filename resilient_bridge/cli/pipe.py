@@ -21,6 +21,7 @@ from ..client import BridgeClient, Receipt
 from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
 from ..protocol import Gap
 from ..telemetry import events, listen
+from ..telemetry.log import muted
 from .options import token_from
 from .pipe_events import said_of, said_of_gap
 from .pipe_lines import bad_line, parse_line, print_message
@@ -106,7 +107,7 @@ class Pipe:
         with suppress(NotImplementedError):  # an event loop without signal handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._signalled)
-        with listen(self._tell):
+        with listen(self._tell), muted():
             async with client:
                 code = self._continue(client)
                 if code:

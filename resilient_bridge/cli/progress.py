@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 import unicodedata
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ..errors import redact
 from ..telemetry import events, listen
+from ..telemetry.log import muted
 
 
 if TYPE_CHECKING:
@@ -33,19 +34,20 @@ class Progress:
         self._done = self._total = 0
         self._phase = ""
         self._began = 0.0
-        self._listening = listen(self._heard)
+        self._listening = ExitStack()
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         if self._out is not None:
             self._began = time.monotonic()
-            self._listening.__enter__()
+            self._listening.enter_context(listen(self._heard))
+            self._listening.enter_context(muted())  # lines between would tear the bar
             self._draw()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._out is not None:
-            self._listening.__exit__(None, None, None)
+            self._listening.close()
             if self._timer is not None:
                 self._timer.cancel()
             self._write(_CLEAR)

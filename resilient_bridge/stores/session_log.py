@@ -15,7 +15,6 @@ from ..errors import BridgeError, Failure, config_error, error_for
 from ..policies.fields import is_count
 from ..telemetry import emit, events, listen
 from .file_changes import write_all
-from .notice import warn
 from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from .session_lines import LONGEST_LINE, event_line, record_line
 
@@ -134,8 +133,6 @@ class SessionLog:
             if self._listening is None:
                 return  # told by a hub that did not know yet
             event = self._written(line)
-        if isinstance(event, events.StoreFailed):
-            warn(f"{self._name}: lines are lost and counted: {event.failure}")  # the default log is silent
         if event is not None:
             emit(event)  # without the lock: this object hears it too
 

@@ -112,8 +112,8 @@ class StateFile:
 
         A file that is damaged, of another version or program, or refused by `check`, is kept beside the original. In its place comes
         the backup; else its own value, if only the checksum is wrong and `check` lets it pass; else nothing, and the next save begins
-        anew. File and backup are sound again when this returns, and one event StateSetAside says what was lost; without a listener
-        the log does. A value of an older version is migrated, and written with the next save.
+        anew. File and backup are sound again when this returns, and one event StateSetAside says what was lost; so does
+        the log. A value of an older version is migrated, and written with the next save.
 
         Raises StoreError (SYS_STORE_UNAVAILABLE), with everything as it was, if a file is there and cannot be read, or nothing can be
         written; ConfigError for a path that is not safe; and what a migration raises.

@@ -1,7 +1,8 @@
 """The one place where events change hands: `listen` adds a listener, `emit` tells them all.
 
 Rule: emitting never fails and never waits. A listener runs in the emitter's place, so it has to be quick; what it raises is
-counted, logged once, and does not reach the emitter or the next listener.
+counted, logged once, and does not reach the emitter or the next listener. A listener takes nothing away: not from the others, and
+not from the log, which hears every event as well and has a switch of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
     It is called in the thread and the task that emits, in the order of events. What it raises is counted
-    (`listener_failures`), logged once, and kept away from the emitter. While anybody listens, the default log is silent.
+    (`listener_failures`), logged once, and kept away from the emitter. The log goes on: its switch is that of the stdlib,
+    `logging.getLogger("resilient_bridge").disabled = True`, or its level.
     Raises ConfigError for something that cannot be called, or an `async def`, which would never run.
     """
     path = "listen.listener"
@@ -95,7 +97,7 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
 
 
 def has_listeners() -> bool:
-    """Return whether somebody listens: ask before building an event that the default log does not show."""
+    """Return whether somebody listens: ask before building an event that the log does not show."""
     return bool(_hub.listening)
 
 
@@ -105,12 +107,9 @@ def listener_failures() -> int:
 
 
 def emit(event: Event, /) -> None:
-    """Tell every listener of `event`; with no listener, leave it to the default log. Never raises what they raise."""
-    listening = _hub.listening
-    if listening:
-        for one in listening:
-            one.tell(event)
-        return
+    """Tell every listener of `event`, and the log. Never raises what they raise."""
+    for one in _hub.listening:
+        one.tell(event)
     from .log import log_event
 
     log_event(event)

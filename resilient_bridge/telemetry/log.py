@@ -1,4 +1,4 @@
-"""The default log: what somebody without a listener still has to hear, in the stdlib logger `resilient_bridge`.
+"""The log: what somebody has to hear although nobody listens, in the stdlib logger `resilient_bridge`; its level is the switch.
 
 One record per event, one line per record: text that came from a peer cannot forge a second line, and nothing is logged that
 an event does not carry.
@@ -6,6 +6,7 @@ an event does not carry.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Failure, Severity, redact
@@ -15,10 +16,10 @@ from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
-__all__ = ["QUIET_WAIT", "log_event", "log_listener_failure"]
+__all__ = ["QUIET_WAIT", "log_event", "log_listener_failure", "muted"]
 
 QUIET_WAIT = 1.0
 """Seconds: a wait up to this is not worth a line."""
@@ -185,6 +186,19 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
         ),
     ),
 }
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Keep the log quiet inside the block: for a program of ours that shows the events itself, in its own words."""
+    import logging
+
+    logger = logging.getLogger("resilient_bridge")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.pipeline.attempt import Attempt
+from resilient_bridge.telemetry.log import muted
 from tests.pipeline.forms import ASYNC, SYNC, Server, at_once, both
 
 
 @pytest.fixture(autouse=True)
 def unheard():
     """Nothing is logged: pytest keeps every record."""
-    with rb.listen(lambda event: None):
+    with muted():
         yield
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.telemetry.log import muted
 from tests.pipeline.forms import at_once, both, everywhere, settle
 
 
@@ -35,7 +36,7 @@ def no_collector():
 @pytest.fixture(autouse=True)
 def unheard():
     """Nothing is logged: pytest keeps every record."""
-    with rb.listen(lambda event: None):
+    with muted():
         yield
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import resilient_bridge as rb
 from resilient_bridge.stores.redis_state import RedisState
+from resilient_bridge.telemetry.log import muted
 
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +195,7 @@ def main(settings: dict[str, Any]) -> None:
         "reset": lambda _: program.circuit.reset(),
     }
     _say("ready")
-    with rb.listen(lambda _: None):  # nothing on the test's stderr
+    with muted():  # nothing on the test's stderr
         for line in sys.stdin:
             command, number = line.split()
             _say(answers[command](int(number)))

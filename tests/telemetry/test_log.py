@@ -63,12 +63,29 @@ def test_everything_else_is_quiet(log, event):
     assert log.records == []
 
 
-def test_a_listener_silences_the_default_log(log):
-    """Who listens does not hear it twice."""
-    with listen(lambda event: None):
+def test_j02_a_listener_takes_nothing_from_the_log(log):
+    """A metric is no reader: with any number of listeners the log has the same lines."""
+    with listen(lambda event: None), listen(lambda event: None):
         for event, _, _ in LOUD:
             emit(event)
-    assert log.records == []
+    assert log.record_tuples == [("resilient_bridge", level, line) for _, level, line in LOUD]
+
+
+def test_j02_the_log_has_a_switch_of_its_own(log):
+    """That of the stdlib, by level or altogether; listeners hear all the same."""
+    logger, heard = logging.getLogger("resilient_bridge"), []
+    with listen(heard.append):
+        log.set_level(logging.CRITICAL + 1, "resilient_bridge")
+        for event, _, _ in LOUD:
+            emit(event)
+        log.set_level(logging.DEBUG, "resilient_bridge")
+        logger.disabled = True
+        try:
+            for event, _, _ in LOUD:
+                emit(event)
+        finally:
+            logger.disabled = False
+    assert (log.records, len(heard)) == ([], 2 * len(LOUD))
 
 
 def test_text_of_a_peer_cannot_forge_a_line_or_show_a_secret(log):
