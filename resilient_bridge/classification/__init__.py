@@ -1,7 +1,8 @@
 """Exceptions and answers become failures.
 
 Rule: decides by class name, errno, status and code, in that order of trust, and by text only where there is nothing else;
-knows no clock and no network, and imports no library in order to recognise its errors.
+knows no network, and imports no library in order to recognise its errors. Only `classify` itself looks at a clock: a Retry-After
+may name a moment.
 """
 
 from __future__ import annotations
@@ -65,10 +66,11 @@ class Classifier:
                 failure_of,  # here, and so below: most programs import `classify` long before they need it
             )
 
-            return failure_of(cast("BaseException", error))
+            return _counted(failure_of(cast("BaseException", error)))
         from .answers import answer_failure
 
-        return answer_failure(error)
+        failure = answer_failure(error)
+        return None if failure is None else _counted(failure)
 
     def register(
         self,
@@ -97,6 +99,18 @@ class Classifier:
     def __repr__(self) -> str:
         """Return the name it is known by."""
         return "classify"
+
+
+def _counted(failure: Failure) -> Failure:
+    """Count the seconds to a moment that a Retry-After names, from now: its answer said nothing of its own clock."""
+    moment = failure.details.get("retry_at")
+    if failure.retry_after is not None or not failure.retryable or not isinstance(moment, int | float):
+        return failure
+    from datetime import UTC, datetime
+
+    import attrs
+
+    return attrs.evolve(failure, retry_after=max(0.0, moment - datetime.now(UTC).timestamp()))
 
 
 classify: Final = Classifier()

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import attrs
 
-from ..errors import Category, Executed, redact
+from ..errors import Category, Executed, code_info, is_timeout, redact
 from .finding import Finding, Rules
 from .hints import hints
+from .programs import program_finding
 from .texts import text_finding
 
 
@@ -29,7 +30,10 @@ _CRASHED: Final = attrs.evolve(
     _LOST, message="crashed", suggestions=("read its error output: a crash mostly comes back",), details=_ONCE
 )
 
+_TIMED_OUT: Final = Finding(code="TOOL_TIMEOUT", message="ended by its time limit", executed=Executed.MAYBE)
+
 EXITS: Mapping[int, Finding] = {
+    124: _TIMED_OUT,  # coreutils' timeout
     75: attrs.evolve(_FAILED, message="failed for now", retryable=True),  # EX_TEMPFAIL
     77: attrs.evolve(_FAILED, message="permission denied", suggestions=hints("EACCES")),  # EX_NOPERM
     78: attrs.evolve(
@@ -57,18 +61,19 @@ EXITS: Mapping[int, Finding] = {
 """What each exit code means; any other is the program's own: failed, and not known to pass."""
 
 
-def exit_finding(code: int, stderr: object = "", stdout: object = "") -> Finding:
+def exit_finding(code: int, stderr: object = "", stdout: object = "", program: str = "") -> Finding:
     """Return the verdict on an exit code, negative for a signal, as `subprocess` reports it.
 
     `stderr` and `stdout` are text, bytes or None; their ends are kept, redacted. Only where the code is the program's own is
-    the text of `stderr` read, and only for whether repeating can help.
+    the text of `stderr` read, and where that says nothing, the table of `program` (its base name): whether repeating can
+    help, and whether it was a time limit or a rate limit.
     """
     said, printed = tail_of(stderr), tail_of(stdout)
     details: dict[str, Any] = {"exit_code": code}
     details.update({name: text for name, text in (("stderr", said), ("stdout", printed)) if text})
     finding = EXITS.get(128 - code if code < 0 else code)
     if finding is None:
-        finding = _by_text(code, said)
+        finding = _own(code, said, program)
     return attrs.evolve(finding, details={**finding.details, **details})
 
 
@@ -85,23 +90,34 @@ def tail_of(output: object) -> str:
     return text if len(text) <= _TAIL else "…" + text[-_TAIL:]
 
 
-def _by_text(code: int, said: str) -> Finding:
+def _own(code: int, said: str, program: str) -> Finding:
+    """Read an exit code that is the program's own: by what it printed, else by its table."""
     finding = attrs.evolve(_FAILED, message=f"command failed with exit code {code}")
-    told = text_finding(said)
+    told = text_finding(said) or program_finding(program, code)
     if told is None:
         return finding
     verdict = told.failure()
+    if verdict.code == "SYS_RATE_LIMITED" or is_timeout(
+        verdict
+    ):  # policies have rules for these two (R11, V2)
+        finding = attrs.evolve(
+            finding,
+            code="SYS_RATE_LIMITED" if verdict.code == "SYS_RATE_LIMITED" else "TOOL_TIMEOUT",
+            message=f"{finding.message}: {code_info(verdict.code).summary}",
+            executed=Executed.YES if verdict.code == "SYS_RATE_LIMITED" else Executed.MAYBE,
+        )
     return attrs.evolve(
         finding,
         kind=verdict.kind,
         retryable=verdict.retryable,
+        retry_after=verdict.retry_after,
         suggestions=told.suggestions,
         details=told.details,
     )
 
 
 def _called(error: Any) -> Finding:
-    finding = exit_finding(int(error.returncode), error.stderr, error.stdout)
+    finding = exit_finding(int(error.returncode), error.stderr, error.stdout, _program(error.cmd))
     told = f"CalledProcessError: {_program(error.cmd)} ended with {error.returncode}"  # without its arguments
     return attrs.evolve(finding, details={**finding.details, "error": told})
 

@@ -54,6 +54,16 @@ _FINAL: Mapping[str, Finding] = {
     **dict.fromkeys(("content_policy_violation", "content_filter"), _CONTENT),
     "model_not_found": _MODEL,
 }
+_BAD_KEY: Final = Finding(
+    code="AUTH_INVALID_TOKEN",
+    message="api key not accepted",
+    suggestions=("fix the api key: it is wrong, revoked or of another account",),
+    details={"reason": "invalid_api_key"},
+)
+_KEY_NAMES: Final = frozenset(
+    {"invalid_api_key", "incorrect_api_key", "api_key_invalid", "missing_api_key", "authentication_error"}
+)
+_UNAUTHORIZED: Final = 401
 _SPENT: Final = ("spend_limit_reached", "spend_limit_exceeded")
 _TEXTS: Mapping[str, Finding] = {  # what Anthropic says in prose alone, under 400 invalid_request_error
     "credit balance is too low": _QUOTA,
@@ -107,10 +117,20 @@ def stream_finding(names: Iterable[str], message: str) -> Finding:
 
 def combined(status: Finding, names: Iterable[str], message: str) -> Finding | None:
     """Return the verdict of the codes with what the status told, None when the codes say nothing more."""
+    names = tuple(names)
     found = final_finding(names, message)
+    if found is None and status.details.get("http_status") == _UNAUTHORIZED:
+        found = _bad_key(names, message)
     if found is None:
         return None
     return attrs.evolve(with_message(found, message), details={**status.details, **found.details})
+
+
+def _bad_key(names: Iterable[str], message: str) -> Finding | None:
+    """Tell a key that is wrong (V3) from a token that has expired, which a refresh mends."""
+    if "expired" in message[:500].lower():
+        return None
+    return _BAD_KEY if any(name.lower() in _KEY_NAMES for name in names) else None
 
 
 def with_message(finding: Finding, message: str) -> Finding:

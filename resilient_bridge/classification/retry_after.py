@@ -1,7 +1,7 @@
 """How long the other side asks to wait: `Retry-After` in seconds or as a date, and `retry-after-ms`.
 
-Rule: only what the RFC allows is read, by its letters: `float()` would take "nan", "1e309" and other scripts' digits.
-A date counts from the server's own `Date`, so that a wrong clock here does no harm. The cap belongs to the policy.
+Rule: what servers send is read, by its letters: seconds, fractions of them (SDKs and servers use both), HTTP dates, and those of
+`email.utils`. `float()` would take "nan", "1e309" and other scripts' digits. A date counts from the server's own `Date`, so that a wrong clock here does no harm. The cap belongs to the policy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 
 _LONGEST = 1e10  # seconds; beyond it the number says no more than "never"
-_DIGITS = re.compile(r"[0-9]{1,10}")
+_DIGITS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,9})?")
 _MANY_DIGITS = re.compile(r"[0-9]{11,4096}")
 _MILLISECONDS = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,9})?")
 _MONTHS = {
@@ -26,7 +26,7 @@ _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
 _DATES = tuple(
     re.compile(form, re.IGNORECASE | re.ASCII)
     for form in (
-        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
+        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK}(?: (?:GMT|UTC|Z|[+-]0000))?",
         rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>[a-z]{{3}})-(?P<year>[0-9]{{2}}) {_CLOCK} (?:GMT|UTC)",
         rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ 0-9][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})",
     )
@@ -36,7 +36,7 @@ _DATES = tuple(
 def parse_retry_after(value: str, now_wall: float) -> float | None:
     """Return the seconds to wait for a `Retry-After` value, None when it is not valid.
 
-    Whole seconds, or one of the three HTTP date forms, which are all UTC. A date in the past is 0. `now_wall` is Unix
+    Seconds, with a fraction or without, or one of the three HTTP date forms, which are all UTC. A date in the past is 0. `now_wall` is Unix
     time. The result is finite and never negative; it is not capped to anything sensible.
     """
     seconds = _delta(value)

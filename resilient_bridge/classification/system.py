@@ -23,7 +23,13 @@ _RESET = Finding(code="CONN_RESET", suggestions=hints("ECONNRESET"))
 _CLOSED = Finding(code="CONN_RESET", message="connection lost")
 _UNREACHABLE = Finding(code="CONN_UNREACHABLE")
 # A bare timeout does not say whether the connection existed: the code's "no" would be a guess.
-_TIMEOUT = Finding(code="CONN_TIMEOUT", executed=Executed.MAYBE)
+_TIMEOUT = Finding(
+    code="CONN_TIMEOUT",
+    message="timed out",
+    executed=Executed.MAYBE,
+    suggestions=("allow more time, or ask for less at once",),
+)
+_NETWORK_TIMEOUT = Finding(code="CONN_TIMEOUT", executed=Executed.MAYBE)
 _EXHAUSTED = Finding(code="CONN_RESOURCE_EXHAUSTED")
 _SETTING = Finding(code="SYS_CONFIG_INVALID", message="refused by the operating system")
 _MEMORY = Finding(
@@ -32,6 +38,15 @@ _MEMORY = Finding(
     retryable=True,
     suggestions=("ask for less at once",),
     details={"max_retries": 1},
+)
+
+
+_NO_MEMORY = attrs.evolve(
+    _EXHAUSTED, message="out of memory", suggestions=_MEMORY.suggestions, details=_MEMORY.details
+)
+
+_INVALID_VALUES = Finding(
+    code="SYS_INTERNAL_ERROR", message="values not valid", suggestions=("correct the values it names",)
 )
 
 
@@ -45,13 +60,14 @@ def _numbers(finding: Finding, names: str) -> Iterator[tuple[int, Finding]]:
 ERRNOS: dict[int, Finding] = dict(
     [
         *_numbers(_SETTING, "ENOENT EACCES EPERM ENOTDIR EISDIR ENOSPC EROFS EINVAL ENOEXEC EAFNOSUPPORT"),
-        *_numbers(_EXHAUSTED, "EAGAIN EWOULDBLOCK EBUSY EINTR ETXTBSY EDEADLK EMFILE ENFILE ENOBUFS ENOMEM"),
+        *_numbers(_EXHAUSTED, "EAGAIN EWOULDBLOCK EBUSY EINTR ETXTBSY EDEADLK EMFILE ENFILE ENOBUFS"),
         *_numbers(_EXHAUSTED, "EADDRINUSE EADDRNOTAVAIL"),
         *_numbers(_REFUSED, "ECONNREFUSED WSAECONNREFUSED"),
         *_numbers(_RESET, "ECONNRESET EPIPE ECONNABORTED ENOTCONN ESHUTDOWN ENETRESET EPROTO"),
         *_numbers(_RESET, "WSAECONNRESET WSAECONNABORTED"),
         *_numbers(_UNREACHABLE, "ENETUNREACH EHOSTUNREACH ENETDOWN EHOSTDOWN WSAENETUNREACH WSAEHOSTUNREACH"),
-        *_numbers(_TIMEOUT, "ETIMEDOUT WSAETIMEDOUT"),
+        *_numbers(_NETWORK_TIMEOUT, "ETIMEDOUT WSAETIMEDOUT"),
+        (errno.ENOMEM, _NO_MEMORY),
     ]
 )
 """What each errno means; one that is missing here is not known to pass by itself."""
@@ -76,7 +92,9 @@ def by_errno(fallback: Finding | None = None) -> Reader:
         if not isinstance(number, int):
             return _several_addresses(error) or (fallback and _in_its_words(error, fallback))
         finding = ERRNOS.get(number, fallback)
-        return finding and attrs.evolve(_in_its_words(error, finding), details={"errno": number})
+        return finding and attrs.evolve(
+            _in_its_words(error, finding), details={**finding.details, "errno": number}
+        )
 
     return read
 
@@ -114,7 +132,9 @@ def _several_addresses(error: OSError) -> Finding | None:
 
 def _least_hopeful(numbers: Iterable[int]) -> Finding | None:
     known = [
-        attrs.evolve(ERRNOS[number], details={"errno": number}) for number in numbers if number in ERRNOS
+        attrs.evolve(ERRNOS[number], details={**ERRNOS[number].details, "errno": number})
+        for number in numbers
+        if number in ERRNOS
     ]
     lasting = [finding for finding in known if finding.code == _SETTING.code]
     return next(iter(lasting or known), None)
@@ -148,6 +168,9 @@ RULES: Rules = {
     ("builtins", "InterruptedError"): by_errno(_EXHAUSTED),
     ("builtins", "EOFError"): _CLOSED,
     ("builtins", "UnicodeError"): _host_name,
+    **dict.fromkeys(
+        (("pydantic_core", "ValidationError"), ("jsonschema", "ValidationError")), _INVALID_VALUES
+    ),
     ("asyncio", "TimeoutError"): _TIMEOUT,
     ("concurrent", "TimeoutError"): _TIMEOUT,
     ("builtins", "MemoryError"): _MEMORY,

@@ -16,15 +16,19 @@ import attrs
 from ..errors import Category, Executed, Kind, code_info
 from .finding import Finding, short_of
 from .hints import hints
+from .programs import curl_finding
 from .statuses import status_finding
 
 
 _LONGEST: Final = 8_192  # characters looked at
 
 
-def _said(code: str, *, kind: Kind | None = None, hint: str = "", once: bool = False) -> Finding:
+def _said(
+    code: str, message: str = "", *, kind: Kind | None = None, hint: str = "", once: bool = False
+) -> Finding:
     return Finding(
         code=code,
+        message=message,
         category=Category.UPSTREAM,
         kind=kind,
         executed=Executed.MAYBE,
@@ -39,10 +43,39 @@ _TIMEOUT = _said("CONN_TIMEOUT", hint="ETIMEDOUT")
 _DNS = _said("CONN_DNS_FAILED")
 _BUSY = _said("CONN_RESOURCE_EXHAUSTED")
 _PORT = _said("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
-_SPAWN = _said("CONN_UNREACHABLE", hint="SPAWN")
-_SLOW_START = _said("CONN_UNREACHABLE", hint="SLOW_START")
+_SPAWN = _said("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
+_SLOW_START = _said("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
+_UNREACHABLE = _said("CONN_UNREACHABLE")
+_VAGUE = _said("CONN_UNREACHABLE", "connection failed")  # what stands behind it may say why
+_DOCKER = attrs.evolve(
+    _said("CONN_UNREACHABLE", "docker daemon not reached"),
+    suggestions=("start the docker daemon, or check DOCKER_HOST",),
+)
+_CERTIFICATE = attrs.evolve(
+    _said("CONN_TLS_HANDSHAKE_FAILED"),
+    suggestions=("check the certificate's expiry, chain and host name",),
+)
+_LOCK = attrs.evolve(
+    _said("CONN_RESOURCE_EXHAUSTED", "locked by another process"),
+    suggestions=("wait for the other process to end; remove the lock file if it crashed",),
+)
 _LIMITED = _said("SYS_RATE_LIMITED")
 _FINAL = _said("SYS_UPSTREAM_REJECTED")
+_INVALID = attrs.evolve(
+    _said("SYS_UPSTREAM_REJECTED", "not valid"),
+    suggestions=("correct what the message names",),
+)
+_NO_COMMAND = attrs.evolve(
+    _said("SYS_UPSTREAM_REJECTED", "command not found"),
+    suggestions=("check its spelling and the search path",),
+)
+_NOT_THERE = attrs.evolve(
+    _said("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
+)
+_NOT_ALLOWED = attrs.evolve(
+    _said("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
+)
+_NO_SPACE = _said("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
 _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
 _CORRUPT = _said("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = _said("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
@@ -51,29 +84,65 @@ _MEMORY = attrs.evolve(_said("SYS_UNAVAILABLE", once=True), suggestions=("ask fo
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
     **dict.fromkeys(("ECONNREFUSED",), _REFUSED),
-    **dict.fromkeys(("ECONNRESET", "EPIPE", "ECONNABORTED"), _RESET),
-    **dict.fromkeys(("ETIMEDOUT", "ESOCKETTIMEDOUT"), _TIMEOUT),
+    **dict.fromkeys(("ECONNRESET", "EPIPE", "ECONNABORTED", "UND_ERR_SOCKET"), _RESET),
+    **dict.fromkeys(("ETIMEDOUT", "ESOCKETTIMEDOUT", "UND_ERR_CONNECT_TIMEOUT"), _TIMEOUT),
+    **dict.fromkeys(("UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"), _TIMEOUT),
     **dict.fromkeys(("ENOTFOUND", "EAI_AGAIN"), _DNS),
+    **dict.fromkeys(("ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN"), _UNREACHABLE),
     **dict.fromkeys(("EBUSY", "EAGAIN", "LOCKED", "EMFILE"), _BUSY),
     "EADDRINUSE": _PORT,
-    **{name: _said("SYS_UPSTREAM_REJECTED", hint=name) for name in ("ENOENT", "EACCES", "EPERM")},
+    "ENOENT": _NOT_THERE,
+    **dict.fromkeys(("EACCES", "EPERM"), _NOT_ALLOWED),
+    **dict.fromkeys(("ENOSPC", "EDQUOT"), _NO_SPACE),
+    "ENOMEM": _MEMORY,
 }
 _PHRASES: Mapping[str, Finding] = {  # in any case
-    **dict.fromkeys(("connection refused",), _REFUSED),
+    **dict.fromkeys(("connection refused", "couldn't connect to server"), _REFUSED),
     **dict.fromkeys(("connection reset by peer", "socket hang up", "broken pipe"), _RESET),
-    **dict.fromkeys(
-        ("network timeout", "connection timed out", "operation timed out", "request timed out"), _TIMEOUT
-    ),
+    # http.client, curl, git, ssh, wget, psql, docker and Go's net/http, in their own words
+    **dict.fromkeys(("remote end closed connection without response", "empty reply from server"), _RESET),
+    **dict.fromkeys(("the remote end hung up unexpectedly", "early eof", "unexpected eof"), _RESET),
+    **dict.fromkeys(("connection closed by remote host", "unexpected disconnect"), _RESET),
+    **dict.fromkeys(("server closed the connection unexpectedly", "no data received"), _RESET),
+    **dict.fromkeys(("error during connect", "connection aborted", "fetch failed"), _VAGUE),
+    "transfer closed with": _RESET,
+    **dict.fromkeys(("connection lost", "lost connection", "connection was closed"), _RESET),
+    **dict.fromkeys(("server disconnected", "ssl_error_syscall"), _RESET),
+    **dict.fromkeys(("timed out", "network timeout", "http timeout", "connection timeout"), _TIMEOUT),
+    **dict.fromkeys(("read timeout", "connect timeout", "socket timeout", "request timeout"), _TIMEOUT),
+    **dict.fromkeys(("tls handshake timeout", "i/o timeout", "operation too slow"), _TIMEOUT),
+    **dict.fromkeys(("deadline exceeded", "deadline_exceeded", "timeout expired"), _TIMEOUT),
+    **dict.fromkeys(("timeout awaiting", "timeout exceeded", "exceeded while awaiting headers"), _TIMEOUT),
     **dict.fromkeys(("name or service not known", "temporary failure in name resolution"), _DNS),
+    **dict.fromkeys(("could not resolve host", "could not resolve hostname", "no such host"), _DNS),
+    **dict.fromkeys(("could not resolve proxy", "unable to resolve host address"), _DNS),
+    **dict.fromkeys(("could not translate host name", "unable to look up", "dns failure"), _DNS),
+    **dict.fromkeys(("nodename nor servname provided", "name resolution failed", "getaddrinfo failed"), _DNS),
+    **dict.fromkeys(("network is unreachable", "no route to host", "host is unreachable"), _UNREACHABLE),
+    **dict.fromkeys(("network unreachable", "host is down"), _UNREACHABLE),
+    "network error": _VAGUE,
+    "cannot connect to the docker daemon": _DOCKER,
+    **dict.fromkeys(("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE),
+    **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
+    "host key verification failed": attrs.evolve(
+        _said("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
+        suggestions=("compare the host key through another channel, then accept it",),
+    ),
     **dict.fromkeys(("database is locked", "resource busy", "resource temporarily unavailable"), _BUSY),
+    **dict.fromkeys(("temporary file lock", "another git process seems to be running"), _LOCK),
+    **dict.fromkeys(("index.lock': file exists", "could not get lock", "unable to acquire lock"), _LOCK),
+    **dict.fromkeys(("disk quota exceeded", "no space left on device"), _NO_SPACE),
     **dict.fromkeys(("address already in use", "port already bound"), _PORT),
     "failed to start daemon": _SPAWN,
     "daemon started but not responding": _SLOW_START,
     **dict.fromkeys(("429 too many requests", "too many requests", "rate limit", "rate limited"), _LIMITED),
     **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded", "quota exceeded"), _LIMITED),
-    **dict.fromkeys(("404 not found", "invalid argument", "syntax error", "command not found"), _FINAL),
-    "no such file or directory": _said("SYS_UPSTREAM_REJECTED", hint="ENOENT"),
-    "permission denied": _said("SYS_UPSTREAM_REJECTED", hint="EACCES"),
+    "toomanyrequests": _LIMITED,  # docker's registry
+    "404 not found": _FINAL,
+    **dict.fromkeys(("invalid argument", "syntax error"), _INVALID),
+    "command not found": _NO_COMMAND,
+    "no such file or directory": _NOT_THERE,
+    **dict.fromkeys(("permission denied", "operation not permitted"), _NOT_ALLOWED),
     "403 forbidden": _FORBIDDEN,
     **dict.fromkeys(
         ("unexpected token", "invalid json", "schema validation failed", "state mismatch"), _CORRUPT
@@ -95,9 +164,13 @@ _NUMBERED = (  # where a text says that a number is a status
     r"500 internal server error",
     r"408 request timeout",
     r"401 unauthorized",
+    r"curl: \(\d{1,2}\)",
+    r"timeout of \d{1,9} ?ms exceeded",
+    r"error [45]\d\d:",  # wget
 )
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")
+_CURL = re.compile(r"curl: \((\d{1,2})\)")
 
 
 @cache
@@ -131,7 +204,7 @@ def _judged(text: str, lowered: str, match: re.Match[str]) -> Finding | None:
         if found is not None and found.suggestions == _QUOTA.suggestions:
             first = found
             break
-        first = first or found
+        first = found if first is None or (first is _VAGUE and found is not None) else first
     if first is None:
         return None
     message = first.message or code_info(first.code).summary
@@ -147,6 +220,10 @@ def _meant(text: str, match: re.Match[str]) -> Finding | None:
 
 
 def _status(words: str) -> Finding | None:
+    if words.startswith("timeout of"):
+        return _TIMEOUT
+    if (curl := _CURL.match(words)) is not None:
+        return curl_finding(int(curl[1]))
     number = _STATUS.search(words)
     if number is None:
         return None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .exceptions import stays_here as stays_here
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
+    from .failure import is_timeout as is_timeout
     from .failure import model_report as model_report
     from .failure import model_type as model_type
     from .failure import without_cause as without_cause
@@ -108,6 +109,7 @@ __all__ = [
     "is_count",
     "is_our_code",
     "is_sensitive",
+    "is_timeout",
     "mapping_of",
     "model_report",
     "model_type",
@@ -166,6 +168,7 @@ _HOMES = {
     "is_sensitive": "redaction",
     "mapping_of": "rpc",
     "model_report": "failure",
+    "is_timeout": "failure",
     "model_type": "failure",
     "read_rpc_error": "rpc",
     "record_of": "record",

@@ -170,9 +170,9 @@ class Failure:
             "code": self.code,
             "message": self.message,
             "category": self.category.value,
-            "kind": self.kind.value,
+            "kind": _told_kind(self).value,
             "severity": self.severity.value,
-            "retryable": self.retryable,
+            "retryable": _may_repeat(self),
             "executed": self.executed.value,
             "session_valid": self.session_valid,
             "retry_after": self.retry_after,
@@ -207,7 +207,7 @@ class Failure:
         return {
             "type": self.category.value.lower(),
             "message": self.message,
-            "recoverable": self.retryable,
+            "recoverable": _may_repeat(self),
             "context": {
                 name: _jsonable(redact_value(value)) for name, value in known.items() if value is not None
             },
@@ -226,6 +226,9 @@ class Failure:
         }
         if self.retry_after is not None:
             data["retryAfter"] = self.retry_after
+        for name, key in (("sessionId", "session_id"), ("providerId", "provider_id")):
+            if isinstance(told := self.details.get(key), str):
+                data[name] = told
         return {"code": MCP_CODES[self.category], "message": self.message, "data": data}
 
     @classmethod
@@ -259,15 +262,23 @@ _PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.EACCES, errno.EPERM),
     "exit_code": (126, 77),
     "http_status": (403,),
+    "reason": ("permission_denied",),
     "error": ("PermissionError",),  # raised with a text alone, as tools do: no errno
 }
 _NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.ENOENT,),
     "exit_code": (127,),
     "http_status": (404, 410),
+    "reason": ("not_found",),
     "error": ("FileNotFoundError",),
 }
-_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {"rpc_code": (-32602,), "http_status": (422,)}
+_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
+    "rpc_code": (-32602,),
+    "http_status": (422,),
+    "error": ("ValidationError",),  # pydantic's, jsonschema's, marshmallow's
+}
+_REFUSED_REPEAT: Final = "not_idempotent"
+_LOOK_FIRST: Final = "it may have run: find out whether it did before doing it again"
 _INVALID: Final = frozenset(
     {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
 )
@@ -279,18 +290,39 @@ def model_report(failure: Failure) -> dict[str, Any]:
         "type": model_type(failure),
         "code": failure.code,
         "message": failure.message,
-        "recoverable": failure.retryable,
+        "recoverable": _may_repeat(failure),
         "executed": failure.executed.value,
-        "suggestion": "; ".join(failure.suggestions),
+        "suggestion": "; ".join(_advice(failure)),
     }
     if failure.retry_after is not None:
         report["retry_after"] = failure.retry_after
     return report
 
 
+def _may_repeat(failure: Failure) -> bool:
+    """Return what every form says of a repeat: it can help, and nobody has refused it because the call may have run."""
+    return failure.retryable and failure.stopped != _REFUSED_REPEAT
+
+
+def _told_kind(failure: Failure) -> Kind:
+    """Return the kind that goes with it: used-up attempts make a transient failure permanent for the policy alone (C2)."""
+    return Kind.TRANSIENT if failure.retryable and failure.kind is Kind.PERMANENT else failure.kind
+
+
+def _advice(failure: Failure) -> tuple[str, ...]:
+    if failure.stopped == _REFUSED_REPEAT and failure.executed is not Executed.NO:
+        return (_LOOK_FIRST, *failure.suggestions)
+    return failure.suggestions
+
+
+def is_timeout(failure: Failure) -> bool:
+    """Return whether a time limit ended it, also where the category says whose error it was (a program's text)."""
+    return Category.TIMEOUT in (failure.category, code_info(failure.code).category)
+
+
 def model_type(failure: Failure) -> str:
     """Return the one word a model acts on (V6): why it failed, as far as the model could do something about it."""
-    if failure.category is Category.TIMEOUT:
+    if is_timeout(failure):
         return "timeout"
     if failure.code == "SYS_RATE_LIMITED":
         return "rate_limit"

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypedDict, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
 from .codes import CODES, PREFIXES
 from .taxonomy import Category, Executed, Kind
@@ -70,10 +70,54 @@ CATEGORY_CODES: Mapping[Category, str] = MappingProxyType(
 )
 """The code of a failure of which nothing but the category is known."""
 
+_WAIT: Final = "wait, then repeat"
+_HEALTH: Final = "check the bridge's health, and restart it if needed"
+_AGENTS: Final = "check the available agents"
+
+
+class Advice(NamedTuple):
+    """What a peer's own words say beyond its number: a nearer code (None: the number's), and what to do."""
+
+    suggestions: tuple[str, ...]
+    code: str | None = None
+
+
+_SAID: Mapping[str, Advice] = MappingProxyType(
+    {
+        "rate limit": Advice((_WAIT, "slow down if it recurs"), "SYS_RATE_LIMITED"),
+        "overloaded": Advice((_WAIT, "send fewer requests at once"), "SYS_UNAVAILABLE"),
+        "timed out": Advice((_WAIT, _HEALTH), "SYS_TIMEOUT"),
+        "session not found": Advice(("create a new session: this one may have expired", _AGENTS)),
+        "agent not found": Advice((_AGENTS,)),
+        "no agents registered": Advice(("register an agent, then start the bridge again",)),
+        "session capacity": Advice(("close a session that is no longer needed, then repeat",)),
+        "executor not started": Advice(("start the bridge", _HEALTH)),
+        "failed to start": Advice((_HEALTH,)),
+        "invalid worker response": Advice((_HEALTH, "update the worker")),
+        "exceeds maximum size": Advice(("send less at once",)),
+        "missing required credential": Advice(("set the credential it names",)),
+        "not registered": Advice(("use the id of a registered provider, or register it",)),
+        "api key": Advice(("fix the api key",)),
+    }
+)
+"""What peers say in their messages (S3, S7): the first that is found counts."""
+_BY_CATEGORY: Mapping[Category, tuple[str, ...]] = MappingProxyType(
+    {
+        Category.INTERNAL: (_HEALTH, "report it with its message"),
+        Category.TIMEOUT: (_WAIT, _HEALTH),
+        Category.AUTH: ("fix the api key or the token",),
+    }
+)
+_GENERAL: Final = frozenset({*CATEGORY_CODES.values()})  # codes that say no more than the category
+_INTERNAL: Final = -32603
+_LOOKED_AT: Final = 500  # characters of a message
+
 _SESSION_GONE = frozenset({-32600, 32600, -32002})
 _SESSION = ("session not found", "session terminated", "session expired")
 _OURS = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
-_READ = frozenset({"type", "retryable", "sessionValid", "retryAfter", "code", "providerId", "executed"})
+_READ = frozenset(
+    {"type", "retryable", "sessionValid", "sessionId", "retryAfter", "code", "providerId", "executed"}
+)
 OWN_DETAILS: Final = frozenset(
     {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
 )
@@ -88,11 +132,12 @@ def read_rpc_error(error: object) -> tuple[str, str, Told]:
     message = text if isinstance(text, str) else ""
     number = number if isinstance(number, int) and not isinstance(number, bool) else None
     code, base = _meaning(number, message, data)
-    overrides: Told = {**base, **_overrides(code, data)}
+    code, advised = _advised(code, number, message, data)
+    overrides: Told = {**base, **advised, **_overrides(code, data)}
     details: dict[str, Any] = {} if number is None else {"rpc_code": number}
-    provider = data.get("providerId")
-    if isinstance(provider, str):
-        details["provider_id"] = provider
+    for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
+        if isinstance(told := data.get(name), str):
+            details[key] = told
     details.update({str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS})
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
@@ -126,6 +171,28 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
     if category is not None and category is not CODES[meaning[0]].category:  # -32000 stands for two of them
         return CATEGORY_CODES[category], {}
     return meaning
+
+
+def _advised(code: str, number: int | None, message: str, data: Mapping[object, Any]) -> tuple[str, Told]:
+    """Return the code and what to do, by the peer's message, its category and whether it marks a repeat as useful."""
+    if is_our_code(data.get("code")) or number not in RPC_CODES:
+        return code, {}
+    category = _category(data) or CODES[code].category
+    lowered = message[:_LOOKED_AT].lower()
+    advice = next((advice for words, advice in _SAID.items() if words in lowered), None)
+    if advice is None:
+        if data.get("retryable") is True:
+            return code, {"suggestions": (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)}
+        lines = _BY_CATEGORY.get(category) if "type" in data or number == _INTERNAL else None
+        return code, {"suggestions": lines} if lines else {}
+    if advice.code is None or code not in _GENERAL:
+        return code, {"suggestions": advice.suggestions}
+    return advice.code, {
+        "suggestions": advice.suggestions,
+        "category": category,
+        "executed": Executed.MAYBE,
+        "retryable": CODES[code].retryable or CODES[advice.code].retryable,
+    }
 
 
 def _overrides(code: str, data: Mapping[object, Any]) -> Told:

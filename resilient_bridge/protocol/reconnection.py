@@ -228,6 +228,6 @@ class Reconnection:
 def _hint(failure: Failure, now: Now) -> float | None:
     """How long the server asked to wait: seconds, or until a moment of the wall clock."""
     moment = failure.details.get("retry_at")
-    if failure.retry_after is None and isinstance(moment, (int, float)):
+    if isinstance(moment, (int, float)):  # before the seconds: those count from when it was classified
         return max(0.0, moment - now.wall)
     return failure.retry_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import math
 import time
 
@@ -43,15 +44,39 @@ def test_whole_seconds(value, wait):
 
 
 @pytest.mark.parametrize(
+    ("value", "wait"),
+    [("0.5", 0.5), ("12.5", 12.5), ("1.0", 1.0), (" 7.25 ", 7.25), ("0.000000001", 1e-9)],
+)
+def test_f07_fractions_of_a_second(value, wait):
+    """SDKs and servers send them, so they are read."""
+    assert parse_retry_after(value, NOW) == wait
+
+
+@pytest.mark.parametrize(
     "value",
     [
-        "-1", "+1", "1.0", "²", "١٢", "1_000", "1e309", "nan", "inf", "-inf", "Infinity", "", " ", "soon", "0x10", "1 2",
+        email.utils.formatdate(NOW + 12),  # "-0000"
+        email.utils.formatdate(NOW + 12, usegmt=True),
+        "Mon, 03 Jun 2019 11:00:12 +0000",
+        "Mon, 03 Jun 2019 11:00:12",
+    ],
+)
+def test_f07_dates_as_python_writes_them(value):
+    """`email.utils.formatdate()` says "-0000", and some servers name no zone: both mean UTC."""
+    wait = 12.0
+    assert parse_retry_after(value, NOW) == wait
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "-1", "+1", "1.", ".5", "1.2.3", "1,5", "²", "١٢", "1_000", "1e309", "nan", "inf", "-inf", "Infinity", "", " ", "soon", "0x10", "1 2",
         "12s", "Mon, 99 Jun 2019 11:30:12 GMT", "Mon, 03 Xxx 2019 11:30:12 GMT", "Mon, 03 Jun 2019 25:30:12 GMT",
         "Mon, 03 Jun 2019 11:30:99 GMT", "Mon, 03 Jun 2019 11:30:12 +0200", "2019-06-03T11:30:12Z", "Mon, 31 Feb 2019 11:30:12 GMT",
     ],
 )  # fmt: skip
 def test_what_is_no_retry_after_is_none(value):
-    """Signs, fractions, other scripts' digits and everything `float()` would swallow (threat 26)."""
+    """Signs, half a number, other scripts' digits and everything `float()` would swallow (threat 26)."""
     assert parse_retry_after(value, NOW) is None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import httpx
 import pytest
@@ -93,11 +95,15 @@ def test_the_wait_the_server_asks_for(status, headers, wait):
     assert failure.retryable is (status != 404)
 
 
-def test_a_date_without_a_clock_is_kept_as_an_instant():
-    """Nothing here reads a clock: who has one finds the instant in the details."""
-    failure = classify(_refused(503, Retry_After="Mon, 03 Jun 2019 11:30:12 GMT"))
-    assert failure.retry_after is None
-    assert failure.details["retry_at"] == 1559561412.0
+def test_f06_a_date_without_a_clock_counts_from_now():
+    """The answer said no time of its own: the seconds count from when it is classified, and the instant stays in the details."""
+    at = datetime.now(UTC) + timedelta(seconds=60)
+    failure = classify(_refused(503, Retry_After=format_datetime(at, usegmt=True)))
+    assert failure.retry_after == pytest.approx(60, abs=5)
+    assert failure.details["retry_at"] == pytest.approx(at.timestamp(), abs=1)
+    past = classify(_refused(503, Retry_After="Mon, 03 Jun 2019 11:30:12 GMT"))
+    assert past.retry_after == 0
+    assert past.details["retry_at"] == 1559561412.0
 
 
 def test_a_header_that_came_twice():

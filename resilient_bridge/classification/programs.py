@@ -1,0 +1,80 @@
+"""What well-known programs mean by their exit codes, and curl by the number in its messages.
+
+Rule: a number is read only together with the name of its program: 7 is curl's "could not connect" and means nothing elsewhere.
+The tables are the programs' own: curl's EXIT CODES, GNU wget's EXIT STATUS, ssh(1), timeout(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from ..errors import Category, Executed
+from .finding import Finding
+from .hints import hints
+
+
+def _passing(code: str, message: str, *suggestions: str, hint: str = "") -> Finding:
+    """A repeat can help. The program ran, so it may have had an effect before it failed."""
+    return Finding(
+        code=code,
+        message=message,
+        category=Category.UPSTREAM,
+        retryable=True,
+        executed=Executed.MAYBE,
+        suggestions=suggestions or hints(hint),
+    )
+
+
+def _lasting(message: str, *suggestions: str) -> Finding:
+    return Finding(
+        code="SYS_UPSTREAM_REJECTED",
+        message=message,
+        category=Category.UPSTREAM,
+        executed=Executed.MAYBE,
+        suggestions=suggestions,
+    )
+
+
+_DNS = _passing("CONN_DNS_FAILED", "host name not resolved")
+_CONNECT = _passing("CONN_REFUSED", "could not connect", hint="ECONNREFUSED")
+_LOST = _passing("CONN_RESET", "connection lost", hint="ECONNRESET")
+_TIMED_OUT = attrs.evolve(_passing("CONN_TIMEOUT", "timed out", hint="ETIMEDOUT"), category=Category.TIMEOUT)
+_HANDSHAKE = _passing("CONN_RESET", "tls handshake not completed", hint="ECONNRESET")
+_CERTIFICATE = _lasting("certificate not accepted", "check the certificate's expiry, chain and host name")
+_URL = _lasting("url not valid", "correct the url")
+_LOGIN = attrs.evolve(
+    _lasting("credentials not accepted", "check the credentials"), code="AUTH_INVALID_TOKEN"
+)
+
+_CURL: Final[Mapping[int, Finding]] = {
+    **dict.fromkeys((1, 3), _URL),
+    **dict.fromkeys((5, 6), _DNS),
+    7: _CONNECT,
+    **dict.fromkeys((9, 67, 94), _LOGIN),
+    12: _TIMED_OUT,
+    **dict.fromkeys((16, 18, 52, 55, 56, 89, 92, 95, 96), _LOST),
+    28: _TIMED_OUT,
+    35: _HANDSHAKE,
+    **dict.fromkeys((51, 53, 54, 58, 59, 60, 66, 77, 83, 90, 91), _CERTIFICATE),
+}
+_PROGRAMS: Final[Mapping[str, Mapping[int, Finding]]] = {
+    "curl": _CURL,
+    "wget": {4: _LOST, 5: _CERTIFICATE, 6: _LOGIN},
+    "ssh": {255: _LOST},
+    "scp": {255: _LOST},
+    "sftp": {255: _LOST},
+    "rsync": {**dict.fromkeys((10, 12, 255), _LOST), **dict.fromkeys((30, 35), _TIMED_OUT)},
+}
+
+
+def program_finding(program: str, code: int) -> Finding | None:
+    """Return what an exit code of a program means; None for a program or a code that the tables do not have."""
+    return _PROGRAMS.get(program.removesuffix(".exe"), {}).get(code)
+
+
+def curl_finding(number: int) -> Finding | None:
+    """Return what `curl: (number)` means; None where only the text behind it says more (22: the status)."""
+    return _CURL.get(number)
