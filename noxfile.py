@@ -6,7 +6,6 @@ Longer campaigns are sessions of their own, which CI does not wait for: `damage`
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import nox
@@ -55,15 +54,13 @@ def real(session: nox.Session) -> None:
 def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
     # Runs are told apart by their seed alone, so it does not matter who makes them.
-    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
-    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *spread, *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *session.posargs)
 
 
 @nox.session
 def crashes(session: nox.Session) -> None:
     """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
-    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
-    session.run("python", "-m", "pytest", "-q", "-m", "crash", *spread, *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "-m", "crash", *session.posargs)
 
 
 @nox.session
@@ -72,14 +69,13 @@ def damage(session: nox.Session) -> None:
 
     More than a quarter of an hour on two cores.
     """
-    spread = ["-n", "auto", "--dist", "worksteal"] if find_spec("xdist") else []
     files = [
         str(path)
         for path in sorted(Path("tests/stores").glob("test_*.py"))
         if "RB_DAMAGE" in path.read_text()
     ]
     session.run(
-        *("python", "-m", "pytest", "-q", "-m", "crash", *spread, *(session.posargs or files)),
+        *("python", "-m", "pytest", "-q", "-n", "logical", "-m", "crash", *(session.posargs or files)),
         env={"RB_DAMAGE": "all"},
     )
 
@@ -109,6 +105,7 @@ def litellm(session: nox.Session) -> None:
         "httpx2",
         "pytest",
         "pytest-timeout",
+        "pytest-xdist",
         "anyio",
         "trustme",
         "sybil",

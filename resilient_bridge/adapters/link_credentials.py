@@ -44,9 +44,13 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
     from websockets.datastructures import Headers
     from websockets.exceptions import InvalidURI
 
+    from ..transports.websockets_releases import target_of
+
     if made.additional_headers is not None:
         made.additional_headers = Headers(made.additional_headers)  # it may be an iterator
-    carries = made.ws_uri.user_info is not None or any(is_sensitive(n) for n in made.additional_headers or ())
+    carries = target_of(made).user_info is not None or any(
+        is_sensitive(n) for n in made.additional_headers or ()
+    )
     if carries and not allow_plaintext_credentials:
         _check_plaintext(made)
     follow = made.process_redirect
@@ -54,7 +58,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
         return
 
     def process_redirect(error: Exception) -> Exception | str:
-        here = made.ws_uri
+        here = target_of(made)
         try:
             found = follow(error)
         except InvalidURI as wrong:  # https:// for one
@@ -67,12 +71,13 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
 def _check_plaintext(made: connect) -> None:
     """Refuse credentials over ws:// to another machine (threat 42)."""
     from ..transports.origin import origin_of
+    from ..transports.websockets_releases import options_of, target_of
 
-    told = made.create_connection_kwargs
-    host = told.get("host") or made.ws_uri.host  # where it really goes
-    if made.ws_uri.secure or told.get("unix") or is_loopback(str(host)):
+    told, target = options_of(made), target_of(made)
+    host = told.get("host") or target.host  # where it really goes
+    if target.secure or told.get("unix") or is_loopback(str(host)):
         return
-    raise plaintext_refused("wss", origin_of(made.ws_uri), "reconnecting")
+    raise plaintext_refused("wss", origin_of(target), "reconnecting")
 
 
 def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .repeats import Idempotent
 
+    _ObjectProxy = wrapt.ObjectProxy[Any]
+else:
+    _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
 __all__ = ["Calls", "linked"]
 
 _READS: Final[Mapping[str, frozenset[str]]] = {
@@ -275,7 +278,7 @@ class _NotYet:
     """What stands for a client before the first one."""
 
 
-class _Linked(wrapt.ObjectProxy[Any]):
+class _Linked(_ObjectProxy):
     """The client of the moment, to `isinstance` and to everybody who reads its attributes."""
 
     def __init__(self, calls: Calls) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from typing import NoReturn, Self
 
+    _ObjectProxy = wrapt.ObjectProxy[Any]
+else:
+    _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
 
 __all__ = ["Answer", "AsyncEntry", "AsyncItems", "Entry", "Items", "Page", "Wrapped", "has"]
 
@@ -49,7 +52,7 @@ class Shared(Protocol):
         """Make an error of ours one of the SDK's, too."""
 
 
-class _Proxy(wrapt.ObjectProxy[Any]):
+class _Proxy(_ObjectProxy):
     """What is neither pickled nor copied: another process, or a copy, would have the client without its policy and state."""
 
     def __reduce_ex__(self, *_: object) -> NoReturn:

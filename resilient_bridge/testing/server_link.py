@@ -14,8 +14,9 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from websockets.asyncio.server import ServerConnection, broadcast
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from .server_dialogue import Dialogue
 from .server_session import BridgeMemory
@@ -116,16 +117,24 @@ class Link:
             return
         if self.is_ended:
             return
-        if isinstance(frame, str):
-            broadcast((self.connection,), frame.encode("utf-8", "surrogatepass"), text=True)
-        else:
-            broadcast((self.connection,), frame)
+        self._write(frame)
         if self.connection.paused:
             self._backlog += len(frame)
             if self._backlog > _BACKLOG:
                 self.reset()
         else:
             self._backlog = 0
+
+    def _write(self, frame: str | bytes) -> None:
+        # By hand: `broadcast` takes no text with a lone surrogate before websockets 17.
+        protocol = self.connection.protocol
+        if protocol.state is not State.OPEN:
+            return
+        if isinstance(frame, str):
+            protocol.send_text(frame.encode("utf-8", "surrogatepass"))
+        else:
+            protocol.send_binary(frame)
+        self.connection.transport.write(b"".join(protocol.data_to_send()))
 
     def later(self, delay: float, text: str) -> None:
         """Write it after a delay; equal delays keep their order."""

@@ -11,13 +11,12 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from ssl import SSLCertVerificationError, SSLContext
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosedError, InvalidProxy, InvalidStatus
 from websockets.protocol import State
-from websockets.proxy import get_proxy
 from websockets.uri import WebSocketURI
 
 from . import tls
@@ -32,6 +31,7 @@ from .origin import (
     refuse_credentials,
 )
 from .racing import first_connected, interleaved
+from .websockets_releases import get_proxy, maker_of, options_of, target_of
 
 
 __all__ = ["InsecureURLError", "RedirectRefusedError", "WebSocketTransport", "open_websocket"]
@@ -275,17 +275,21 @@ class _Connect(connect):
     resolved: Callable[[tuple[str, int]], None] | None = None
 
     async def open_tcp_connection(self) -> ClientConnection:
-        here, options = self.ws_uri, dict[str, Any](self.create_connection_kwargs)
+        return await self._raced(super().open_tcp_connection)
+
+    async def create_connection(self) -> ClientConnection:  # its name up to websockets 16
+        return await self._raced(cast("Any", super()).create_connection)
+
+    async def _raced(self, open_one: Callable[[], Awaitable[ClientConnection]]) -> ClientConnection:
+        here, options = target_of(self), dict(options_of(self))
         if self.proxy is not None or "host" in options or is_ip(here.host):
-            return await super().open_tcp_connection()
-        loop = asyncio.get_running_loop()
+            return await open_one()
+        loop, make = asyncio.get_running_loop(), maker_of(self)
         if here.secure:
             options.setdefault("server_hostname", here.host)
 
         async def dial(host: str) -> ClientConnection:
-            _, connection = await loop.create_connection(
-                lambda: self.factory(here), host, here.port, **options
-            )
+            _, connection = await loop.create_connection(lambda: make(here), host, here.port, **options)
             return connection
 
         infos = await loop.getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)

@@ -54,14 +54,17 @@ class Server:
     async def stop(self, code: int = 1001) -> None:
         """Close every connection with this code, and refuse others from now on."""
         if self._server is not None:
-            self._server.close(code=code) if code != 1006 else self._cut()
+            if code == 1006:
+                self._cut()
+            # One by one: a server of websockets 15 closes all of them with a code of its own.
+            await asyncio.gather(*(one.close(code) for one in self._server.connections))
+            self._server.close()
             await self._server.wait_closed()
             self._server = None
 
     def _cut(self) -> None:
         for connection in self._server.connections:
             connection.transport.abort()
-        self._server.close()
 
 
 @asynccontextmanager

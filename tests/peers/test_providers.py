@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing, asynccontextmanager
 
 import anthropic
+import httpx2
 import openai
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -63,7 +64,10 @@ class Google:
     """The bare google-genai SDK."""
 
     def __init__(self, server):
-        options = types.HttpOptions(base_url=server.google)
+        # Over httpx2 wherever it runs: with aiohttp beside it, the SDK would take that one.
+        options = types.HttpOptions(
+            base_url=server.google, async_client_args={"transport": httpx2.AsyncHTTPTransport()}
+        )
         self.client = genai.Client(api_key="k", http_options=options).aio
 
     async def whole(self, timeout):

@@ -133,7 +133,9 @@ def test_nothing_is_loaded_or_started_before_it_is_used():
 # ---- Policy.state --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [URL, RedisState, MemoryStore(), object()], ids=repr)
+@pytest.mark.parametrize(
+    "state", [URL, RedisState, MemoryStore(), object()], ids=["url", "redis state", "memory store", "object"]
+)
 def test_what_cannot_share_is_refused(state):
     """A url, a class, a store of messages."""
     message = refusal(lambda: rb.Policy(rb.Breaker(), state=state))

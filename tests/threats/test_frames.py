@@ -9,7 +9,6 @@ import json
 import random
 
 import pytest
-from websockets.asyncio.server import broadcast
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
@@ -61,7 +60,9 @@ async def test_row_01_invalid_utf8(server):
     async with Watch(server.url) as watch:
         await watch.ready()
         for link in server._listener.links:
-            broadcast((link.connection,), b'{"type": "tool_call", "payload": {"x": "\xff\xfe"}}', text=True)
+            protocol = link.connection.protocol
+            protocol.send_text(b'{"type": "tool_call", "payload": {"x": "\xff\xfe"}}')
+            link.connection.transport.write(b"".join(protocol.data_to_send()))
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1])
         (event,) = watch.of(MessageRejected)
