@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .near_misses import close_names, near_paths, status_of
+from .near_misses import close_names, near_paths, status_of, up_to_root
 from .suggestion_clues import Clue
 from .suggestion_context import (
     Fix,
@@ -31,7 +31,7 @@ from .suggestion_context import (
 from .suggestion_texts import has_ending
 
 
-_PARENTS: Final = 6  # levels above in which a path or its backup is looked for
+_PARENTS: Final = 6  # levels above a path, as far as the working directory, in which its backup is looked for
 _MOST_BACKUPS: Final = 2
 _ENDINGS: Final = (".bak", ".backup", "~", ".orig")
 _STORES: Final = ("backups", ".claude/backups")
@@ -182,7 +182,7 @@ def _elsewhere(
 ) -> Iterator[Fix]:
     here = context.directory
     if here is not None and not Path(path).is_absolute():
-        for parent in list(here.parents)[:_PARENTS]:
+        for parent in islice(up_to_root(here), 1, None):
             there = _below(parent, path)
             if status_of(there) is not None and is_wanted(there):
                 yield Fix(f"expected in {parent}: the working directory is {here}", there)
@@ -205,7 +205,8 @@ def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
     missing = Path(absolute)
     for ending in _ENDINGS:
         yield f"{absolute}{ending}"
-    for parent in list(missing.parents)[:_PARENTS]:
+    is_here = context.directory is not None and missing.is_relative_to(context.directory)
+    for parent in islice(missing.parents, _PARENTS) if is_here else up_to_root(missing.parent):
         mirrored = missing.relative_to(parent)  # backups/src/app.json
         places = [mirrored]
         if (

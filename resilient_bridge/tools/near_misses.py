@@ -30,6 +30,7 @@ _MOST_NEAR: Final = 3
 _OTHER_ENDING: Final = 0.15  # what another extension costs
 _SWAPPED: Final = 0.8  # the same letters in another order: the commonest slip in a short name
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "lost+found"})
+_ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 _NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
 
 
@@ -39,6 +40,21 @@ def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | N
         return Path(path).stat(follow_symlinks=is_link_followed)
     except (OSError, ValueError):  # a NUL in a name is a ValueError
         return None
+
+
+def up_to_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
+    """Yield a directory and those above it, as far as its project goes: what lies above belongs to somebody else.
+
+    The project ends where a `.git`, `pyproject.toml` or the like lies, or at the home of the user; one level up where neither is above.
+    """
+    line = [directory, *directory.parents][:most]
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- that of Path raises where there is none
+    ends = (number for number, here in enumerate(line) if here == home or _is_root(here))
+    yield from line[: next(ends, 1) + 1]
+
+
+def _is_root(directory: Path) -> bool:
+    return any(status_of(str(directory / name)) is not None for name in _ROOT_NAMES)
 
 
 class Look:

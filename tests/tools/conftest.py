@@ -7,7 +7,8 @@ import pytest
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty working directory."""
+    """An empty working directory in a project, above whose root no test looks."""
+    (tmp_path / "pyproject.toml").touch()
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)

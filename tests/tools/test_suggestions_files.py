@@ -126,6 +126,31 @@ def test_a_backup_that_exists_is_named(here, backup):
     assert found == [f"restore the backup {backup}: cp {shlex.quote(backup)} a/x.db"]
 
 
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml", "package.json"])
+def test_i06_the_search_ends_at_the_root_of_the_project(tmp_path, monkeypatch, marker):
+    """What an ancestor of the project happens to hold is nobody's file of that name; inside of the project it is."""
+    work = tmp_path / "project/src/deep"
+    _tree(tmp_path, "fresh.bin", f"project/{marker}", "project/src/deep/main")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    assert suggest(_raised(open, "fresh.bin"))[0] == "create it: touch fresh.bin"
+    _tree(tmp_path, "project/fresh.bin")
+    assert suggest(_raised(open, "fresh.bin"))[0].startswith(f"expected in {tmp_path / 'project'}: ")
+
+
+def test_i06_the_search_ends_at_the_home_and_goes_one_level_up_without_either(tmp_path, monkeypatch):
+    """A script in a folder of nobody's project."""
+    work = tmp_path / "home/scripts/deep"
+    _tree(tmp_path, "fresh.bin", "home/scripts/deep/main")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert suggest(_raised(open, "fresh.bin"))[0] == "create it: touch fresh.bin"
+    _tree(tmp_path, "home/fresh.bin")
+    assert suggest(_raised(open, "fresh.bin"))[0].startswith(f"expected in {tmp_path / 'home'}: ")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    assert suggest(_raised(open, "fresh.bin"))[0] == "create it: touch fresh.bin"
+
+
 def test_what_to_create(here):
     """The file where its directory is, else the directory; nothing below a file; a working directory is no file."""
     _tree(here, "file")
