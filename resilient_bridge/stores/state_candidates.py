@@ -13,7 +13,7 @@ import attrs
 
 from ..errors import Failure, config_error, text_of
 from ..policies.fields import is_count
-from .state_document import Document, InvalidDocumentError, read_document
+from .state_document import ENVELOPE, Document, Form, InvalidDocumentError
 
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Demands:
     check: Callable[[Any], object] | None
     orphans: Callable[[Any], tuple[Any, str]] | None
     migrations: Mapping[int, Callable[[Any], Any]]
+    form: Form = ENVELOPE
 
     def __attrs_post_init__(self) -> None:
         if not is_count(self.version):
@@ -85,7 +86,7 @@ class Demands:
         if data is None:
             return Candidate(path=path, data=None, failure=_damaged(path, "wanted a file, got none"))
         try:
-            document = read_document(data)
+            document = self.form.read(data)
         except InvalidDocumentError as error:
             return self._salvaged(path, data, error)
         if not self._reaches(document.version):
@@ -112,7 +113,7 @@ class Demands:
     def known(self, data: bytes) -> Document | None:
         """The document in a file, None if it is damaged or of a later program: what is not known must not be overwritten."""
         with suppress(InvalidDocumentError):
-            document = read_document(data)
+            document = self.form.read(data)
             return document if document.version <= self.version else None
         return None
 

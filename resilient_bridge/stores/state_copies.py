@@ -9,21 +9,28 @@ from typing import TYPE_CHECKING
 
 from ..errors import Failure, StoreError
 from .private_files import read_private
-from .state_document import InvalidDocumentError, read_document
+from .state_document import ENVELOPE, InvalidDocumentError
 
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["backup_of", "is_whole", "later_version"]
+    from .state_document import Form
+
+__all__ = ["backup_of", "backups_of", "is_whole", "later_version"]
 
 
-def backup_of(path: Path) -> Path:
+def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
     """Where the backup of a file is."""
-    return path.with_name(f"{path.name}.backup")
+    return backups_of(path, form)[0]
 
 
-def is_whole(path: Path, version: int, *, field: str, of: str) -> bool | None:
+def backups_of(path: Path, form: Form) -> tuple[Path, ...]:
+    """Where its backup is, and where earlier releases have put it."""
+    return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
+
+
+def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:
     """Whether a copy is what was written, None if it is not there; in a damaged one the number of a version proves nothing.
 
     Raises the StoreError of `later_version` for one of a later version than this, and what `read_private` does, which names `field`.
@@ -32,7 +39,7 @@ def is_whole(path: Path, version: int, *, field: str, of: str) -> bool | None:
     if data is None:
         return None
     try:
-        found = read_document(data).version
+        found = form.read(data).version
     except InvalidDocumentError:
         return False
     if found > version:

@@ -18,8 +18,8 @@ from ..telemetry import emit, events
 from .file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from .private_files import path_of, prepare_directory, read_private
 from .state_candidates import Candidate, Demands
-from .state_copies import backup_of
-from .state_document import Document, instant, read_document, write_document
+from .state_copies import backups_of
+from .state_document import ENVELOPE, Document, Form, instant
 
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class StateFile:
     not share a path. Raises ConfigError for arguments that cannot be meant.
     """
 
+    _form: Form = ENVELOPE  # a subclass may lay it out otherwise
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -74,9 +76,9 @@ class StateFile:
         migrations: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._path = path_of(path, _FIELD)
-        self._backup = backup_of(self._path)
+        self._backup, *self._earlier_backups = backups_of(self._path, self._form)
         self._demands = Demands(
-            version=version, check=check, orphans=orphans, migrations=dict(migrations or {})
+            version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
         )
         self._lock = RLock()
 
@@ -97,7 +99,7 @@ class StateFile:
         `check` raises, and StoreError (SYS_STORE_UNAVAILABLE): what was there is still there then, unless `failure.executed` is MAYBE.
         """
         data = self._document(value)
-        self._demands.refuse_unfit(read_document(data).value)
+        self._demands.refuse_unfit(self._form.read(data).value)
         told: list[events.StateSetAside] = []
         try:
             with self._lock:
@@ -133,6 +135,7 @@ class StateFile:
         if (document := self._demands.known(found)) is not None:
             if document.has_value:
                 replace_atomically(self._backup, found)
+                self._remove_earlier_backups()
             return
         main = self._demands.examined(self._path, found)
         kept = keep_copy(main.path, found, main.label)
@@ -144,13 +147,26 @@ class StateFile:
         main = self._examined(self._path)
         if main.is_sound and not main.is_over:
             return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
-        backup = self._examined(self._backup)
+        backup = self._examined_backup()
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
         return self._recovered(main, backup, told)
 
     def _examined(self, path: Path) -> Candidate:
         return self._demands.examined(path, read_private(path, _FIELD))
+
+    def _examined_backup(self) -> Candidate:
+        """The backup, or that of an earlier release as long as there is no newer one."""
+        found = self._examined(self._backup)
+        for path in self._earlier_backups:
+            if found.data is None:
+                found = self._examined(path)
+        return found
+
+    def _remove_earlier_backups(self) -> None:
+        for path in self._earlier_backups:
+            if read_private(path, _FIELD) is not None:
+                remove(path)
 
     def _recovered(self, main: Candidate, backup: Candidate, told: list[events.StateSetAside]) -> Loaded:
         source, best, used, lost = _choice(main, backup)
@@ -162,9 +178,11 @@ class StateFile:
         told.append(_event(main, kept, used, lost))
         if best is None:
             remove(self._backup)
-        elif best is not backup or not best.is_sound:  # else it is the only sound copy, and stays untouched
+        elif best is not backup or not best.is_sound or best.path != self._backup:
+            # Else it is the only sound copy, and stays untouched.
             replace_atomically(self._backup, fresh)
         replace_atomically(self._path, fresh)
+        self._remove_earlier_backups()
         return Loaded(
             value=best.value if best else None,
             source=source,
@@ -174,7 +192,7 @@ class StateFile:
         )
 
     def _document(self, value: Any, *, has_value: bool = True, lost: str = "") -> bytes:
-        return write_document(
+        return self._form.write(
             Document(
                 version=self._demands.version,
                 saved_at=datetime.now(UTC),

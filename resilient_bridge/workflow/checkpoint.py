@@ -17,7 +17,8 @@ import attrs
 from ..errors import Failure, StoreError
 from ..protocol.session_text import read_failure, told_failure
 from ..stores.state_document import instant
-from .fields import check_names, commits, count, items, mapping, moment, optional, text, texts, wrong
+from .fields import check_names, commits, count, flag, items, mapping, moment, optional, text, texts, wrong
+from .journal import CallRecord, read_call, without
 
 
 __all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
@@ -25,6 +26,7 @@ __all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
 _ERRORS: Final = 50  # kept: the newest
 _WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
 _MORE: Final = "further warnings are left out: the events had them"
+_UNKNOWN: Final = "SYS_OUTCOME_UNKNOWN"
 _NONE: Final[Mapping[str, str]] = {}
 
 
@@ -44,7 +46,8 @@ class WorkflowStatus(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class PhaseCheckpoint:
-    """A finished phase: when, and what it made. `artifacts` are names below the root; `checksums` has one for each of them."""
+    """A finished phase: when, and what it made. `artifacts` are names below the root; `checksums` has one for each of them
+    that this program has seen: of what another program's file names, only that it is there can be asked."""
 
     phase: str
     completed_at: datetime
@@ -73,7 +76,9 @@ class WorkflowState:
     `root` is where its artifacts are, from the directory of the file: who comes from elsewhere must not take them for gone.
     `current_phase` is the one that began and has not ended; `begun` counts how often, so one that kills its process is noticed.
     `in_doubt`: phases that may have begun although nothing says so, because the file was damaged. `saved`: what the current phase wants
-    back after a crash. `failure`: what a halted one halts for.
+    back after a crash. `failure`: what a halted one halts for. `calls`: the journal of the tool calls of phases that are not finished, and
+    of those in finished ones that may not be repeated. `is_adopted`: another program wrote it, which knows no root and may call the
+    workflow what it likes.
     """
 
     id: str
@@ -91,6 +96,8 @@ class WorkflowState:
     errors: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     last_backup: datetime | None = None
+    calls: tuple[CallRecord, ...] = ()
+    is_adopted: bool = False
 
     @property
     def phases_completed(self) -> tuple[str, ...]:
@@ -125,9 +132,13 @@ class WorkflowState:
         return attrs.evolve(self, begun=max(self.begun - 1, 0))
 
     def finished(self, checkpoint: PhaseCheckpoint) -> WorkflowState:
-        """The current phase has ended well."""
+        """The current phase has ended well. What it called and may not call twice is remembered: the phase may be undone."""
         return attrs.evolve(
-            self, checkpoints=(*self.checkpoints, checkpoint), current_phase=None, begun=0, saved=None
+            self.forgot_repeatable(checkpoint.phase),
+            checkpoints=(*self.checkpoints, checkpoint),
+            current_phase=None,
+            begun=0,
+            saved=None,
         )
 
     def left_out(self, phase: str, at: datetime, reason: str) -> WorkflowState:
@@ -142,6 +153,39 @@ class WorkflowState:
             in_doubt=self._doubts(phase),
             saved=None,
             failure=None,
+            calls=tuple(one for one in self.calls if one.phase != phase),
+        )
+
+    # ---- the journal of tool calls --------------------------------------------------------------------------------
+
+    def noted(self, call: CallRecord) -> WorkflowState:
+        """A tool call begins, or has ended: its record takes the place of the one that it had."""
+        return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
+
+    def unnoted(self, call: CallRecord) -> WorkflowState:
+        """The call did not run."""
+        return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
+
+    def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
+        """The calls of a phase that began, have no end, and may not be repeated."""
+        return tuple(one for one in self.calls if one.phase == phase and one.is_open)
+
+    def forgot_repeatable(self, phase: str) -> WorkflowState:
+        """After a failure: what may be repeated is, because what it made or read may be what is wrong."""
+        return attrs.evolve(self, calls=without(self.calls, phase, may_repeat=True))
+
+    def looked_at(self, phase: str) -> WorkflowState:
+        """A person knows what the calls in doubt of the phase did, and lets them run."""
+        failure = self.failure
+        named: Any = failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
+        tool = failure.details.get("tool") if failure else None
+        return attrs.evolve(
+            self,
+            calls=tuple(
+                one
+                for one in self.calls
+                if one.phase != phase or not (one.is_open or (one.tool == tool and one.number in named))
+            ),
         )
 
     def halted(self, phase: str, failure: Failure) -> WorkflowState:
@@ -166,7 +210,8 @@ class WorkflowState:
 
     def ended(self, status: WorkflowStatus) -> WorkflowState:
         """It is over."""
-        return attrs.evolve(self, status=status, current_phase=None, begun=0, saved=None)
+        calls = () if status is WorkflowStatus.ABORTED else self.calls
+        return attrs.evolve(self, status=status, current_phase=None, begun=0, saved=None, calls=calls)
 
     def failed(self, error: Mapping[str, Any]) -> WorkflowState:
         """Remember a failure, with all that is known of it."""
@@ -212,6 +257,8 @@ class WorkflowState:
             "failure": None if self.failure is None else told_failure(self.failure),
             "saved": self.saved,
             "warnings": list(self.warnings),
+            "calls": [one.to_value() for one in self.calls],
+            "is_adopted": self.is_adopted,
         }
 
     @classmethod
@@ -242,6 +289,10 @@ class WorkflowState:
             ),
             warnings=texts(body["warnings"], "warnings"),
             last_backup=optional(body["last_backup"], moment, "last_backup"),
+            calls=tuple(
+                read_call(one, f"calls[{index}]") for index, one in enumerate(items(body["calls"], "calls"))
+            ),
+            is_adopted=flag(body["is_adopted"], "is_adopted"),
         )
         state._check(texts(body["phases_completed"], "phases_completed"))
         return state
@@ -288,8 +339,8 @@ def _checkpoint(value: Any, path: str) -> PhaseCheckpoint:
     artifacts = texts(body["artifacts"], f"{path}.artifacts")
     checksums = mapping(body["checksums"], f"{path}.checksums")
     check_names(artifacts, f"{path}.artifacts")
-    if checksums.keys() != set(artifacts):
-        raise ValueError(f"{path}.checksums: wanted one for each artifact")
+    if not checksums.keys() <= set(artifacts):
+        raise ValueError(f"{path}.checksums: wanted those of its artifacts")
     for name, checksum in checksums.items():
         text(checksum, f"{path}.checksums.{name}")
     return PhaseCheckpoint(

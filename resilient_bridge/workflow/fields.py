@@ -19,6 +19,7 @@ __all__ = [
     "check_names",
     "commits",
     "count",
+    "flag",
     "is_inside",
     "items",
     "mapping",
@@ -32,6 +33,9 @@ __all__ = [
 T = TypeVar("T")
 
 COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_ANY_COMMIT: Final = re.compile(
+    r"[0-9a-f]{4,64}"
+)  # another program may have written the beginning of its name
 
 
 def is_inside(name: str) -> bool:
@@ -104,6 +108,13 @@ def count(value: Any, path: str) -> int:
     return value
 
 
+def flag(value: Any, path: str) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise wrong(path, "true or false", value)
+    return value
+
+
 def moment(value: Any, path: str) -> datetime:
     """An instant, in UTC."""
     try:
@@ -128,9 +139,9 @@ def check_names(names: Iterable[str], path: str) -> None:
 
 
 def commits(value: Any, path: str) -> tuple[str, ...]:
-    """An array of full names of commits."""
+    """An array of names of commits."""
     found = texts(value, path)
     for place, one in enumerate(found):
-        if not COMMIT.fullmatch(one):  # it becomes an argument of git
-            raise wrong(f"{path}[{place}]", "the full name of a commit", one)
+        if not _ANY_COMMIT.fullmatch(one):  # it becomes an argument of git
+            raise wrong(f"{path}[{place}]", "the hexadecimal name of a commit", one)
     return found

@@ -15,10 +15,9 @@ import attrs
 from ..errors import BridgeError, ConfigError, Failure, StoreError
 from ..stores.owner import Owner
 from ..stores.private_files import path_of, read_private
-from ..stores.state_copies import backup_of, is_whole, later_version
-from ..stores.state_document import read_document
-from ..stores.state_file import StateFile
+from ..stores.state_copies import backups_of, is_whole, later_version
 from .checkpoint import WorkflowState
+from .file_form import FORM, VERSION, WorkflowFile, from_version_1
 from .waiting import in_thread
 
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeping"]
 
-_VERSION: Final = 1
 _OF: Final = "a state document"
 _MEND: Final = ("run or resume: it is kept under another name, and its backup is used",)
 
@@ -40,7 +38,9 @@ class Keeping:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         place = path_of(path, "Workflow.path")
-        self._file = StateFile(place, version=_VERSION, check=WorkflowState.from_value)
+        self._file = WorkflowFile(
+            place, version=VERSION, check=WorkflowState.from_value, migrations={1: from_version_1}
+        )
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None
 
@@ -80,19 +80,20 @@ class Keeping:
         try:
             data = read_private(path, "Workflow.path")
             if data is None:
-                if read_private(backup_of(path), "Workflow.path") is None:
+                if all(read_private(one, "Workflow.path") is None for one in backups_of(path, FORM)):
                     return None
                 raise StoreError(
                     Failure.of(
                         "SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not", suggestions=_MEND
                     )
                 )
-            document = read_document(data)
-            if document.version != _VERSION:
-                raise later_version(path, _VERSION, document.version, of=_OF)
+            document = FORM.read(data)
+            if not 1 <= document.version <= VERSION:
+                raise later_version(path, VERSION, document.version, of=_OF)
             if not document.has_value:
                 return None
-            return _told(WorkflowState.from_value(document.value), document.lost)
+            value = document.value if document.version == VERSION else from_version_1(document.value)
+            return _told(WorkflowState.from_value(value), document.lost)
         except ConfigError:  # is a ValueError too
             raise
         except ValueError as error:
@@ -118,9 +119,9 @@ class Keeping:
 
     def _refuse_later(self) -> None:
         """Leave alone what knows more than we do, whichever copy it is in: what this version makes of it would take its place."""
-        for path in (self._file.path, backup_of(self._file.path)):
+        for path in (self._file.path, *backups_of(self._file.path, FORM)):
             try:
-                is_whole(path, _VERSION, field="Workflow.path", of=_OF)
+                is_whole(path, VERSION, field="Workflow.path", of=_OF, form=FORM)
             except BridgeError as error:
                 if error.failure.code == "SYS_STATE_FOREIGN":
                     raise  # of what cannot be read, whoever has to use it says why

@@ -14,11 +14,12 @@ from uuid import NAMESPACE_URL, uuid5
 
 import attrs
 
-from ..errors import Kind, config_error, error_for, redact_value
+from ..errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
 from ..pipeline.attempt import CURRENT, outside_of
 from ..pipeline.protect import form_of
 from ..protocol.session_text import as_json
 from .artifacts import commit_of, name_of
+from .phase_calls import result_of
 from .waiting import in_thread
 
 
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..errors import Failure
-    from ..tools import Toolbox
+    from ..pipeline.outcome import Outcome
+    from ..tools import Tool, Toolbox
+    from .journal import CallRecord
+    from .phase_calls import PhaseCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +51,7 @@ class PhaseSpec:
     artifacts: tuple[str, ...]
     checks: tuple[Callable[[], object], ...]
     required: bool
-    idempotent: bool
+    idempotent: bool | None
 
 
 def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatenate[Phase, P], T]:
@@ -78,6 +82,7 @@ class Phase:
         save: Callable[[Any], Awaitable[None]],
         warn: Callable[[str], Awaitable[None]],
         skip: Callable[[str, dict[str, Any], Failure], Awaitable[None]],
+        calls: PhaseCalls,
     ) -> None:
         self.name = spec.name
         self.number = number
@@ -92,6 +97,7 @@ class Phase:
         self._save = save
         self._warn = warn
         self._skip = skip
+        self._journal = calls
         self._made: list[str] = []
         self._commits: list[str] = []
         self._calls = 0
@@ -101,6 +107,10 @@ class Phase:
         """Whether the function is a sync one: it can await nothing, so it calls no tools and keeps no checkpoint."""
         self.last_call: tuple[str, dict[str, Any]] | None = None
         """The tool that this attempt called last, if it failed, with its arguments masked."""
+        self.is_in_doubt = False
+        """Whether a tool call was refused because it may have run: a person decides, whatever the phase makes of that."""
+        self.tool_error: Exception | None = None
+        """What the last call of a tool has raised into the phase: to tell it from what the phase's own code raises."""
 
     def __repr__(self) -> str:
         """A status line."""
@@ -123,6 +133,8 @@ class Phase:
         self._commits.clear()
         self._calls = 0
         self.last_call = None
+        self.tool_error = None
+        self._journal.begin_attempt(self.attempts)
 
     def produced(self, *paths: str | os.PathLike[str]) -> None:
         """Say that these files or directories are artifacts too: they have to be there when the phase ends, and as long as it counts.
@@ -152,6 +164,10 @@ class Phase:
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
         """Call a tool of the workflow's toolbox and return its result (C9).
 
+        The call is recorded before and after. One that ended is not made again when the phase is: after a crash its recorded result is
+        returned, matched by its place, its tool and its arguments; after a failure that holds only for tools that may not be repeated, the
+        others are called again. One that may have run and must not run twice raises OutcomeUnknownError.
+
         An optional tool that fails is skipped: None, a warning at the end, and an entry in the report's `errors`. A required one that fails,
         after its own repeats, fails the phase, and the phase is not repeated for it; one that its repeats have helped is named at the end.
         Its idempotency key is the same for the n-th call of every run of this phase.
@@ -161,24 +177,61 @@ class Phase:
         self._calls += 1
         self.last_call = None  # what comes from here on is no fault of an earlier one
         key = str(uuid5(NAMESPACE_URL, f"{self.idempotency_key}/{self._calls}/{tool}"))
+        asked: Mapping[str, Any] | str = arguments or {}
+        declared = self._tools.tools.get(tool)
+        record = None if declared is None else await self._recorded(declared, asked)
+        if record is not None and record.result:
+            return result_of(record)
         # Its repeats are its own: inside of the phase's they would be left to the phase, and everything before it would be repeated too.
         token = CURRENT.set(outside_of(CURRENT.get()))
         try:
-            outcome = await self._tools.call(tool, arguments or {}, idempotency_key=key)
+            outcome = await self._tools.call(tool, asked, idempotency_key=key)
         finally:
             CURRENT.reset(token)
+        if record is not None:
+            await self._journal.end(record, outcome)
+        failure = await self._failure_of(tool, asked, outcome)
+        if failure is None:
+            return outcome.value if outcome.failure is None else None
+        raise self._failed(error_for(_final(failure)), tool, asked) from failure.cause
+
+    async def _recorded(self, tool: Tool, arguments: Mapping[str, Any] | str) -> CallRecord:
+        """The record of the call that is asked for: with a result it is not made, without one it may be made now."""
+        number = self._calls
+        try:
+            record, is_changed = self._journal.asked(number, tool, arguments)
+        except OutcomeUnknownError as error:
+            self.is_in_doubt = True
+            raise self._failed(error, tool.name, arguments) from None
+        if is_changed and not record.result:
+            told = f"call {number} is one of {tool.name}, and was another one in an earlier run: it is made"
+            await self._warn(f"{self.name}: {told}")
+        if not record.result:
+            await self._journal.begin(record, required=tool.required)
+        return record
+
+    async def _failure_of(
+        self, tool: str, arguments: Mapping[str, Any] | str, outcome: Outcome[Any]
+    ) -> Failure | None:
+        """What the phase fails of; None for a call that worked, and for one that is skipped."""
         failure = outcome.failure
         if failure is None:
             if outcome.attempts > 1:
                 await self._warn(f"{self.name}: {recovered(f'tool {tool}', outcome.attempts)}")
-            return outcome.value
-        masked: Any = redact_value(arguments)
-        given: dict[str, Any] = masked if isinstance(arguments, Mapping) else {"arguments": masked}
-        if outcome.is_skipped:
-            await self._skip(tool, given, failure)
+        elif outcome.is_skipped:
+            await self._skip(tool, _masked(arguments), failure)
             return None
-        self.last_call = tool, given
-        raise error_for(_final(failure)) from failure.cause
+        return failure
+
+    def _failed(self, error: Exception, tool: str, arguments: Mapping[str, Any] | str) -> Exception:
+        self.last_call = tool, _masked(arguments)
+        self.tool_error = error
+        return error
+
+
+def _masked(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+    masked: Any = redact_value(arguments)
+    return masked if isinstance(arguments, Mapping) else {"arguments": masked}
 
 
 def recovered(who: str, attempts: int) -> str:

@@ -20,7 +20,9 @@ from ..telemetry import emit, events
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
 from .failures import as_its_own, told_of, told_of_call
+from .journal import unknown
 from .phase import Phase, PhaseSpec, recovered
+from .phase_calls import PhaseCalls
 from .verification import broken, check, invalid
 
 
@@ -96,8 +98,9 @@ class Run:
     def _with_death(self) -> WorkflowState:
         """Tell a death before anything else, because another phase may come first; not of one that does not begin again: its failure does."""
         state = self.state
-        begins = [one.name for one in self._phases if one.idempotent]
-        if 0 < state.begun < _DEATHS and state.current_phase in begins:
+        begins = [one.name for one in self._phases if one.idempotent is not False]
+        may_begin = state.current_phase in begins and not state.open_calls(str(state.current_phase))
+        if 0 < state.begun < _DEATHS and may_begin:
             return state.warned(
                 f"phase {state.current_phase} began again: the process had ended inside of it"
             )
@@ -105,10 +108,13 @@ class Run:
 
     def _interrupted(self) -> WorkflowState:
         """What is known when somebody ends us: that is no crash, but what must not run twice may have run."""
-        is_in_doubt = any(one.name == self.state.current_phase and not one.idempotent for one in self._phases)
+        is_in_doubt = any(
+            one.name == self.state.current_phase and one.idempotent is False for one in self._phases
+        )
         return self.state if is_in_doubt else self.state.interrupted()
 
-    async def _keep(self, state: WorkflowState, *, twice: bool = False) -> None:
+    async def keep(self, state: WorkflowState, *, twice: bool = False) -> None:
+        """Make this the state, and write it; `twice`: to the file and its backup. Raises StoreError: it does not count then."""
         # From here on, so that what is kept at the same time builds on it; a cancelled save is made all the same.
         before, self.state = self.state, state
         try:
@@ -120,7 +126,7 @@ class Run:
             raise
 
     async def _complete(self, began: float) -> None:
-        await self._keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
+        await self.keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
         emit(
             events.WorkflowCompleted(
                 at=_now(),
@@ -140,7 +146,7 @@ class Run:
             told = self.state.warned(refusal.message) if spec.required else self.state
             await self._give_up(spec, refusal, told)
             return
-        await self._keep(self.state.began(spec.name))
+        await self.keep(self.state.began(spec.name))
         place = {"number": self._number(spec), "total": len(self._phases)}
         emit(
             events.PhaseStarted(
@@ -149,18 +155,21 @@ class Run:
         )
         phase = self._phase(spec)
         began = CURRENT.get().env.monotonic()
+        has_ended = False
         try:
             await spec.run(phase)
+            has_ended = True
             if phase.attempts > 1:  # kept with what comes next
                 self.state = self.state.warned(recovered(f"phase {spec.name}", phase.attempts))
             checkpoint = await self._verified(spec, phase)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
             self._under_way = None
-            await self._failed(spec, phase, as_its_own(error, spec.name))
+            is_own = not has_ended and error is not phase.tool_error
+            await self._failed(spec, phase, as_its_own(error, spec.name), is_own=is_own)
             return
         finally:
             self._under_way = None
-        await self._keep(self.state.finished(checkpoint), twice=True)
+        await self.keep(self.state.finished(checkpoint), twice=True)
         emit(
             events.PhaseCompleted(
                 at=_now(),
@@ -178,7 +187,9 @@ class Run:
             self._forced = None
             return None
         has_begun = state.current_phase == spec.name and state.begun > 0
-        if not spec.idempotent and (has_begun or spec.name in state.in_doubt):
+        if open_calls := state.open_calls(spec.name):
+            return unknown(open_calls[0], open_calls)
+        if spec.idempotent is False and (has_begun or spec.name in state.in_doubt):
             return Failure.of(
                 "SYS_OUTCOME_UNKNOWN",
                 f"phase {spec.name} may have run: "
@@ -203,17 +214,17 @@ class Run:
 
         async def save(value: Any) -> None:
             refuse_late("Phase.checkpoint")
-            await self._keep(attrs.evolve(self.state, saved=value))
+            await self.keep(attrs.evolve(self.state, saved=value))
 
         async def warn(text: str) -> None:
             refuse_late("Phase.warn")
-            await self._keep(self.state.warned(redact(text)))
+            await self.keep(self.state.warned(redact(text)))
 
         async def skip(tool: str, arguments: dict[str, Any], failure: Failure) -> None:
             refuse_late("Phase.call")
             told = f"{spec.name}: skipped optional tool {tool}: {failure}"
             record = told_of_call(phase, failure, (tool, arguments))
-            await self._keep(self.state.failed(record).warned(redact(told)))
+            await self.keep(self.state.failed(record).warned(redact(told)))
 
         phase = Phase(
             spec,
@@ -226,6 +237,7 @@ class Run:
             save=save,
             warn=warn,
             skip=skip,
+            calls=PhaseCalls(self, spec.name),
         )
         return phase
 
@@ -296,34 +308,44 @@ class Run:
                 continue
             failure = invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
             state = self.state.undone(spec.name)
-            if not spec.idempotent:  # whether it may run twice is for a person to say
+            if spec.idempotent is False:  # whether it may run twice is for a person to say
                 await self._give_up(spec, attrs.evolve(failure, kind=Kind.PERMANENT), state)
                 if self.state.status is not WorkflowStatus.RUNNING:
                     return
                 continue
             remade.update(checkpoint.artifacts)
-            await self._keep(state.warned(f"{failure.message}: it ran again"), twice=True)
+            await self.keep(state.warned(f"{failure.message}: it ran again"), twice=True)
             emit(
                 events.PhaseUndone(at=_now(), workflow=self.state.workflow, phase=spec.name, failure=failure)
             )
 
     # ---- failures -----------------------------------------------------------------------------------------------
 
-    async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception) -> None:
-        """Recover from what a phase raised, once, or give it up."""
+    async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool) -> None:
+        """Recover from what a phase raised, once, or give it up. `is_own`: its own code raised it, no tool of it and no check."""
         failure = classify(error)
         if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
-        state = self.state.failed(told_of(phase, failure, error))
-        if failure.kind in _RECOVERABLE and spec.idempotent and spec.name not in self._recovered:
+        state = self.state.failed(told_of(phase, failure, error)).forgot_repeatable(spec.name)
+        open_calls = state.open_calls(spec.name)
+        if (
+            failure.kind in _RECOVERABLE
+            and spec.name not in self._recovered
+            and _may_be_done_again(spec, is_own=is_own)
+            and not (open_calls or phase.is_in_doubt)
+        ):
             self._recovered.add(spec.name)
             # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
             told = f"phase {spec.name} was done again: {failure.message}"
-            await self._keep(state.interrupted().warned(told), twice=True)
+            await self.keep(state.interrupted().warned(told), twice=True)
             emit(events.PhaseUndone(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
             await self._undo_what_does_not_hold()
             return
-        await self._give_up(spec, await self._with_fixes(failure, phase), state)
+        failure = await self._with_fixes(failure, phase)
+        if open_calls and failure.code != "SYS_OUTCOME_UNKNOWN":
+            fixes = unknown(open_calls[0], open_calls).suggestions
+            failure = attrs.evolve(failure, suggestions=(*failure.suggestions, *fixes))
+        await self._give_up(spec, failure, state)
 
     async def _with_fixes(self, failure: Failure, phase: Phase) -> Failure:
         from ..tools.suggestions import suggest
@@ -335,11 +357,11 @@ class Run:
     async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
         """Skip an optional phase, with a warning at the end; halt at a required one."""
         if spec.required:
-            await self._keep(state.halted(spec.name, failure), twice=True)
+            await self.keep(state.halted(spec.name, failure), twice=True)
             emit(events.WorkflowHalted(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
             return
         left_out = state.left_out(spec.name, _now(), str(failure))
-        await self._keep(left_out, twice=True)
+        await self.keep(left_out, twice=True)
         emit(
             events.PhaseSkipped(
                 at=_now(),
@@ -351,6 +373,11 @@ class Run:
                 failure=failure,
             )
         )
+
+
+def _may_be_done_again(spec: PhaseSpec, *, is_own: bool) -> bool:
+    """Whether the phase's own code may run again: after its own failure only if it says so."""
+    return spec.idempotent is True or (spec.idempotent is None and not is_own)
 
 
 def _now() -> datetime:

@@ -33,7 +33,7 @@ def broken(
     """
     newest: dict[str, tuple[str, str]] = {}
     for one in state.checkpoints:
-        newest.update({name: (one.phase, one.checksums[name]) for name in one.artifacts})
+        newest.update({name: (one.phase, one.checksums.get(name, "")) for name in one.artifacts})
     bad: dict[str, str] = {}
     for one in state.checkpoints:
         sums = {

@@ -56,6 +56,7 @@ class Workflow:
     ) -> None:
         self._keeping = Keeping(path)
         self._name = _text(self._keeping.path.stem if name is None else name, "Workflow.name")
+        self._has_name = name is not None
         self._root = _root_of(root, "Workflow.root")
         self._tools = tools
         self._policy = calls_of(ccsetup if policy is None else policy, "Workflow.policy")
@@ -91,7 +92,7 @@ class Workflow:
         artifacts: Sequence[str | os.PathLike[str]] = (),
         checks: Sequence[Callable[[], object]] = (),
         required: bool = True,
-        idempotent: bool = True,
+        idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Callable[[F], F]: ...
     def phase(
@@ -103,7 +104,7 @@ class Workflow:
         artifacts: Sequence[str | os.PathLike[str]] = (),
         checks: Sequence[Callable[[], object]] = (),
         required: bool = True,
-        idempotent: bool = True,
+        idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Any:
         """Add a function, sync or async, of the Phase or of nothing, as the next phase; the function stays as it is.
@@ -111,9 +112,12 @@ class Workflow:
         It is finished when it has returned, every one of `artifacts` is there, and no check returned False or raised. A finished phase never
         runs again, as long as its artifacts are there, with the content that they had, and its checks hold. A phase that changes an artifact
         of an earlier one lists it too; where that is not what the last of them left, all of them run again.
-        `required=False`: if it fails, it is skipped and the end says so. `idempotent=False`: it must not run twice, so a crash inside of it, or
-        the end of a run that was cancelled there, halts the workflow (SYS_OUTCOME_UNKNOWN), and it is not repeated when it fails. Sync
-        functions, and checks, run in a thread, and are waited for.
+        `required=False`: if it fails, it is skipped and the end says so. Sync functions, and checks, run in a thread, and are waited for.
+
+        `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash (C6), and once more
+        where a tool or an artifact of it is corrupt or missing, but never after a failure of its own code. True: after that too, as `policy`
+        says. False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
+        it is, a tool call that began, has no recorded end and may not be repeated halts it (SYS_OUTCOME_UNKNOWN), and names the tool.
         """
         add = partial(
             self._add,
@@ -134,17 +138,17 @@ class Workflow:
         artifacts: Sequence[str | os.PathLike[str]],
         checks: Sequence[Callable[[], object]],
         required: bool,
-        idempotent: bool,
+        idempotent: bool | None,
         policy: Policy | BridgePolicy | None,
     ) -> F:
         run = runnable(function)
         called = _text(getattr(function, "__name__", "") if name is None else name, "Workflow.phase.name")
         if called in self.phases:
             raise config_error("Workflow.phase.name", "a name that no other phase has", called)
-        flags: tuple[tuple[str, object], ...] = (("required", required), ("idempotent", idempotent))
-        for flag, value in flags:
-            if type(value) is not bool:
-                raise config_error(f"Workflow.phase.{flag}", "True or False", value)
+        if type(required) is not bool:
+            raise config_error("Workflow.phase.required", "True or False", required)
+        if not (idempotent is None or type(cast("object", idempotent)) is bool):
+            raise config_error("Workflow.phase.idempotent", "True, False or None", idempotent)
         if not _is_list(artifacts):
             raise config_error("Workflow.phase.artifacts", "a list of paths", artifacts)
         if not _is_list(checks):
@@ -153,7 +157,9 @@ class Workflow:
             if not callable(check):
                 raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
         used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
-        if not idempotent:  # an error of one of its steps does not prove that the steps before it did nothing
+        if (
+            idempotent is not True
+        ):  # an error of one of its steps does not prove that the steps before it did nothing
             used = used.replace(Retry(attempts=1))
         names = [
             name_of(one, self._root, f"Workflow.phase.artifacts[{place}]")
@@ -162,7 +168,7 @@ class Workflow:
         self._phases.append(
             PhaseSpec(
                 name=called,
-                run=used(idempotent=idempotent, name=f"{self._name}.{called}")(run),
+                run=used(idempotent=idempotent is True, name=f"{self._name}.{called}")(run),
                 artifacts=tuple(dict.fromkeys(names)),
                 checks=tuple(checks),
                 required=required,
@@ -263,7 +269,7 @@ class Workflow:
                 return self._report(state)
             forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
             if forced is not None:
-                state = attrs.evolve(state, status=WorkflowStatus.RUNNING, failure=None)
+                state = attrs.evolve(state.looked_at(forced), status=WorkflowStatus.RUNNING, failure=None)
             run = Run(state, self._phases, self._keeping, root=self._root, tools=self._tools, forced=forced)
             return self._report(await run.go())
         finally:
@@ -284,6 +290,9 @@ class Workflow:
         state, loaded = await self._keeping.load()
         if state is None:
             return None, loaded
+        if state.is_adopted:  # it knows no root, and its word counts where the program says no name
+            state = attrs.evolve(state, root=self._place(), is_adopted=False)
+            self._name = self._name if self._has_name else state.workflow
         if state.workflow != self._name:
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
         if state.root != (place := self._place()):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import resilient_bridge as rb
 from resilient_bridge.workflow import Workflow
+from resilient_bridge.workflow.file_form import VERSION, WorkflowFile
 
 
 class Flow:
@@ -25,7 +25,7 @@ class Flow:
     def build(self, **options):
         """Declare the phases; `options` by phase."""
         for one in self.options:
-            told = {"artifacts": [f"{one}.txt"], **options.get(one, {})}
+            told = {"artifacts": [f"{one}.txt"], "idempotent": True, **options.get(one, {})}
             self.flow.phase(name=one, **told)(self._phase(one))
         return self
 
@@ -41,7 +41,7 @@ class Flow:
 
     def value(self):
         """What stands in the file."""
-        return json.loads((self.root / "state.json").read_text())["value"]
+        return value_in(self.root / "state.json")
 
 
 def fails(*errors):
@@ -60,19 +60,30 @@ def damage(path: Path, data: bytes = b"\0" * 100) -> None:
     path.write_bytes(data)
 
 
+def value_in(path: Path) -> dict:
+    """The fields of a state file, ours and those of ccsetup's format, without the envelope beside them."""
+    value = json.loads(path.read_text())
+    del value["resilient_bridge"]
+    return value
+
+
+def write_value(path: Path, value: dict, *, version: int = VERSION) -> None:
+    """Write a state file that says this."""
+    file = WorkflowFile(path.with_name("again.json"), version=version)
+    file.save(value)
+    path.with_name("again.json").rename(path)
+
+
 def died_in(root, phase, *, begun=1):
     """What a process that was killed inside of that phase leaves in the file and in its backup."""
-    for name in ("state.json", "state.json.backup"):
-        document = json.loads((root / name).read_text())
-        value = document["value"]
+    for name in ("state.json", "state.json.bak"):
+        value = value_in(root / name)
         kept = [one for one in value["checkpoints"] if one["phase"] < phase]
         value.update(
             status="running", checkpoints=kept, phases_completed=[one["phase"] for one in kept],
             current_phase=phase, begun=begun, failure=None,
         )  # fmt: skip
-        file = rb.StateFile(root / "again.json", version=1)
-        file.save(value)
-        (root / "again.json").rename(root / name)
+        write_value(root / name, value)
 
 
 async def started(flow, *, until):

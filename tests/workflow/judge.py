@@ -15,8 +15,9 @@ from pathlib import Path
 
 import attrs
 
-from resilient_bridge.stores.state_document import InvalidDocumentError, instant, read_document
+from resilient_bridge.stores.state_document import InvalidDocumentError, instant, read_flat
 from resilient_bridge.workflow.checkpoint import WorkflowState, WorkflowStatus
+from resilient_bridge.workflow.file_form import VERSION
 
 
 _DEATHS = 3
@@ -38,11 +39,11 @@ def _read(path):
     except FileNotFoundError:
         return Copy(is_there=False)
     try:
-        document, is_sound = read_document(data), True
+        document, is_sound = read_flat(data), True
     except InvalidDocumentError as error:
         document, is_sound = error.document, False
     state = None
-    if document is not None and document.version == 1 and document.has_value:
+    if document is not None and document.version == VERSION and document.has_value:
         try:
             state = WorkflowState.from_value(document.value)
         except ValueError:
@@ -72,7 +73,7 @@ class Judge:
 
     def look(self, *, resumes=False):
         """Before a life; `resumes`: it goes on after a halt."""
-        file, backup = _read(self.path), _read(self.path.with_name(f"{self.path.name}.backup"))
+        file, backup = _read(self.path), _read(self.path.with_name(f"{self.path.name}.bak"))
         state, lost = file.state, ""
         if (
             file.is_sound and state is None and not backup.is_there

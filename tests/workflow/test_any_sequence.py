@@ -22,7 +22,7 @@ from tests.workflow.judge import Judge
 
 
 NAMES = ("a", "b", "c", "d")
-FILES = ("state.json", "state.json.backup", *(f"{name}.txt" for name in NAMES))
+FILES = ("state.json", "state.json.bak", *(f"{name}.txt" for name in NAMES))
 
 
 class CrashError(BaseException):

@@ -272,7 +272,7 @@ def test_our_own_files_are_no_part_of_a_directory(tmp_path):
     before = measured.of("d")
     for name in (
         "state.json",
-        "state.json.backup",
+        "state.json.bak",
         "state.json.owner",
         ".state.json.0123.tmp",
         "state.json.damaged-1",

@@ -7,12 +7,14 @@ import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import Failure, Kind
 from resilient_bridge.workflow.checkpoint import PhaseCheckpoint, SkippedPhase, WorkflowState, WorkflowStatus
+from resilient_bridge.workflow.journal import CallRecord
 
 
 EXAMPLE = """{
@@ -32,6 +34,9 @@ EXAMPLE = """{
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 AT = datetime(2026, 2, 16, 10, 30, tzinfo=UTC)
 FAILURE = Failure.of("SYS_STATE_DAMAGED", "it is broken", retry_after=2.5, details={"path": "x", "n": 1})
+
+
+CALL = CallRecord(phase="implement", number=1, tool="order", arguments="sha256:d", may_repeat=False)
 
 
 def _state(**given):
@@ -64,6 +69,7 @@ def _state(**given):
         "errors": ({"phase": "implement", "tool": None},),
         "warnings": ("something was lost",),
         "last_backup": AT + timedelta(seconds=342),
+        "calls": (CALL, attrs.evolve(CALL, number=2, result={"json": [1, {"a": None}]})),
     }
     return WorkflowState(**{**said, **given})
 
@@ -82,6 +88,7 @@ def test_the_fields_are_those_of_the_specification_then_ours():
     assert list(value)[: len(example)] == list(example)
     assert set(value) - set(example) == {
         "id", "root", "status", "skipped", "begun", "in_doubt", "failure", "saved", "warnings",
+        "calls", "is_adopted",
     }  # fmt: skip
     assert {name: value[name] for name in ("workflow", "phases_completed", "current_phase")} == {
         name: example[name] for name in ("workflow", "phases_completed", "current_phase")
@@ -270,9 +277,16 @@ NAMES = (
         ("checkpoints[0].phase", TEXT),
         ("checkpoints[0].completed_at", INSTANT),
         ("checkpoints[0].artifacts", NAMES),
-        ("checkpoints[0].checksums", (None, 1, "a", [], {}, {"other": "sha256:a"})),
+        ("checkpoints[0].checksums", (None, 1, "a", [], {"other": "sha256:a"})),
         ("checkpoints[0].checksums.analysis.md", (None, 1, [], {}, "")),
-        ("checkpoints[0].commits", (*TEXTS, ["HEAD"], ["--all"], ["abc123"], [COMMIT.upper()], [f"{COMMIT}\n"])),
+        ("checkpoints[0].commits", (*TEXTS, ["HEAD"], ["--all"], ["abc"], [COMMIT.upper()], [f"{COMMIT}\n"])),
+        ("calls[0].phase", TEXT),
+        ("calls[0].number", (None, -1, "1", True)),
+        ("calls[0].tool", TEXT),
+        ("calls[0].arguments", TEXT),
+        ("calls[0].may_repeat", (None, 1, "true")),
+        ("calls[0].result", (1, [], "a", {"command": []}, {"command": 1}, {"other": 1})),
+        ("is_adopted", (None, 0, "true")),
         ("skipped[0].phase", TEXT),
         ("skipped[0].at", INSTANT),
         ("skipped[0].reason", TEXT),

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workflow.flows import value_in
 from tests.workflow.judge import Judge
 from tests.workflow.lives import LEDGER
 
@@ -131,7 +132,7 @@ class Release:
         """The phase that began and has not ended, by the ledger and the file; None if there is none."""
         began, finished = self.ledger("began"), self.ledger("finished")
         try:
-            value = json.loads((self.root / ".release/state.json").read_text())["value"]
+            value = value_in(self.root / ".release/state.json")
         except FileNotFoundError:
             return None
         done = {*finished, *value["phases_completed"], *(one["phase"] for one in value["skipped"])}
@@ -146,7 +147,7 @@ class Release:
     def finished(self):
         """What the file says that is finished; None if it cannot be read."""
         try:
-            return json.loads((self.root / ".release/state.json").read_text())["value"]["phases_completed"]
+            return value_in(self.root / ".release/state.json")["phases_completed"]
         except (OSError, ValueError, KeyError):
             return None
 
@@ -261,7 +262,7 @@ HARMS = (
 def harm(root, what, rng):
     """Do it, if what it is done to is there."""
     verb, _, name = what.partition(" ")
-    state, backup = root / ".release/state.json", root / ".release/state.json.backup"
+    state, backup = root / ".release/state.json", root / ".release/state.json.bak"
     places = {"state": [state], "backup": [backup], "both": [state, backup], "notes.md": [root / "notes.md"],
               "dist": [root / "dist/notes.html"], "": []}[name]  # fmt: skip
     for path in places:

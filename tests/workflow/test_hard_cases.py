@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+from typing import ClassVar
 
 import pytest
 
@@ -138,7 +139,9 @@ async def test_a_task_that_a_phase_left_behind_cannot_save_into_the_next(tmp_pat
 
 
 class _Tools:
-    """A toolbox of one answer."""
+    """A toolbox of one answer, which declares nothing."""
+
+    tools: ClassVar[dict] = {}
 
     def __init__(self, *outcomes):
         self._left = list(outcomes)
@@ -333,7 +336,7 @@ async def test_it_leaves_three_files_beside_what_the_phases_made(tmp_path):
     flow.acts["b"] = stay
     await cancelled(await started(flow, until="ab"))
     left = {path.name for path in tmp_path.iterdir()} - {"a.txt", "b.txt"}
-    assert left == {"state.json", "state.json.backup", "state.json.owner"}
+    assert left == {"state.json", "state.json.bak", "state.json.owner"}
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------
@@ -358,7 +361,7 @@ def test_one_thing_in_the_place_of_a_list_is_refused(tmp_path, field, declare):
 # ---- status ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["state.json", "state.json.backup"])
+@pytest.mark.parametrize("place", ["state.json", "state.json.bak"])
 async def test_status_does_not_call_new_what_has_lost_its_file(tmp_path, place):
     """The file is gone and its backup is not: the next run mends that, and status says so instead of `has not begun`."""
     flow = Flow(tmp_path).build()

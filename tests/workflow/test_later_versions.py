@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-import resilient_bridge as rb
 from resilient_bridge.errors import StoreError
 from tests.cli.calling_workflow import FLOW, call, forgotten_imports
-from tests.workflow.flows import Flow, damage
+from tests.workflow.flows import Flow, damage, value_in, write_value
 
 
-FILE, BACKUP = "state.json", "state.json.backup"
+FILE, BACKUP = "state.json", "state.json.bak"
 VERBS = ("run", "resume", "skip", "abort", "status")
 
 
-def later(root, *names, version=2):
+def later(root, *names, version=3):
     """Make these files ones of a later version, which knows more than we do."""
     for name in names:
-        value = json.loads((root / name).read_text())["value"]
-        file = rb.StateFile(root / "later.json", version=version)
-        file.save({**value, "what_we_do_not_know": 1})
-        (root / "later.json").rename(root / name)
+        value = value_in(root / name)
+        write_value(root / name, {**value, "what_we_do_not_know": 1}, version=version)
 
 
 def snapshot(root):
@@ -51,7 +46,7 @@ async def test_a_state_of_a_later_version_is_refused_and_not_touched(tmp_path, n
     flow = Flow(tmp_path).build()
     failure = await _refused(flow, verb)
     assert failure.code == "SYS_STATE_FOREIGN"
-    assert failure.message == f"{tmp_path / names[0]}: wanted version 1 of a state document, got version 2"
+    assert failure.message == f"{tmp_path / names[0]}: wanted version 2 of a state document, got version 3"
     assert (flow.ran, snapshot(tmp_path), heard) == ([], before, [])
 
 
@@ -89,11 +84,11 @@ async def test_the_later_version_goes_on_afterwards(tmp_path):
 
 @pytest.mark.requirement("C5")
 async def test_a_number_in_a_damaged_file_is_no_version(tmp_path):
-    """A flipped bit makes a 3 of the 1: the checksum says that it is damage, and the backup is used."""
+    """A flipped bit makes a 3 of the 2: the checksum says that it is damage, and the backup is used."""
     await Flow(tmp_path).build().flow.run()
     data = (tmp_path / FILE).read_bytes()
-    assert b'"version":1' in data
-    (tmp_path / FILE).write_bytes(data.replace(b'"version":1', b'"version":3'))
+    assert b'"version":2' in data
+    (tmp_path / FILE).write_bytes(data.replace(b'"version":2', b'"version":3'))
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.is_completed, flow.ran) == (True, [])
@@ -126,5 +121,5 @@ def test_the_command_says_so_in_one_line(tmp_path, capsys, verb):
         before = snapshot(tmp_path)
         code, out, err = call(capsys, (verb, path))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"{tmp_path / FILE}: wanted version 1 of a state document, got version 2" in err
+    assert f"{tmp_path / FILE}: wanted version 2 of a state document, got version 3" in err
     assert snapshot(tmp_path) == before

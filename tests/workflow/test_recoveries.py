@@ -10,7 +10,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import Executed, Failure, Kind, error_for
 from resilient_bridge.telemetry import events
 from resilient_bridge.workflow import WorkflowStatus
-from tests.workflow.flows import Flow, damage, died_in, fails
+from tests.workflow.flows import Flow, damage, died_in, fails, value_in, write_value
 
 
 RESET = ConnectionResetError(104, "connection reset")
@@ -241,8 +241,8 @@ async def test_the_end_of_a_phase_is_in_both_files_before_anything_follows(tmp_p
 
     def look(event):
         if isinstance(event, events.PhaseCompleted | events.PhaseSkipped | events.WorkflowCompleted):
-            for name in ("state.json", "state.json.backup"):
-                value = json.loads((tmp_path / name).read_text())["value"]
+            for name in ("state.json", "state.json.bak"):
+                value = value_in(tmp_path / name)
                 done = [*value["phases_completed"], *(one["phase"] for one in value["skipped"])]
                 seen.append((type(event).__name__, name, done, value["status"]))
 
@@ -256,7 +256,7 @@ async def test_the_end_of_a_phase_is_in_both_files_before_anything_follows(tmp_p
     assert seen == [
         (kind, name, done, status)
         for kind, done, status in wanted
-        for name in ("state.json", "state.json.backup")
+        for name in ("state.json", "state.json.bak")
     ]
 
 
@@ -265,7 +265,7 @@ async def test_without_a_backup_it_starts_over_and_says_so(tmp_path):
     """Every phase runs again, and the report names what is lost."""
     await Flow(tmp_path).build().flow.run()
     damage(tmp_path / "state.json")
-    damage(tmp_path / "state.json.backup")
+    damage(tmp_path / "state.json.bak")
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.status, flow.ran) == (WorkflowStatus.COMPLETED, ["a", "b", "c"])
@@ -275,7 +275,7 @@ async def test_without_a_backup_it_starts_over_and_says_so(tmp_path):
 
 
 @pytest.mark.requirement("C5")
-@pytest.mark.parametrize("names", [("state.json", "state.json.backup"), ("state.json",)])
+@pytest.mark.parametrize("names", [("state.json", "state.json.bak"), ("state.json",)])
 async def test_what_must_not_run_twice_is_in_doubt_when_the_state_is_lost(tmp_path, names):
     """All of it lost: it may have run. One step lost: the next phase may have begun."""
     options = {"b": {"idempotent": False}}
@@ -303,13 +303,13 @@ async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
     kept = {}
 
     async def note(_):
-        kept.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.backup")})
+        kept.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.bak")})
 
     flow.acts["b"] = note
     await flow.flow.run()
-    assert json.loads(kept["state.json.backup"])["value"]["current_phase"] is None
+    assert json.loads(kept["state.json.bak"])["current_phase"] is None
     (tmp_path / "state.json").write_bytes(kept["state.json"][:-20])
-    (tmp_path / "state.json.backup").write_bytes(kept["state.json.backup"])
+    (tmp_path / "state.json.bak").write_bytes(kept["state.json.bak"])
     again = Flow(tmp_path).build(**options)
     report = await again.flow.run()
     assert (report.status, report.failure.code, again.ran) == (
@@ -323,11 +323,9 @@ async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
 async def test_a_path_in_the_file_leads_nowhere(tmp_path, name):
     """Whoever writes `..` into the state file has damaged it: nothing outside is looked at."""
     await Flow(tmp_path).build().flow.run()
-    value = json.loads((tmp_path / "state.json").read_text())["value"]
+    value = value_in(tmp_path / "state.json")
     value["checkpoints"][0].update(artifacts=[name], checksums={name: "sha256:0"})
-    forged = rb.StateFile(tmp_path / "forged.json", version=1)
-    forged.save(value)
-    (tmp_path / "forged.json").rename(tmp_path / "state.json")
+    write_value(tmp_path / "state.json", value)
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.is_completed, flow.ran) == (True, [])

@@ -172,7 +172,7 @@ async def test_a_sync_phase_is_counted_too(tmp_path):
     """It runs in a thread, and its repeats are those of its policy as well."""
     flow, left = Flow(tmp_path, names=""), [RESET]
 
-    @flow.flow.phase
+    @flow.flow.phase(idempotent=True)
     def plain():
         if left:
             raise left.pop()
