@@ -91,7 +91,8 @@ def as_json(path: str, value: Any, most: int) -> Any:
 
 def told_failure(failure: Failure) -> dict[str, Any]:
     """What is kept of a failure: all but its cause, its history and why no further attempt was made."""
-    told = failure.to_dict()
+    # What a reader is told of kind and repeats follows from how its attempts ended; kept is the failure itself.
+    told = failure.to_dict() | {"kind": failure.kind.value, "retryable": failure.retryable}
     return {name: told[name] for name in _FAILURE}
 
 

@@ -184,7 +184,7 @@ async def test_the_state_of_a_workflow(left):
         ran.append("announce")
 
     report = await work.resume()
-    assert (ran, str(report.state)) == (["build", "announce"], "completed")
+    assert (ran, str(report.status)) == (["build", "announce"], "completed")
 
 
 def test_the_session_log(left):
