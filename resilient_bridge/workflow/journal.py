@@ -139,9 +139,8 @@ def read_call(value: Any, path: str) -> CallRecord:
     result = None if body["result"] is None else mapping(body["result"], f"{path}.result")
     if result is not None and result.keys() - {"json", "command"}:
         raise wrong(f"{path}.result", "a result as JSON, or that of a command", ", ".join(sorted(result)))
-    if result and "command" in result:
-        if len(items(result["command"], f"{path}.result")) != _PARTS:
-            raise wrong(f"{path}.result", f"{_PARTS} parts of a command's result", "another number")
+    if result and "command" in result and len(items(result["command"], f"{path}.result")) != _PARTS:
+        raise wrong(f"{path}.result", f"{_PARTS} parts of a command's result", "another number")
     return CallRecord(
         phase=text(body["phase"], f"{path}.phase"),
         number=count(body["number"], f"{path}.number"),
