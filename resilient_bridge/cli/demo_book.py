@@ -36,6 +36,7 @@ class Got:
     payload: Mapping[str, int]
     redelivered: bool
     maybe_duplicate: bool
+    replayed: bool = True  # it is not reported; under a gap it may be
 
 
 class Book:

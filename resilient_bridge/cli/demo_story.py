@@ -34,6 +34,8 @@ _VERDICTS: Final[Mapping[str, str]] = {
     "no_replay": "the bridge has no replay: nobody can tell what was missed",
     "no_anchor": "no message with an id had arrived before: nobody can tell what was missed",
     "timeout": "the bridge did not answer in time: nobody can tell what was missed",
+    "order": "the replay is in another order than the live stream: nobody can tell whether anything is missing",
+    "too_large": "the replay does not fit through this line: it was not asked for again",
     "side_buffer_full": "too much arrived during the join: nobody can tell what was missed",
 }
 

@@ -274,10 +274,11 @@ class BridgeClient:
 
         `idempotency_key`: yours (a key still pending or confirmed returns its receipt), else ours. `ttl`: seconds after
         which it is no longer sent. `coalesce`: of several still unsent with this name only the latest goes. `volatile`:
-        dropped if it cannot go now. Raises ProtocolError (all violations at once), OutboxFullError, the client's fatal
-        error, NotConnectedError when closing or closed. A cancelled `send` was not accepted.
+        dropped if it cannot go now. Raises ProtocolError (all violations at once), ConfigError (before `async with`, or for a type
+        that the client uses itself), OutboxFullError, the client's fatal error, NotConnectedError when closing or closed. A
+        cancelled `send` was not accepted.
         """
-        self._driver.guard.check()
+        self._check_entered()
         return await self._sender.send(
             type, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .clock import Now
     from .ports import Store
     from .rejoin import Outcome
-    from .watermark import Watermark
+    from .watermark import Memory, Watermark
 
 __all__ = ["Inbound"]
 
@@ -51,6 +51,7 @@ class Inbound:
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
+        self._memory: Memory | None = None  # while what comes live may be older than what we remember
 
     # ---- the wire's side --------------------------------------------------------------------------------------
 
@@ -64,11 +65,21 @@ class Inbound:
         key = (type_, identity)
         known = self.watermark.mark_of(key)
         if known is None:
+            if self._memory is not None:
+                self._look_back(message)
             self._accept(key, message, text, now.mono)
             return
         self.duplicates += 1
         if known.text != text and canonical(known.text) != canonical(text):
             self._emit(DuplicateConflict(at=now.at, type=type_, id=identity))
+
+    def _look_back(self, message: Message) -> None:
+        """After a join without proof: some servers push their whole queue as if it were live, the oldest first."""
+        stamp = message.timestamp
+        if self._memory is not None and stamp is not None and self._memory.may_have_had(stamp):
+            message.maybe_duplicate = True
+        elif stamp is not None:
+            self._memory = None
 
     def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
         """A frame that is no part of the position: delivered once, whatever a replay may hold."""
@@ -94,26 +105,32 @@ class Inbound:
 
     def merge(self, outcome: Outcome, now: Now) -> Gap | None:
         """Deliver what a join resolved to: the gap in its place first, then the news in the server's order."""
+        since = self.last_timestamp
         gap: Gap | None = None
         if outcome.verdict is not None and outcome.verdict != "RECOVERED":
-            until = next(
-                (item.message.timestamp for item, _ in outcome.items if item.message.timestamp), None
-            )
-            gap = Gap(outcome.verdict, self.last_timestamp, until, outcome.reason)
+            gap = Gap(outcome.verdict, since, _until(outcome, since), outcome.reason)
             if self.receives:
                 self.inbox.put_gap(gap)
-        for index, (item, doubtful) in enumerate(outcome.items):
+        is_new_session = outcome.reason == "new_session"
+        for index, (item, doubtful, floating) in enumerate(outcome.items):
             message = item.message
             message.replayed = index < outcome.replayed
-            message.maybe_duplicate = doubtful
+            message.maybe_duplicate = doubtful or (
+                is_new_session and _may_be_of(since, message.timestamp, replayed=message.replayed)
+            )
             message.redelivered = message.replayed and self.watermark.was_in_hand(item.key, item.text)
             if item.counts:
-                self._accept(item.key, message, item.text, now.mono)
+                self._accept(item.key, message, item.text, now.mono, floating=floating)
             else:
                 self._put(message, len(item.text), None)
                 if item.key is not None:
                     self.watermark.use_up(item.key)
         self.watermark.is_sure()
+        if not outcome.is_run:
+            self.watermark.seam = self.watermark.accepted
+        self.duplicates += outcome.repeats
+        # Without proof a server may still be pushing what it holds, as if it were live; see `live`.
+        self._memory = self.watermark.memory() if gap is not None and self.watermark.first > 1 else None
         self.inbox.absorb()
         return gap
 
@@ -130,9 +147,18 @@ class Inbound:
         message = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
         return Item(message, text, counts=counts)
 
-    def _accept(self, key: tuple[str, str] | None, message: Message, text: str, mono: float) -> None:
+    def _accept(
+        self,
+        key: tuple[str, str] | None,
+        message: Message,
+        text: str,
+        mono: float,
+        *,
+        floating: bool = False,
+    ) -> None:
         watermark = self.watermark
-        watermark.accept(key, text, message.raw_timestamp, mono, doubtful=message.maybe_duplicate)
+        doubtful = key is None and message.maybe_duplicate
+        watermark.accept(key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating)
         self._put(message, len(text), watermark)
         if not self.receives:
             watermark.hand()
@@ -156,3 +182,19 @@ class Inbound:
             watermark.hand()
             self._in_hand = message, watermark
         return message
+
+
+def _until(outcome: Outcome, since: datetime | None) -> datetime | None:
+    """When the hole ends: the first timestamp behind it. What came again from before it says nothing about that."""
+    for item, doubtful, _ in outcome.items:
+        stamp = item.message.timestamp
+        if stamp is not None and (since is None or stamp > since or (stamp == since and not doubtful)):
+            return stamp
+    return None
+
+
+def _may_be_of(before: datetime | None, stamp: datetime | None, *, replayed: bool) -> bool:
+    """In a new session: may this be a message of the session before, whose keys are forgotten?"""
+    if stamp is None or before is None:
+        return replayed
+    return stamp <= before

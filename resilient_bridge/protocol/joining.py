@@ -66,16 +66,25 @@ class Joining:
         self._is_content, self._counts = is_content, counts
         self._epoch: str | None = None
         self._forgotten = False
+        self._joins_by_auth = False
 
     # ---- authenticate and join --------------------------------------------------------------------------------
 
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected: authenticate first, always."""
+        if self._dialect.join is None and not self._in.watermark.asked_to_join:
+            # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
+            self._in.watermark.asked_to_join = self._joins_by_auth = True
         self.deadline = now.mono + self._timeout
         if self._dialect.auth is not None:
             self._wire.say(self._dialect.auth, {} if token is None else {"token": token}, now)
         if self._dialect.auth_ack is None:
             self.authenticated({}, now)
+
+    def not_accepted(self) -> None:
+        """The server refused our credentials: it has said nothing to us, so this was no join."""
+        if self._joins_by_auth and self.state is BridgeState.AUTHENTICATING:
+            self._in.watermark.asked_to_join = False
 
     def authenticated(self, payload: Mapping[str, Any], now: Now) -> None:
         """The server accepted us, and may have said who it is."""
@@ -171,7 +180,7 @@ class Joining:
             since = self._in.watermark.since(self._policy.overlap, parse_timestamp(self.server_stamp))
         identity = self._wire.say(name, {} if since is None else {"since": since}, now)
         self.asks.add(identity)
-        self.rejoin.ask(identity, everything=since is None)
+        self.rejoin.ask(identity, since)
         ping = self._wire.ping("ask", now)
         if ping is not None:
             self._ask_pings[ping] = identity

@@ -223,6 +223,7 @@ class Link:
 
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
         del now
+        self.joining.not_accepted()
         self.die(self._mask(classify_error_payload(body.get("payload") or {})))
 
     def _on_joined(self, body: dict[str, Any], now: Now) -> None:

@@ -55,23 +55,26 @@ class Item:
 class Cut(NamedTuple):
     """Where the news begin in an answer: `found` anchor, absent anchor, or an anchor whose surroundings disagree.
 
-    From `at` on the messages are to be delivered; those before `sure` may have been already.
+    From `at` on the messages are to be delivered; those before `sure` may have been already. `anchor` is its index.
     """
 
     found: Literal["anchor", "absent", "mismatch"]
     at: int
     sure: int
+    anchor: int = 0
 
 
 class Join(NamedTuple):
     """How an answer and the side buffer fit: skip this many side items; the next `doubtful` ones may repeat the answer.
 
     `subsumed`: the side buffer already holds all of the answer, which adds nothing (a server that cut its answer short).
+    `disagrees`: what arrived before the answer is not at its end, as it is on a server that replays in the order of its live stream.
     """
 
     skip: int
     doubtful: int
     subsumed: bool = False
+    disagrees: bool = False
 
 
 _ABSENT: Final = Cut("absent", 0, 0)
@@ -103,8 +106,8 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
     for mark in after:
         ends = {end for start in ends for end in _after(mark, start, counted)}
         if not ends:
-            return Cut("mismatch", counted[at][0] + 1, 0)
-    return Cut("anchor", counted[min(ends) - 1][0] + 1, counted[max(ends) - 1][0] + 1)
+            return Cut("mismatch", counted[at][0] + 1, 0, counted[at][0])
+    return Cut("anchor", counted[min(ends) - 1][0] + 1, counted[max(ends) - 1][0] + 1, counted[at][0])
 
 
 def _after(mark: Mark, start: int, counted: Sequence[tuple[int, Item]]) -> Iterator[int]:
@@ -132,6 +135,7 @@ def join_live(
     neither repeating nor reordering may happen.
     """
     ends = _ends(answer, side)
+    disagrees = not ends or (arrived_before is not None and arrived_before not in ends)
     if arrived_before is not None and arrived_before in ends:
         end, doubtful = arrived_before, 0
     elif not ends:
@@ -141,7 +145,9 @@ def join_live(
         end, doubtful = ends[0], ends[-1] - ends[0]
     else:
         end, doubtful = ends[-1], 0
-    return Join(end, doubtful) if end <= len(answer) else Join(0, 0, subsumed=True)
+    if end > len(answer):
+        return Join(0, 0, subsumed=True, disagrees=disagrees)
+    return Join(end, doubtful, disagrees=disagrees)
 
 
 def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:

@@ -30,7 +30,8 @@ class Message:
 
     `type`, `id` (None where the server sends none) and `payload` are the server's. `replayed`: it came from the replay
     after a loss. `redelivered`: a process that ended without taking the next message may have seen it. `maybe_duplicate`:
-    it carries no id and arrived after a GAP or UNKNOWN verdict, so it may repeat one already seen.
+    it came after a GAP or UNKNOWN verdict and may repeat one already seen: it carries no id, or it is older than what the client
+    remembers (the last 2,048 messages, at most 30 minutes of them).
     """
 
     type: str
@@ -65,7 +66,7 @@ class Gap:
 
     `verdict` is GAP (provably or presumably lost) or UNKNOWN (nobody can tell). `since` is the server's timestamp of the
     last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
-    mismatch` for GAP; `no_replay empty no_anchor timeout side_buffer_full` for UNKNOWN, and for an EventSource
+    mismatch` for GAP; `order no_replay empty no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource
     `no_event_id repeated_event_id event_id_jump`.
     """
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
-from ..errors import Failure
+from ..errors import Failure, config_error
 from ..telemetry.events import DeliveryUnknown, Event, LateReply, MessageDropped, MessageQuarantined
 from .clock import Now, Stamps
 from .entries import Entry, EntryState, check_key
@@ -63,6 +63,9 @@ class Outbound:
         self._ids = ids
         self._emit = emit
         self._encoder = Encoder(dialect.codec)
+        # What the client says itself, and the server's answers to that: from a user they would end or join sessions behind its back.
+        own = (dialect.auth, dialect.auth_ack, dialect.auth_error, dialect.join, dialect.joined)
+        self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {None}
         self._stamp = Stamps()
         self.cleared = (
             inf  # through which number entries may be handed out; a durable store has them marked first
@@ -150,6 +153,8 @@ class Outbound:
 
     def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None) -> Entry:
         text = self._encoder.payload(type_, payload)  # raises for what is no message, so below it is one
+        if type_ in self._control:
+            raise config_error("type", "a type of message that the client does not use itself", type_)
         identity = self._ids()
         self._seq += 1
         wire_key = None if "idempotency_key" in payload else key or identity

@@ -7,19 +7,25 @@ merge; whatever arrives later on the same connection is counted and dropped.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..telemetry.events import Verdict
 from .merge import Item, cut, join_live, without_repeats
+from .messages import parse_timestamp
+from .order import order_of, stamps_of, surplus
 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from ..policies import Replay
-    from .watermark import Key, Watermark
+    from .merge import Cut, Join
+    from .order import Order
+    from .watermark import Key, Memory, Watermark
 
-__all__ = ["Outcome", "Rejoin"]
+__all__ = ["News", "Outcome", "Rejoin"]
 
 
 class Answer(NamedTuple):
@@ -33,13 +39,27 @@ class Answer(NamedTuple):
     in_order: bool
 
 
+class News(NamedTuple):
+    """A message to be delivered. `doubtful`: it may repeat one; `floating`: its place in the server's log is not known."""
+
+    item: Item
+    doubtful: bool
+    floating: bool = False
+
+
 class Outcome(NamedTuple):
-    """How a join ended. `verdict` is None for the first join of a session; `items` are to be delivered in this order."""
+    """How a join ended. `verdict` is None for the first join of a session; `items` are to be delivered in this order.
+
+    `replayed` of them come from an answer. `repeats`: how many messages came again and were dropped. `is_run`: the tail goes on
+    without a hole, as the server's log does.
+    """
 
     verdict: Verdict | None
     reason: str
-    items: list[tuple[Item, bool]]  # (item, may it repeat one already delivered?)
+    items: list[News]
     replayed: int
+    repeats: int = 0
+    is_run: bool = False
 
 
 _NO_ANSWER: Final = Answer([], 0, True)
@@ -61,6 +81,10 @@ class Rejoin:
         self.side: list[Item] = []
         self._side_bytes = 0
         self._side_keys: set[Key] = set()
+        self._repeats = 0
+        self._since: datetime | None = (
+            None  # what was asked for last; without `since`, what was asked for before
+        )
         self._answers: list[Answer] = []
         self._asks: dict[str, bool] = {}  # id of our request -> answered, by id
         self._uncorrelated = 0
@@ -75,6 +99,7 @@ class Rejoin:
         """A live frame arrived while the join runs; a second one of the same key is not kept."""
         if item.key is not None:
             if item.key in self._side_keys:
+                self._repeats += 1
                 return
             self._side_keys.add(item.key)
         self._side_bytes += len(item.text)
@@ -82,10 +107,11 @@ class Rejoin:
             self.overflowed = True
         self.side.append(item)
 
-    def ask(self, identity: str, *, everything: bool) -> None:
-        """We sent request_replay with this id (`everything`: without `since`)."""
+    def ask(self, identity: str, since: str | None) -> None:
+        """We sent request_replay with this id; `since` None asks for everything."""
         self._asks[identity] = False
-        self.asked_everything |= everything
+        self.asked_everything |= since is None
+        self._since = parse_timestamp(since) or self._since
 
     def answer(self, items: Sequence[Item], identity: str | None) -> None:
         """A replay answer arrived, asked for or pushed."""
@@ -139,16 +165,23 @@ class Rejoin:
     def resolve(self) -> Outcome:
         """The verdict of delivery.md §3.6, first match wins, and what to deliver. Call once, when `complete`."""
         if self.new_session:
-            return self._outcome(Verdict.GAP, "new_session", self._best())
+            return self._outcome(Verdict.GAP, "new_session", self._best(), is_doubtful=True)
         if self.first:
             return self._outcome(None, "joined", self._best())
+        proofs: list[tuple[Answer, Cut, Order, Join]] = []
         for answer in self._answers:
             found = cut(answer.items, self._watermark)
+            if found.found != "absent":
+                order = order_of(answer.items, found, self._watermark, self._memory, self._since)
+                proofs.append((answer, found, order, self._join(answer, proven=True)))
+        for answer, found, order, join in proofs:
+            if not order.is_live or (found.found == "anchor" and self._is_at_odds(answer, found, join)):
+                return self._out_of_order(answer, found, order)
+        for answer, found, _, _ in proofs:
             if found.found == "anchor":
-                return self._outcome(Verdict.RECOVERED, "anchor", answer, found.at, found.sure)
+                return self._outcome(Verdict.RECOVERED, "anchor", answer, start=found.at, sure=found.sure)
         verdict, reason = self._unproven()
-        best = self._best()
-        return self._outcome(verdict, reason, best, sure=len(best.items) if self._watermark.accepted else 0)
+        return self._outcome(verdict, reason, self._best(), is_doubtful=self._watermark.accepted > 0)
 
     def _unproven(self) -> tuple[Verdict, str]:
         if self.anchored:
@@ -170,31 +203,107 @@ class Rejoin:
         """Without proof, the answer that says most; of equals the later one."""
         return max(reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER)
 
-    def _outcome(
-        self, verdict: Verdict | None, reason: str, answer: Answer, start: int = 0, sure: int = 0
-    ) -> Outcome:
-        """Deliver `answer` from `start` on and what is new in the side buffer; before `sure`, id-less items may repeat."""
+    def _join(self, answer: Answer, *, proven: bool) -> Join:
+        """How the answer and the side buffer fit."""
         counted = [item for item in answer.items if item.counts]
         live = [item for item in self.side if item.counts]
         before = sum(item.counts for item in self.side[: answer.side_mark])
+        return join_live(counted, live, before if answer.in_order else None, proven=proven)
+
+    def _is_at_odds(self, answer: Answer, found: Cut, join: Join) -> bool:
+        """Does the side buffer show that the answer is not in live order, so that one of both may repeat or overtake the other?"""
+        if not join.disagrees:
+            return False
+        keys = {item.key for item in answer.items}
+        early = self.side[: answer.side_mark]
+        has_news = any(self._is_new(item) for item in answer.items[found.at :])
+        if has_news and any(
+            item.counts and item.key not in keys and self._is_new(item) for item in early if item.key
+        ):
+            return True
+        texts = {item.canonical for item in answer.items if item.key is None}
+        return any(item.counts and item.key is None and item.canonical in texts for item in self.side)
+
+    def _out_of_order(self, answer: Answer, found: Cut, order: Order) -> Outcome:
+        """The answer is not in the order of the live stream: what we never had is delivered wherever it stands, without proof."""
+        more = surplus(answer.items, self._watermark, self._memory)
+        new = set(order.new)
+        stamps = stamps_of(answer.items)
+        news: list[News] = []
+        for at, item in enumerate(answer.items):
+            if item.key is None:
+                if at in more:
+                    news.append(News(item, doubtful=True, floating=at < found.anchor))
+            elif at in new or (at > found.anchor and self._is_new(item)):
+                doubtful = self._memory.may_have_had(stamps[at])
+                news.append(News(item, doubtful=doubtful, floating=at in new))
+        return self._with_side(Verdict.UNKNOWN, "order", answer, news, self._join(answer, proven=False))
+
+    def _outcome(
+        self,
+        verdict: Verdict | None,
+        reason: str,
+        answer: Answer,
+        *,
+        start: int = 0,
+        sure: int = 0,
+        is_doubtful: bool = False,
+    ) -> Outcome:
+        """Deliver `answer` from `start` on and what is new in the side buffer; before `sure`, id-less items may repeat.
+
+        `is_doubtful`: nothing is proven, so all id-less items may repeat, and so may those with an id that are older than our memory.
+        """
         proven = verdict is Verdict.RECOVERED
-        join = join_live(counted, live, before if answer.in_order else None, proven=proven)
-        replay = [] if join.subsumed else answer.items
-        seen = {item.key for item in replay if item.key is not None}
-        news = [
-            (item, at < sure and item.key is None)
-            for at, item in enumerate(replay)
-            if at >= start and self._is_new(item)
-        ]
+        join = self._join(answer, proven=proven)
+        news: list[News] = []
+        if not join.subsumed:
+            for at, (item, stamp) in enumerate(zip(answer.items, stamps_of(answer.items), strict=True)):
+                if at < start or not self._is_new(item):
+                    continue
+                if item.key is None:
+                    news.append(News(item, is_doubtful or at < sure))
+                else:
+                    news.append(News(item, is_doubtful and self._memory.may_have_had(stamp)))
+        outcome = self._with_side(verdict, reason, answer, news, join)
+        return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
+
+    def _with_side(
+        self, verdict: Verdict | None, reason: str, answer: Answer, news: list[News], join: Join
+    ) -> Outcome:
+        """Behind what is new in the answer goes what is new in the side buffer."""
+        seen = {item.key for item in answer.items if item.key is not None and not join.subsumed}
+        texts = (
+            {item.canonical for item in answer.items if item.key is None} if join.disagrees else set[str]()
+        )
         replayed, place = len(news), 0
         for item in self.side:
             if item.counts:
                 place += 1
                 if place <= join.skip:
                     continue
-            if self._is_new(item) and item.key not in seen:
-                news.append((item, item.key is None and item.counts and place <= join.skip + join.doubtful))
-        return Outcome(verdict, reason, news, replayed)
+            if not self._is_new(item) or item.key in seen:
+                continue
+            if item.key is None:
+                may_repeat = place <= join.skip + join.doubtful or item.canonical in texts
+                news.append(News(item, item.counts and may_repeat))
+            else:
+                is_old = not self.first and verdict is not Verdict.RECOVERED and self._is_old(item)
+                news.append(News(item, is_old))
+        repeats = len(answer.items) + len(self.side) - len(news) + self._repeats
+        is_run = verdict in {None, Verdict.RECOVERED} and not join.disagrees and not join.doubtful
+        return Outcome(verdict, reason, news, replayed, repeats, is_run)
+
+    def _is_old(self, item: Item) -> bool:
+        """Was this live frame said before what we remember? Some servers push what they hold as if it were live."""
+        stamp = item.message.timestamp
+        return stamp is not None and self._memory.may_have_had(stamp)
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return self._watermark.memory()
 
     def _is_new(self, item: Item) -> bool:
-        return item.key is None or not (item.key in self._watermark or self._watermark.is_used_up(item.key))
+        key = item.key
+        if key is None:
+            return True
+        return not (key in self._watermark or self._watermark.is_used_up(key) or key in self._memory.edge)

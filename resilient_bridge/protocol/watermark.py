@@ -20,7 +20,7 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Key", "Mark", "Watermark"]
+__all__ = ["Key", "Mark", "Memory", "Watermark"]
 
 #: (type, id): ids alone are not unique, one id serves `tool_call` and then `approval_required`.
 Key: TypeAlias = tuple[str, str]
@@ -28,6 +28,8 @@ Key: TypeAlias = tuple[str, str]
 _MAX_ENTRIES: Final = 2_048
 _MAX_AGE: Final = 1_800.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
+_MAX_ANSWERS: Final = 8_192
+_FORGOTTEN: Final = 4_096
 _REGRESSION_WINDOW: Final = 64
 
 
@@ -35,6 +37,7 @@ class Mark(NamedTuple):
     """One accepted message: its unique key if it has an id, its text for comparison, the server's timestamp.
 
     `doubtful`: it had no id and may have repeated an earlier one, so the server's log may hold it once or twice.
+    `floating`: a replay brought it before the anchor, so its index in our tail is not its index in the server's log.
     """
 
     key: Key | None
@@ -42,6 +45,30 @@ class Mark(NamedTuple):
     stamp: str | None
     mono: float
     doubtful: bool
+    floating: bool = False
+
+
+class Memory(NamedTuple):
+    """How far back a watermark can tell known from new: computed once per join.
+
+    `smallest`: the smallest timestamp in the tail. `horizon`: the largest one that was forgotten. `edge`: the keys of forgotten
+    messages whose timestamp is not below `smallest`. `has_forgotten`: was anything delivered that is not in the tail?
+    """
+
+    smallest: datetime | None
+    horizon: datetime | None
+    edge: frozenset[Key]
+    has_forgotten: bool
+
+    def may_have_had(self, stamp: datetime | None) -> bool:
+        """May a message with this timestamp be one that was delivered and forgotten?"""
+        return self.has_forgotten and (stamp is None or self.horizon is None or stamp <= self.horizon)
+
+    def is_older(self, stamp: datetime | None) -> bool:
+        """Is this timestamp below all that is remembered? Without one: could it be?"""
+        if stamp is None or self.smallest is None:
+            return self.has_forgotten
+        return stamp < self.smallest
 
 
 class Watermark:
@@ -70,6 +97,10 @@ class Watermark:
         self.is_kept = False  # by a durable store, since it last had to be
         self.answers_used = 0
         self._unsure = 0  # messages that an earlier process may have had in its hands, nobody knows
+        self._forgotten: deque[tuple[Key | None, str | None]] = deque(maxlen=_FORGOTTEN)
+        self._horizon: datetime | None = None  # of what an earlier process forgot
+        # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
+        self.seam = 0
 
     def __repr__(self) -> str:
         """A status line: session, counts, last timestamp."""
@@ -94,14 +125,21 @@ class Watermark:
         return self._keys.get(key)
 
     def accept(
-        self, key: Key | None, text: str, stamp: str | None, mono: float, *, doubtful: bool = False
+        self,
+        key: Key | None,
+        text: str,
+        stamp: str | None,
+        mono: float,
+        *,
+        doubtful: bool = False,
+        floating: bool = False,
     ) -> None:
         """A message entered the inbox. A missing timestamp inherits the previous one."""
         if stamp is None:
             stamp = self._stamp
         else:
             self._stamp = stamp
-        mark = Mark(key, text, stamp, mono, doubtful)
+        mark = Mark(key, text, stamp, mono, doubtful, floating)
         tail = self._tail
         tail.append(mark)
         self._bytes += len(text)
@@ -112,6 +150,7 @@ class Watermark:
         while len(tail) > 1 and (
             len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES
         ):
+            self._forgotten.append((tail[0].key, tail[0].stamp))
             self._forget(tail.popleft())
 
     def _forget(self, mark: Mark) -> None:
@@ -135,6 +174,7 @@ class Watermark:
         self._in_hand = [*self._in_hand, *popped[::-1][: self.handed - self.taken]][-_REGRESSION_WINDOW:]
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
+        self.seam = self.accepted
 
     def was_in_hand(self, key: Key | None, text: str) -> bool:
         """Had the consumer of an earlier process got this message without asking for the next, or may he have?"""
@@ -157,7 +197,7 @@ class Watermark:
         if key not in self._answers:
             self.answers_used += 1
         self._answers[key] = None
-        if len(self._answers) > _MAX_ENTRIES:
+        if len(self._answers) > _MAX_ANSWERS:
             del self._answers[next(iter(self._answers))]
 
     def is_used_up(self, key: Key) -> bool:
@@ -204,8 +244,13 @@ class Watermark:
         answers_used: int,
         in_hand: Iterable[Mark],
         unsure: int,
+        horizon: datetime | None = None,
     ) -> None:
-        """Take over what a store kept of an earlier process. It may have handed out `unsure` messages more."""
+        """Take over what a store kept of an earlier process.
+
+        It may have handed out `unsure` messages more. `horizon`: the largest timestamp of what it had forgotten, where the store
+        has kept that; a release before 0.2 has not, and then it is the smallest one in the tail.
+        """
         for mark in marks:
             self._tail.append(mark)
             self._bytes += len(mark.text)
@@ -217,17 +262,55 @@ class Watermark:
         self.answers_used = answers_used
         self._in_hand = list(in_hand)
         self._unsure = unsure
+        self._horizon = horizon
+        self.seam = taken
 
-    # ---- what to ask for --------------------------------------------------------------------------------------
+    # ---- what a replay is held against ------------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        """How far back known and new can be told apart."""
+        smallest = min((stamp for stamp in map(_moment_of, self._tail) if stamp is not None), default=None)
+        has_forgotten = self.first > 1
+        forgotten = [(key, parse_timestamp(stamp)) for key, stamp in self._forgotten]
+        horizon = max((stamp for _, stamp in forgotten if stamp is not None), default=self._horizon)
+        if self._horizon is not None and horizon is not None:
+            horizon = max(horizon, self._horizon)
+        if has_forgotten and horizon is None:
+            horizon = smallest
+        edge = (
+            key
+            for key, stamp in forgotten
+            if key is not None and stamp is not None and (smallest is None or stamp >= smallest)
+        )
+        return Memory(smallest, horizon, frozenset(edge), has_forgotten)
+
+    @property
+    def horizon_text(self) -> str | None:
+        """The largest timestamp that was forgotten, to be kept by a store; None if nothing was. Cheap: it is asked often."""
+        newest = parse_timestamp(self._forgotten[-1][1]) if self._forgotten else None
+        horizon = max((moment for moment in (newest, self._horizon) if moment is not None), default=None)
+        return horizon.isoformat() if horizon is not None else None
+
+    def run_before_anchor(self) -> list[Mark]:
+        """What was delivered before the anchor without a seam in between, newest first: a run of the server's log."""
+        marks = list(itertools.islice(reversed(self._tail), max(self.accepted - self.seam, 0)))
+        at = next(
+            (i for i, mark in enumerate(marks) if mark.key is not None and not mark.floating), len(marks)
+        )
+        return marks[at + 1 :]
 
     def anchor(self) -> tuple[Mark | None, list[Mark]]:
-        """The last accepted message with a unique key, and the id-less ones accepted after it."""
+        """The last accepted message with a unique key that stands in its place, and the id-less ones accepted after it."""
         after: list[Mark] = []
         for mark in reversed(self._tail):
+            if mark.floating:
+                continue
             if mark.key is not None:
                 return mark, after[::-1]
             after.append(mark)
         return None, []
+
+    # ---- what to ask for --------------------------------------------------------------------------------------
 
     def since(self, overlap: float, server_time: datetime | None) -> str | None:
         """What to ask the server for, in its own format; None to ask for everything.
@@ -252,3 +335,7 @@ class Watermark:
             return print_like(best[0] - margin, best[1])
         except OverflowError:
             return None
+
+
+def _moment_of(mark: Mark) -> datetime | None:
+    return parse_timestamp(mark.stamp)

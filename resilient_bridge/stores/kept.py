@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..protocol import Entry, EntryState, Mark, Now, Watermark
+from ..protocol.messages import parse_timestamp
 
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ __all__ = [
 UNSURE: Final = -inf
 #: How many messages may have been handed out since a position was last kept.
 UNSURE_MESSAGES: Final = 64
+
+
+_FLOATING: Final = 2  # beside 1 for doubtful, in one column since release 0.1
 
 
 class EntryRow(NamedTuple):
@@ -150,6 +154,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
             "answers_used": watermark.answers_used,
             "in_hand": [_mark_row(0, mark, now) for mark in watermark.in_hand],
             "unsure": max(doubt - watermark.taken, 0 if is_exact else UNSURE_MESSAGES),
+            "horizon": watermark.horizon_text,
         }
     )
 
@@ -162,7 +167,7 @@ def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
 def _mark_row(n: int, mark: Mark, now: Now) -> MarkRow:
     type_, id_ = mark.key or (None, None)
     at = float(now.wall - (now.mono - mark.mono))
-    return MarkRow(n, type_, id_, mark.text, mark.stamp, at, int(mark.doubtful))
+    return MarkRow(n, type_, id_, mark.text, mark.stamp, at, mark.doubtful + _FLOATING * mark.floating)
 
 
 def answer_rows(watermark: Watermark, after: int) -> list[AnswerRow]:
@@ -192,6 +197,7 @@ def watermark_of(
         answers_used=int(said["answers_used"]),
         in_hand=[_mark(MarkRow(*row), now, newest) for row in said["in_hand"]],
         unsure=int(said["unsure"]),
+        horizon=parse_timestamp(said.get("horizon")),  # release 0.1 wrote none
     )
     return watermark
 
@@ -204,7 +210,14 @@ def doubt_of(position: str) -> int:
 
 def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
     key: Key | None = None if row.type is None or row.id is None else (row.type, row.id)
-    return Mark(key, row.text, row.stamp, now.mono - (newest - row.at), bool(row.doubtful))
+    return Mark(
+        key,
+        row.text,
+        row.stamp,
+        now.mono - (newest - row.at),
+        bool(row.doubtful & 1),
+        bool(row.doubtful & _FLOATING),
+    )
 
 
 def noted(kept: asyncio.Future[None]) -> None:

@@ -39,7 +39,7 @@ class _Receipt(Protocol):
 class Judgement:
     """The serials that broke each promise; all empty if everything was kept.
 
-    Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` and `reordered` (delivered so, without a flag),
+    Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` and `reordered` (delivered so, without a flag, and not in a replay under a gap),
     `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that life of the server),
     `reapplied` (twice), `disordered`, `unsent` (applied, never sent), `ghosts` (reported as never delivered, yet
     applied), `untold` (no final outcome), `unknown_unsent` (UNKNOWN although never handed out). `unjudged`: re-joins
@@ -145,8 +145,13 @@ class Ledger:
             if not self._records or n > self._records[-1]:
                 self._records.append(n)
                 self._markers_before.append(self._markers)
-            elif not flagged:
+            elif not (flagged or (self._is_replayed(message) and self._markers > self._markers_before[-1])):
                 self._reordered.append(n)
+
+    @staticmethod
+    def _is_replayed(message: _Message) -> bool:
+        # What a replay brings in another order comes behind a marker, and the marker says so: UNKNOWN (order).
+        return bool(getattr(message, "replayed", False))
 
     def marked(self) -> None:
         """The consumer was told of a gap (verdict GAP or UNKNOWN) at this place of its stream."""

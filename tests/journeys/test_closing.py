@@ -85,7 +85,7 @@ async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClie
         await asyncio.sleep(0.1)
         await lead_to(server, client, state)
     receipts = []
-    if state not in {"FAILED", "CLOSED"}:
+    if state not in {"IDLE", "FAILED", "CLOSED"}:  # they refuse
         receipts = [await client.send("tool_result", {"n": n, "pad": "x" * 200_000}) for n in range(3)]
     closing = None
     if state in HANDED_OUT:

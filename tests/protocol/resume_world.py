@@ -198,6 +198,14 @@ class World:
             (i for i, item in enumerate(read) if isinstance(item, Message) and number(item) == anchor),
             default=0,
         )
+        buffer = self.server.buffers.get(self.server.session or "", ())
+        accepted = set(self._accepted())
+        #: What was lost under a gap is still on the server, before the anchor: found again it is delivered, as out of order.
+        self.found_again = any(
+            self.server.log[n] and n not in accepted
+            for n, _, _ in buffer
+            if anchor is not None and n < anchor
+        )
         self.holed = bool(gaps) and at < (self._merge_end(gaps[-1]) if self.setting.delayed else gaps[-1])
         return anchor
 
@@ -224,7 +232,8 @@ class World:
             reachable = held and (setting.kind in SPEAKING or bool(setting.pushes))
             overflow = event.reason == "side_buffer_full" and setting.side < 100
             holed = event.reason == "mismatch" and self.holed
-            if event.verdict is not Verdict.RECOVERED and reachable and not (overflow or holed):
+            again = event.reason == "order" and self.found_again
+            if event.verdict is not Verdict.RECOVERED and reachable and not (overflow or holed or again):
                 self.wrong.append(f"{told} although the server held everything from m{anchor} on")
             causes = {
                 "no_replay": setting.kind == "deaf",
@@ -232,6 +241,7 @@ class World:
                 "no_anchor": anchor is None,
                 "empty": setting.kind == "empty",
                 "side_buffer_full": setting.side < 100,
+                "order": self.found_again,
             }
             if event.verdict is Verdict.UNKNOWN and not causes[event.reason]:
                 self.wrong.append(f"{told} is not a cause here (anchor m{anchor})")

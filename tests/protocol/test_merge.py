@@ -81,8 +81,8 @@ def test_where_two_cuts_are_possible_the_earlier_is_taken():
     """Our tail ends with what may be a repeat: the same frame in the answer may be it or a new one, so it is not skipped."""
     watermark = tail("A x")
     watermark.accept(None, item("x").text, None, 0.0, doubtful=True)
-    assert cut(items("A x x y"), watermark) == ("anchor", 2, 3)
-    assert cut(items("A x y"), watermark) == ("anchor", 2, 2)
+    assert cut(items("A x x y"), watermark)[:3] == ("anchor", 2, 3)
+    assert cut(items("A x y"), watermark)[:3] == ("anchor", 2, 2)
 
 
 @pytest.mark.parametrize(

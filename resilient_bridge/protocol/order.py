@@ -1,0 +1,152 @@
+"""Is a replay answer in the order of the live stream? The evidence that it is not, and what has to be delivered then.
+
+Servers answer with `ORDER BY timestamp`, and equal timestamps are normal, so what was said last may stand before our anchor. Rule: an
+entry that we never had is delivered wherever it stands; what stands below everything that we remember was judged before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .frames import canonical
+from .messages import parse_timestamp
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from .merge import Cut, Item
+    from .watermark import Key, Mark, Memory, Watermark
+
+_RESOLUTION: Final = timedelta(seconds=1)  # of timestamps, at worst
+
+__all__ = ["Order", "order_of", "stamps_of", "surplus"]
+
+
+class Order(NamedTuple):
+    """What an answer with our anchor says against its own order.
+
+    `new`: the indices of entries, with an id, that stand before the anchor and were never delivered. `is_live`: the answer is in
+    live order as far as anybody can tell. `old`: how many entries were judged before.
+    """
+
+    new: tuple[int, ...]
+    is_live: bool
+    old: int
+
+
+def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
+    """The timestamp of each item; a missing one inherits the previous."""
+    found: list[datetime | None] = []
+    last: datetime | None = None
+    for item in items:
+        last = item.message.timestamp or last
+        found.append(last)
+    return found
+
+
+def order_of(
+    answer: Sequence[Item], cut: Cut, watermark: Watermark, memory: Memory, since: datetime | None
+) -> Order:
+    """Look at what stands before the anchor of `answer`, and at what of ours stands behind it.
+
+    `since`: what the server was asked for. A clock that went back makes older messages fail that test in the middle of an answer.
+    """
+    new: list[int] = []
+    old = 0
+    is_known_before = False
+    for at, stamp in enumerate(stamps_of(answer[: cut.anchor])):
+        item = answer[at]
+        if item.key is None or not item.counts:
+            continue
+        if item.key in watermark or watermark.is_used_up(item.key):
+            is_known_before = True
+        elif item.key in memory.edge or (not is_known_before and memory.is_older(stamp)):
+            old += 1
+        else:
+            new.append(at)
+    is_live = (
+        not new
+        and _is_run(answer[: cut.anchor], watermark, since)
+        and not _is_shuffled(answer, cut, watermark)
+    )
+    return Order(tuple(new), is_live, old)
+
+
+def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None) -> bool:
+    """Backwards from the anchor: do the answer and what we were delivered agree as far as both go?
+
+    A server that sorts moves id-less messages as well; no key gives those away.
+    """
+    items = [item for item in before if item.counts]
+    marks = watermark.run_before_anchor()
+    skipped: set[Key] = set()
+    at = len(items) - 1
+    for index, mark in enumerate(marks):
+        while at >= 0 and not _agrees(items[at], mark) and _may_be_skipped(items[at], watermark):
+            key = items[at].key
+            if key is not None:
+                skipped.add(key)
+            at -= 1
+        if at < 0:
+            # The answer ends here. What it holds from before this mark says that the mark should be in it, too.
+            return mark.key is not None or mark.doubtful or not any(m.key in skipped for m in marks[index:])
+        if _agrees(items[at], mark):
+            at -= 1
+        elif not (mark.doubtful or mark.floating or _is_below(mark, since)):
+            return False
+    return True
+
+
+def _may_be_skipped(item: Item, watermark: Watermark) -> bool:
+    """May it stand anywhere: a message that was said twice, or an answer to a request, which was never part of the stream?"""
+    if item.key is None:
+        return "request_id" in item.message.payload
+    return item.key in watermark or watermark.is_used_up(item.key)
+
+
+def _is_below(mark: Mark, since: datetime | None) -> bool:
+    """May the server have left it out, because its timestamp is not after what was asked for?"""
+    stamp = parse_timestamp(mark.stamp)
+    return since is not None and (stamp is None or stamp <= since + _RESOLUTION)
+
+
+def _agrees(item: Item, mark: Mark) -> bool:
+    if item.key is not None or mark.key is not None:
+        return item.key == mark.key
+    return item.text == mark.text or item.canonical == canonical(mark.text)
+
+
+def _is_shuffled(answer: Sequence[Item], cut: Cut, watermark: Watermark) -> bool:
+    """Does something that was delivered before the anchor stand behind it, where id-less messages could have moved as well?"""
+    behind = [item for item in answer[cut.anchor + 1 :] if item.counts]
+    if all(item.key is not None for item in behind):
+        return False
+    return any(
+        item.key in watermark and not _floats(item, watermark) for item in behind if item.key is not None
+    )
+
+
+def _floats(item: Item, watermark: Watermark) -> bool:
+    mark = watermark.mark_of(item.key) if item.key is not None else None
+    return mark is not None and mark.floating
+
+
+def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set[int]:
+    """The indices of id-less entries of which `answer` holds more than we were delivered: some of them may be new."""
+    had = Counter(canonical(mark.text) for mark in watermark.tail if mark.key is None)
+    found: set[int] = set()
+    is_known_before = False
+    for at, (item, stamp) in enumerate(zip(answer, stamps_of(answer), strict=True)):
+        if item.key is not None:
+            is_known_before |= item.key in watermark
+        elif not is_known_before and (memory.is_older(stamp) or memory.may_have_had(stamp)):
+            continue
+        elif had[item.canonical] > 0:
+            had[item.canonical] -= 1
+        else:
+            found.add(at)
+    return found
