@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 from ..errors import Failure
 from .dispatch import Key, dispatch
 from .finding import Finding
+from .http_libraries import answer_status
 from .registry import applied
 from .rpc import answer_finding, error_answer, result_answer
 from .wrappers import response_finding
@@ -26,6 +27,9 @@ def _response(response: Any) -> Finding | None:
 
 _READERS: Final[Mapping[Key, _Reader]] = {
     **{(package, "Response"): _response for package in ("httpx", "httpx2", "websockets")},
+    ("requests", "Response"): answer_status,
+    ("urllib3", "BaseHTTPResponse"): answer_status,
+    ("aiohttp", "ClientResponse"): answer_status,
     **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types")},
     **{(package, "JSONRPCError"): error_answer for package in ("mcp", "mcp_types")},
 }

@@ -12,7 +12,7 @@ from typing import Final, cast
 import attrs
 
 from ..errors import Executed
-from . import exits, google, links, providers, rpc, system, tls, wrappers
+from . import exits, google, http_libraries, links, providers, rpc, services, system, tls, wrappers
 from .finding import Finding, Reader
 
 
@@ -23,11 +23,19 @@ RULES: Final[Mapping[Key, Finding | Reader]] = {
     **tls.RULES,
     **links.RULES,
     **wrappers.RULES,
+    **http_libraries.RULES,
+    **services.RULES,
     **exits.RULES,
     **rpc.RULES,
     **providers.RULES,
     **google.RULES,
 }
+_WRAPPERS: Final[Mapping[Key, Executed | None]] = {
+    **wrappers.WRAPPERS,
+    **http_libraries.WRAPPERS,
+    **services.WRAPPERS,
+}
+_LEAVES: Final = wrappers.LEAVES | http_libraries.LEAVES | services.LEAVES
 _PROVIDERS: Final[Mapping[Key, str]] = {**providers.PROVIDERS, **google.PROVIDERS}
 _STOPS: Final = frozenset(  # never failures: they end the task, the program or a generator
     {
@@ -75,11 +83,11 @@ def _work_out(cls: type) -> Dispatch:
     if len(_known) >= _MOST_CLASSES:  # classes made at run time must not pile up
         _known.clear()
     keys = [(package_of(base), base.__name__) for base in cls.__mro__]
-    wrapper = next((key for key in keys if key in wrappers.WRAPPERS or key in wrappers.LEAVES), None)
+    wrapper = next((key for key in keys if key in _WRAPPERS or key in _LEAVES), None)
     found = _known[cls] = Dispatch(
         rules=tuple(RULES[key] for key in keys if key in RULES),
-        wraps=wrapper in wrappers.WRAPPERS,
-        executed=None if wrapper is None else wrappers.WRAPPERS.get(wrapper),
+        wraps=wrapper in _WRAPPERS,
+        executed=None if wrapper is None else _WRAPPERS.get(wrapper),
         through=keys[0][0] != "litellm" and any(key in wrappers.SDK_WRAPPERS for key in keys),
         stops=any(key in _STOPS for key in keys),
         textual=next((name in _TEXTUAL for package, name in keys if package == "builtins"), False),

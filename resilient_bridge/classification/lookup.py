@@ -114,10 +114,16 @@ def _root(error: BaseException) -> tuple[BaseException, Executed | None]:
 
 def _below(error: BaseException) -> BaseException | None:
     try:
-        below: object = error.__cause__ if error.__cause__ is not None else error.__context__
+        # urllib3 hands over what it never raised: that is in its arguments, or in `reason`.
+        chain: tuple[object, ...] = (error.__cause__, error.__context__, getattr(error, "reason", None))
+        found = next((below for below in (*chain, *error.args[:2]) if _is_error(below)), None)
     except Exception:  # noqa: BLE001 (a class may put a property in their place)
         return None
-    return cast("BaseException", below) if issubclass(type(below), BaseException) else None
+    return cast("BaseException | None", found)
+
+
+def _is_error(value: object) -> bool:
+    return issubclass(type(value), BaseException)
 
 
 def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:

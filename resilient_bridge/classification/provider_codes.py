@@ -120,13 +120,13 @@ def combined(status: Finding, names: Iterable[str], message: str) -> Finding | N
     names = tuple(names)
     found = final_finding(names, message)
     if found is None and status.details.get("http_status") == _UNAUTHORIZED:
-        found = _bad_key(names, message)
+        found = key_finding(names, message)
     if found is None:
         return None
     return attrs.evolve(with_message(found, message), details={**status.details, **found.details})
 
 
-def _bad_key(names: Iterable[str], message: str) -> Finding | None:
+def key_finding(names: Iterable[str], message: str) -> Finding | None:
     """Tell a key that is wrong (V3) from a token that has expired, which a refresh mends."""
     if "expired" in message[:500].lower():
         return None

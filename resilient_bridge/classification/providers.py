@@ -6,16 +6,20 @@ and is judged by its code alone.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import attrs
 
 from ..errors import Executed
 from .finding import Finding, Rules
-from .provider_codes import final_finding, names_of, stream_finding, with_message
+from .provider_codes import final_finding, key_finding, names_of, stream_finding, with_message
 from .statuses import should_retry, status_finding
 
 
+_READ: Final = 4_096  # characters
+_DEEP: Final = 4  # errors below litellm's
+_WORDS: Final = re.compile(r"\w+")
 _CONFLICTS: Final = ("_taken", "_conflict", "_undecryptable")  # 409s that no lock explains
 _VALIDATION: Final = Finding(
     code="PROTO_INVALID_MESSAGE",
@@ -46,7 +50,9 @@ def _status_error(error: Any) -> Finding:
     names, message = names_of(body)
     if not isinstance(status, int) or status < 400:
         return _with_request(error, stream_finding(names, message))
-    headers = getattr(getattr(error, "response", None), "headers", None)
+    # litellm makes a response of its own, and keeps the headers of the real one beside it.
+    headers = getattr(error, "litellm_response_headers", None)
+    headers = headers or getattr(getattr(error, "response", None), "headers", None)
     finding = status_finding(status, headers, body)
     if "reason" not in finding.details:
         if status == 409 and not any(name.endswith(_CONFLICTS) for name in names):
@@ -79,6 +85,17 @@ def _litellm_status(error: Any) -> Finding:
     found = final_finding((*names, *_named(error)), str(error))
     status = _status_error(error)
     return status if found is None else attrs.evolve(found, details={**status.details, **found.details})
+
+
+def _litellm_login(error: Any) -> Finding:
+    """A 401: its body is with the SDK's own error below, or in litellm's text."""
+    found, text = _status_error(error), str(error)
+    words, below = _WORDS.findall(text[:_READ]), error.__cause__ or error.__context__
+    for _ in range(_DEEP):
+        words += names_of(getattr(below, "body", None))[0]
+        below = getattr(below, "__cause__", None) or getattr(below, "__context__", None)
+    key = key_finding(words, text)
+    return found if key is None else attrs.evolve(key, details={**found.details, **key.details})
 
 
 def _named(error: Any) -> tuple[str, ...]:
@@ -120,6 +137,7 @@ RULES: Rules = {
     ("anthropic", "AnthropicError"): _anthropic_error,
     # litellm's classes derive from openai's: only what differs
     ("litellm", "Timeout"): _TIMEOUT,
+    ("litellm", "AuthenticationError"): _litellm_login,
     ("litellm", "ContextWindowExceededError"): _final("context_length_exceeded"),
     ("litellm", "ContentPolicyViolationError"): _final("content_policy_violation"),
     ("litellm", "PaymentRequiredError"): _final("insufficient_quota"),

@@ -167,6 +167,7 @@ _NUMBERED = (  # where a text says that a number is a status
     r"curl: \(\d{1,2}\)",
     r"timeout of \d{1,9} ?ms exceeded",
     r"error [45]\d\d:",  # wget
+    r"tunnel connection failed: [45]\d\d",  # http.client, of a proxy
 )
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")

@@ -90,3 +90,25 @@ def test_what_it_raises_by_itself():
     assert (_row(error), classify(error).details["reason"]) == ("UPSTREAM no no", "content_policy_violation")
     error = litellm.APIConnectionError("x", "openai", "m")
     assert _row(error) == "TRANSPORT yes maybe"
+
+
+def _told(status: int, kind: str, **headers: str):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = {"error": {"message": "m", "type": kind, "code": kind}}
+    return lambda request: httpx.Response(status, json=body, headers=named)
+
+
+def test_f10_what_the_headers_say():
+    """Retry-After and x-should-retry stand beside the response that litellm made: both are obeyed."""
+    limited = classify(_raised(_told(429, "rate_limit_exceeded", retry_after="86400")))
+    assert (limited.code, limited.retry_after) == ("SYS_RATE_LIMITED", 86400.0)
+    for status in (429, 500, 503):
+        refused = classify(_raised(_told(status, "x", x_should_retry="false", retry_after="3")))
+        assert (refused.retryable, refused.retry_after) == (False, None)
+    assert classify(_raised(_told(503, "x", retry_after="3"))).retry_after == 3.0
+
+
+def test_f08_a_wrong_key():
+    """litellm puts the provider's body into its text: the key is wrong, no token has expired."""
+    assert classify(_raised(_told(401, "invalid_api_key"))).code == "AUTH_INVALID_TOKEN"
+    assert classify(_raised(_told(401, "other"))).code == "AUTH_TOKEN_EXPIRED"

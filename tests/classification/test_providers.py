@@ -302,3 +302,28 @@ def test_the_provider_of_the_seed_reads_like_this():
     )
     assert str(failure) == "rate limited: Rate limit exceeded (UPSTREAM, 429)"
     assert failure.code == "SYS_RATE_LIMITED"
+
+
+@pytest.mark.requirement("V3")
+def test_f08_a_wrong_key_is_no_expired_token():
+    """The bodies of openai and anthropic, from their clients and from a plain HTTP client: fix the key, refresh nothing."""
+    wrong = {
+        "error": {"code": "invalid_api_key", "type": "invalid_request_error", "message": "Incorrect API key"}
+    }
+    anthropic_body = {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "invalid x-api-key"},
+    }
+    for told in (
+        of_openai(answering(401, wrong)),
+        of_anthropic(answering(401, anthropic_body)),
+        httpx2.Response(401, json=wrong),
+        httpx2.Response(401, json=anthropic_body),
+    ):
+        failure = classify(told)
+        assert failure is not None
+        assert (failure.code, failure.retryable) == ("AUTH_INVALID_TOKEN", False)
+        assert failure.suggestions[0].startswith("fix the api key")
+        assert failure.details["http_status"] == 401
+    expired = {"error": {"type": "authentication_error", "message": "OAuth token has expired"}}
+    assert classify(httpx2.Response(401, json=expired)).code == "AUTH_TOKEN_EXPIRED"

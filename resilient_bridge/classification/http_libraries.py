@@ -1,0 +1,210 @@
+"""HTTP clients beside httpx: requests, urllib3 and aiohttp.
+
+Rule: what they raise says little by itself; below it stands the system's own error, as below httpx's wrappers. All three follow
+redirects (and urllib3 and aiohttp repeat) by themselves, so their errors prove nothing about the whole call: only where one
+entry is one request, in our own adapters, is a refused connection a proof. A body is looked at only if it has been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from ..errors import Executed, Kind, text_of
+from .finding import Finding, Rules
+from .statuses import status_finding
+from .texts import text_finding
+from .tls import tls_finding
+
+
+_MAYBE: Final = Executed.MAYBE
+
+_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
+_LOST: Final = Finding(code="CONN_RESET", executed=_MAYBE)
+_TIMEOUT: Final = Finding(
+    code="CONN_TIMEOUT",
+    message="timed out",
+    executed=_MAYBE,
+    suggestions=("allow more time, or ask for less at once",),
+)
+_CONNECT_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", executed=_MAYBE)
+_BAD_ANSWER: Final = Finding(
+    code="PROTO_INVALID_FRAME",
+    message="answer cannot be decoded",
+    executed=_MAYBE,
+    suggestions=("check the server, and the proxy in between",),
+)
+_NO_JSON: Final = Finding(
+    code="PROTO_INVALID_MESSAGE",
+    message="answer is not what was asked for",
+    executed=_MAYBE,
+    suggestions=("read the answer as text: it may be an error page",),
+)
+_REDIRECTS: Final = attrs.evolve(
+    _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+)
+_MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
+
+
+def _setting(message: str) -> Finding:
+    return Finding(code="SYS_CONFIG_INVALID", message=message, executed=_MAYBE)
+
+
+def answer_status(answer: Any) -> Finding | None:
+    """Return the verdict on a response that somebody holds, None for a success; its body counts if it has been read."""
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp call it `status`
+    status = answer.status if status is None else status
+    if not isinstance(status, int) or isinstance(status, bool) or status < 400:
+        return None
+    finding = status_finding(status, answer.headers, body_of(answer))
+    return attrs.evolve(finding, executed=_MAYBE) if getattr(answer, "history", None) else finding
+
+
+def body_of(answer: Any) -> bytes | None:
+    """Return a body that is in memory already; requests' `content` would read the network."""
+    held: dict[str, Any] = getattr(answer, "__dict__", {})
+    body = held.get("_content", held.get("_body"))
+    return body if isinstance(body, bytes) else None
+
+
+# ---- requests, urllib3 ---------------------------------------------------------------------------------------------
+
+
+def _raised_status(error: Any) -> Finding | None:
+    response = error.response
+    return None if response is None else answer_status(response)
+
+
+def _connection(error: BaseException) -> Finding:
+    """Nothing known stands below it: somebody raised it by hand, or it came through a pickle. Its text may say more."""
+    found = text_finding(text_of(error))
+    return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE)
+
+
+def _status_in_words(error: BaseException) -> Finding | None:
+    """urllib3 repeated until it gave up on a status: `too many 503 error responses`."""
+    words = text_of(error).split()
+    return (
+        text_finding(f"status code {words[2]}") if words[:2] == ["too", "many"] and len(words) > 2 else None
+    )
+
+
+# ---- aiohttp -------------------------------------------------------------------------------------------------------
+
+
+def _answer_error(error: Any) -> Finding:
+    """ClientResponseError: a status that was raised, or an answer that is none of HTTP, which it calls 400."""
+    status = error.status
+    if _is_of_aiohttp(error.__cause__) or not isinstance(status, int):
+        return _BAD_ANSWER
+    if status < 400:
+        return _NO_JSON
+    finding = status_finding(status, error.headers)
+    return attrs.evolve(finding, executed=_MAYBE) if error.history else finding
+
+
+def _is_of_aiohttp(cause: object) -> bool:
+    return isinstance(cause, BaseException) and str(type(cause).__module__).startswith("aiohttp.")
+
+
+def _proxy_answer(error: Any) -> Finding:
+    found = status_finding(error.status, error.headers)
+    return attrs.evolve(found, message=f"proxy: {found.summary}", executed=_MAYBE)
+
+
+def _upgrade(error: Any) -> Finding:
+    if error.status < 400:
+        return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid", executed=_MAYBE)
+    return status_finding(error.status, error.headers, upgrade=True)
+
+
+def _pin(error: Any) -> Finding:
+    got = cast("object", error.got)
+    return tls_finding("PIN_MISMATCH", sha256=got.hex() if isinstance(got, bytes) else str(got))
+
+
+_REQUESTS: Mapping[str, Any] = {
+    "HTTPError": _raised_status,
+    "ConnectTimeout": _CONNECT_TIMEOUT,
+    "Timeout": _TIMEOUT,
+    "ConnectionError": _connection,
+    "RetryError": _connection,
+    "ChunkedEncodingError": _LOST,
+    "ContentDecodingError": _BAD_ANSWER,
+    "JSONDecodeError": _NO_JSON,
+    "InvalidJSONError": Finding(
+        code="SYS_INTERNAL_ERROR",
+        message="data cannot be sent as json",
+        suggestions=("correct the values it names",),
+    ),
+    "TooManyRedirects": _REDIRECTS,
+    "InvalidProxyURL": _setting("proxy url not valid"),
+    "InvalidURL": _setting("url not valid"),
+    "MissingSchema": _setting("url without http:// or https://"),
+    "InvalidSchema": _setting("url without http:// or https://"),
+    "InvalidHeader": _setting("header not valid"),
+    "StreamConsumedError": _MISUSE,
+    "UnrewindableBodyError": _MISUSE,
+}
+_URLLIB3: Mapping[str, Any] = {
+    "ResponseError": _status_in_words,
+    "NewConnectionError": _connection,
+    "ConnectTimeoutError": _CONNECT_TIMEOUT,
+    "EmptyPoolError": attrs.evolve(_TIMEOUT, message="no free connection in time"),
+    "FullPoolError": attrs.evolve(_TIMEOUT, message="no free connection in time"),
+    "TimeoutError": _TIMEOUT,
+    "ProtocolError": _LOST,
+    "SSLError": _connection,
+    "ProxyError": _connection,
+    "DecodeError": _BAD_ANSWER,
+    "LocationValueError": _setting("url not valid"),
+    "ClosedPoolError": _MISUSE,
+}
+_AIOHTTP: Mapping[str, Any] = {
+    "ClientHttpProxyError": _proxy_answer,
+    "WSServerHandshakeError": _upgrade,
+    "ContentTypeError": _NO_JSON,
+    "TooManyRedirects": _REDIRECTS,
+    "ClientResponseError": _answer_error,
+    "ConnectionTimeoutError": _CONNECT_TIMEOUT,
+    "ServerTimeoutError": _TIMEOUT,
+    "ServerFingerprintMismatch": _pin,
+    "ServerDisconnectedError": _LOST,
+    "ClientConnectorError": _connection,
+    "ClientPayloadError": _LOST,
+    "InvalidURL": _setting("url not valid"),
+    "NonHttpUrlClientError": _setting("url without http:// or https://"),
+}
+RULES: Rules = {
+    **{("requests", name): rule for name, rule in _REQUESTS.items()},
+    **{("urllib3", name): rule for name, rule in _URLLIB3.items()},
+    **{("aiohttp", name): rule for name, rule in _AIOHTTP.items()},
+    ("aiohttp", "ClientConnectionResetError"): _LOST,
+    ("aiohttp", "ClientConnectionError"): _connection,
+}
+"""What each says by itself, or when nothing below it is known."""
+
+WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
+    ("requests", "ConnectionError"): _MAYBE,
+    ("requests", "RetryError"): _MAYBE,
+    ("requests", "ChunkedEncodingError"): _MAYBE,
+    ("urllib3", "MaxRetryError"): _MAYBE,
+    ("urllib3", "NewConnectionError"): _MAYBE,
+    ("urllib3", "ProtocolError"): _MAYBE,
+    ("urllib3", "SSLError"): _MAYBE,
+    ("urllib3", "ProxyError"): _MAYBE,
+    ("aiohttp", "ClientConnectorError"): _MAYBE,
+}
+"""Classes below which the root cause is searched: what they know of the call is nothing."""
+
+LEAVES: Final = frozenset(
+    {
+        ("requests", "ConnectTimeout"),
+        ("requests", "ReadTimeout"),
+        ("urllib3", "ConnectTimeoutError"),
+        ("aiohttp", "ServerFingerprintMismatch"),
+    }
+)
+"""Subclasses of wrappers that hide nothing."""

@@ -1,0 +1,185 @@
+"""Clients of services: botocore (AWS) and gRPC.
+
+Rule: the code that the service sends says what happened. botocore repeats by itself, and a gRPC channel reconnects, so nothing that
+they raise proves that a call did not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ..errors import Category, Executed, mapping_of
+from .finding import Finding, Rules, short_of
+from .retry_after import wait_from_headers
+from .statuses import status_finding
+from .texts import text_finding
+
+
+_MAYBE: Final = Executed.MAYBE
+
+# ---- botocore ------------------------------------------------------------------------------------------------------
+
+_THROTTLED: Final = Finding(code="SYS_RATE_LIMITED", executed=_MAYBE)
+_EXPIRED: Final = Finding(
+    code="AUTH_TOKEN_EXPIRED", executed=_MAYBE, suggestions=("refresh the credentials",)
+)
+_BAD_KEY: Final = Finding(
+    code="AUTH_INVALID_TOKEN", executed=_MAYBE, suggestions=("fix the access key, or its secret",)
+)
+_CLOCK: Final = attrs.evolve(
+    _BAD_KEY,
+    message="request signed at another time",
+    suggestions=("set this machine's clock: signatures are valid for minutes",),
+)
+_FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN", executed=_MAYBE)
+_PASSING: Final = Finding(code="SYS_UNAVAILABLE", executed=_MAYBE)
+_REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED", executed=_MAYBE)
+_AWS: Final[Mapping[str, Finding]] = {
+    # botocore's own list of throttling codes
+    **dict.fromkeys(("Throttling", "ThrottlingException", "ThrottledException", "SlowDown"), _THROTTLED),
+    **dict.fromkeys(("RequestThrottled", "RequestThrottledException", "EC2ThrottledException"), _THROTTLED),
+    **dict.fromkeys(("TooManyRequestsException", "RequestLimitExceeded", "TooManyRequests"), _THROTTLED),
+    **dict.fromkeys(("BandwidthLimitExceeded", "LimitExceededException"), _THROTTLED),
+    **dict.fromkeys(("ProvisionedThroughputExceededException", "PriorRequestNotComplete"), _THROTTLED),
+    **dict.fromkeys(("TransactionInProgressException", "InternalError", "InternalFailure"), _PASSING),
+    **dict.fromkeys(("InternalServerError", "InternalServerException", "ServiceUnavailable"), _PASSING),
+    **dict.fromkeys(("ServiceUnavailableException", "IDPCommunicationError"), _PASSING),
+    **dict.fromkeys(
+        ("ModelTimeoutException", "RequestTimeout"), Finding(code="SYS_TIMEOUT", executed=_MAYBE)
+    ),
+    "RequestTimeoutException": Finding(code="SYS_TIMEOUT", executed=_MAYBE),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), _EXPIRED),
+    **dict.fromkeys(("UnrecognizedClientException", "InvalidClientTokenId", "AuthFailure"), _BAD_KEY),
+    **dict.fromkeys(("SignatureDoesNotMatch", "InvalidSignatureException", "InvalidAccessKeyId"), _BAD_KEY),
+    **dict.fromkeys(("IncompleteSignature", "MissingAuthenticationToken"), _BAD_KEY),
+    "RequestTimeTooSkewed": _CLOCK,
+    **dict.fromkeys(("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), _FORBIDDEN),
+}
+
+
+def _client_error(error: Any) -> Finding:
+    answer = mapping_of(error.response)
+    inner, about = mapping_of(answer.get("Error")), mapping_of(answer.get("ResponseMetadata"))
+    code, text = inner.get("Code"), inner.get("Message")
+    status, headers = about.get("HTTPStatusCode"), about.get("HTTPHeaders")
+    http = status_finding(status, headers) if isinstance(status, int) and status >= 400 else None
+    found = (_AWS.get(code) if isinstance(code, str) else None) or http or _REFUSED
+    details: dict[str, Any] = dict(http.details) if http is not None else {}
+    details.update(
+        (key, told)
+        for key, told in (("reason", code), ("request_id", about.get("RequestId")))
+        if isinstance(told, str)
+    )
+    wait, _ = wait_from_headers(headers, None)
+    return attrs.evolve(
+        found,
+        message=found.summary + short_of(text if isinstance(text, str) else ""),
+        executed=_MAYBE,
+        retry_after=wait if found.failure().retryable else None,
+        details=details,
+    )
+
+
+_CREDENTIALS: Final = Finding(
+    code="SYS_CONFIG_INVALID",
+    message="credentials missing",
+    suggestions=("set the access key, a profile or a role",),
+)
+_LOST: Final = Finding(code="CONN_RESET", executed=_MAYBE)
+_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
+_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MAYBE)
+
+# ---- gRPC ----------------------------------------------------------------------------------------------------------
+
+_CANCELLED: Final = attrs.evolve(_REFUSED, message="call cancelled")
+_GRPC: Final[Mapping[str, Finding]] = {
+    "CANCELLED": _CANCELLED,
+    "UNKNOWN": attrs.evolve(_REFUSED, message="server failed, and does not say why"),
+    "INVALID_ARGUMENT": attrs.evolve(_REFUSED, suggestions=("correct the arguments",)),
+    "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="deadline exceeded", executed=_MAYBE),
+    "NOT_FOUND": attrs.evolve(_REFUSED, message="not found"),
+    "ALREADY_EXISTS": attrs.evolve(_REFUSED, message="exists already"),
+    "PERMISSION_DENIED": _FORBIDDEN,
+    "RESOURCE_EXHAUSTED": _THROTTLED,
+    "FAILED_PRECONDITION": attrs.evolve(
+        _REFUSED, message="not possible in this state", suggestions=("bring it into the state it needs",)
+    ),
+    "ABORTED": attrs.evolve(_PASSING, message="aborted by the server"),
+    "OUT_OF_RANGE": _REFUSED,
+    "UNIMPLEMENTED": attrs.evolve(
+        _REFUSED, message="method not offered", suggestions=("check the method's name and the versions",)
+    ),
+    "INTERNAL": attrs.evolve(_PASSING, message="server failed"),
+    "UNAVAILABLE": _PASSING,
+    "DATA_LOSS": attrs.evolve(_REFUSED, message="data lost or damaged at the server"),
+    "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN", executed=_MAYBE),
+}
+
+
+def _rpc_error(error: Any) -> Finding | None:
+    name = getattr(error.code(), "name", None)
+    found = _GRPC.get(name) if isinstance(name, str) else None
+    if found is None:
+        return None
+    text = error.details()
+    text = text if isinstance(text, str) else ""
+    details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
+    if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
+        found = attrs.evolve(on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE)
+    wait = _pushback(error)
+    if wait is not None and found.failure().retryable:
+        found = attrs.evolve(found, retry_after=wait)
+    return attrs.evolve(found, message=found.summary + short_of(text), details=details)
+
+
+def _pushback(error: Any) -> float | None:
+    """Read what a server asks for in its metadata: `grpc-retry-pushback-ms` or `retry-after`."""
+    try:
+        told = dict(error.trailing_metadata() or ())
+    except Exception:  # noqa: BLE001 (an error that stands for no call has none)
+        return None
+    named = {"retry-after-ms": told.get("grpc-retry-pushback-ms"), "retry-after": told.get("retry-after")}
+    return wait_from_headers(named, None)[0]
+
+
+def _google_call(error: Any) -> Finding | None:
+    """google.api_core's errors of a call: an HTTP status by class, for gRPC too."""
+    status = error.code
+    return status_finding(status) if isinstance(status, int) and 400 <= status <= 599 else None
+
+
+RULES: Rules = {
+    ("botocore", "ClientError"): _client_error,
+    ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT", executed=_MAYBE),
+    ("botocore", "ReadTimeoutError"): _TIMEOUT,
+    ("botocore", "ConnectionClosedError"): _LOST,
+    ("botocore", "ResponseStreamingError"): _LOST,
+    ("botocore", "IncompleteReadError"): _LOST,
+    ("botocore", "HTTPClientError"): _LOST,
+    ("botocore", "ConnectionError"): _UNREACHED,
+    ("botocore", "NoCredentialsError"): _CREDENTIALS,
+    ("botocore", "PartialCredentialsError"): _CREDENTIALS,
+    ("botocore", "CredentialRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+    ("botocore", "TokenRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+    ("botocore", "UnauthorizedSSOTokenError"): Finding(code="AUTH_TOKEN_EXPIRED"),
+    ("botocore", "NoRegionError"): Finding(code="SYS_CONFIG_INVALID", message="region missing"),
+    ("botocore", "ParamValidationError"): Finding(
+        code="SYS_CONFIG_INVALID",
+        message="parameters not valid",
+        suggestions=("correct the parameters it names",),
+    ),
+    ("grpc", "RpcError"): _rpc_error,
+    ("google", "GoogleAPICallError"): _google_call,
+}
+
+WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
+    ("botocore", "ConnectionError"): _MAYBE,
+    ("botocore", "HTTPClientError"): _MAYBE,
+}
+"""Classes below which the root cause is searched."""
+
+LEAVES: Final = frozenset({("botocore", "ConnectTimeoutError"), ("botocore", "ReadTimeoutError")})
+"""Subclasses of wrappers that hide nothing."""
