@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors.record import ATTRIBUTE
 
 
 if TYPE_CHECKING:
     from ..errors import BridgeError
 
-__all__ = ["lend"]
+__all__ = ["lend", "with_class_of"]
 
 
 def lend(error: BridgeError, base: type[Exception]) -> None:
@@ -24,6 +26,30 @@ def lend(error: BridgeError, base: type[Exception]) -> None:
     other: Any = base
     with suppress(TypeError):  # two classes of exceptions with fields of their own, in C, do not go together
         error.__class__ = _both(own, other)
+
+
+def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeError:
+    """Return `error` as one that is also an instance of its cause's class, with the cause's attributes; itself where that cannot be.
+
+    For an error that nobody has seen yet: `except websockets.InvalidStatus` catches it, and finds `error.response`.
+    """
+    if cause is None or isinstance(error, type(cause)) or not isinstance(cause, Exception):
+        return error
+    try:
+        own, other = cast("tuple[Any, Any]", (type(error), type(cause)))
+        kind: Any = _both(own, other)
+        made = kind.__base__.__new__(kind, error.failure)
+        cast("dict[str, Any]", vars(made)).update(
+            {name: value for name, value in vars(cause).items() if name not in ("__notes__", ATTRIBUTE)}
+            | vars(error)
+        )
+        made.args = error.args
+        for name in ("errno", "strerror", "filename") if isinstance(cause, OSError) else ():
+            setattr(made, name, getattr(cause, name))
+    except Exception:  # noqa: BLE001 -- a class that cannot be a base, or cannot be made like this
+        return error
+    made.__cause__ = error.__cause__
+    return cast("BridgeError", made)
 
 
 @cache

@@ -15,11 +15,14 @@ import attrs
 
 from ..classification import classify
 from ..errors import BridgeError, Failure, config_error, text_of
+from .link_heartbeat import beat, has_heartbeat
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
+
+    from ..policies import Heartbeat
 
 __all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
 
@@ -31,12 +34,19 @@ class Connection:
     """An attempt at a connection. `opened` is done when the client is there, `lost` when it is gone, both without a result."""
 
     def __init__(
-        self, factory: Callable[[], AbstractAsyncContextManager[Any]], close_timeout: float = 5.0
+        self,
+        factory: Callable[[], AbstractAsyncContextManager[Any]],
+        heartbeat: Heartbeat | None = None,
+        close_timeout: float = 5.0,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
+        self.received = 0  # messages that were read from it
+        self.has_worked = False  # something came from the peer: an answer, a message, a pong
+        self.opened_at: float | None = None  # by the loop's clock
+        self._heartbeat = heartbeat
         self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -54,6 +64,11 @@ class Connection:
         """Whether its client is something to read from."""
         return is_readable(self.client)
 
+    @property
+    def known_cause(self) -> BaseException | None:
+        """Why it was lost, as far as that is known before the client has been left; None if it only said that there is an end."""
+        return None if self._is_silent else self.cause
+
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
         """Leave the client: it is lost for `cause`, or we go (None). The first cause counts, unless it is silent: one that only
         says that there is an end gives way to whatever comes out of the client when it is left.
@@ -62,6 +77,11 @@ class Connection:
             if self.cause is None:
                 self.cause, self._is_silent = cause, is_silent
             self._over.set_result(None)
+
+    def took(self) -> None:
+        """A message was read from it."""
+        self.received += 1
+        self.has_worked = True
 
     def abort(self) -> None:
         """Stop entering the client."""
@@ -91,6 +111,7 @@ class Connection:
         try:
             async with _checked(factory()) as client:
                 self.client = client
+                self.opened_at = asyncio.get_running_loop().time()
                 self.opened.set_result(None)
                 await self._until_over(client)
         except asyncio.CancelledError:
@@ -119,14 +140,18 @@ class Connection:
             await asyncio.shield(self._over)
             return
         watch = asyncio.ensure_future(wait_closed())
+        helpers = [watch]
+        if self._heartbeat is not None and has_heartbeat(client):
+            helpers.append(asyncio.ensure_future(beat(self, self._heartbeat)))
         try:
             await asyncio.wait([watch, self._over], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if watch.done() and not watch.cancelled():
                 watch.exception()  # it only had to end
-            watch.cancel()
-            with suppress(BaseException):
-                await watch
+            for helper in helpers:
+                helper.cancel()
+                with suppress(BaseException):
+                    await helper
         if not self._over.done():
             self.end(close_cause(client))
 

@@ -19,16 +19,18 @@ from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
 from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for, stays_here
 from ..pipeline.policy import Policy
+from ..policies.losses import reason_of
 from ..presets import BridgePolicy, default
 from ..protocol.clock import Now
-from ..protocol.reconnection import Reconnection
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
+from .borrowed import with_class_of
 from .connection import Connection, failure_of
 from .given import check_flag
 from .limits import checked_bytes
 from .link_credentials import guarded
 from .link_health import LinkHealth
+from .link_losses import Losses
 from .linked import Calls, linked
 from .repeats import Idempotent, checked_idempotent
 
@@ -111,7 +113,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._factory = factory
         self._policy = policy
         self._wall = environment.wall
-        self._reconnection = Reconnection(policy.reconnect, environment.rng, superseded=(), can_refresh=True)
+        self._losses = Losses(policy.reconnect, environment.rng)
         self._calls = Calls(
             self, policy.calls, idempotent, patience, max_bytes, trust_annotations=trust_annotations
         )
@@ -214,7 +216,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             ready=self.state is BridgeState.READY,
             state=self.state,
             reason=self._reason,
-            attempt=self._reconnection.attempt,
+            attempt=self._losses.attempt,
             reconnects=max(0, self._reconnects),
             in_flight=0 if connection is None else connection.calls,
             retry_in=left,
@@ -230,7 +232,10 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         except NotConnectedError as error:
             if self.state is BridgeState.CLOSED or seconds is None:
                 raise
-            raise error_for(Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s")) from error
+            failure = self._failure
+            last = "" if failure is None else f"; the last attempt: {failure}"
+            told = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
+            raise error_for(told) from error
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next connection attempt."""
@@ -296,53 +301,49 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     def _away(self) -> BridgeError:
         failure = self._failure
         last = "" if failure is None else f"; the last attempt: {failure}"
+        cause = None if failure is None else failure.cause
         error = error_for(
-            Failure.of("CONN_NOT_CONNECTED", f"not connected ({self.state.value.lower()}){last}")
+            Failure.of("CONN_NOT_CONNECTED", f"not connected ({self.state.value.lower()}){last}", cause=cause)
         )
-        error.__cause__ = None if failure is None else failure.cause
+        error.__cause__ = cause
         return error
 
     def _final(self, failure: Failure) -> BridgeError:
         error = error_for(failure)
         error.__cause__ = failure.cause
-        return error
+        return with_class_of(error, failure.cause)
 
     # ---- its owner --------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:
         """Connect, wait for the loss, decide, wait; until there is no use in going on."""
+        reason = "user"
         while True:
-            self._become(BridgeState.CONNECTING, self._reason)
-            failure = await self._one_connection()
+            self._become(BridgeState.CONNECTING, reason)
+            connection, failure = await self._one_connection()
             now = self._now()
-            decision = self._reconnection.lost(failure, now)
-            self._failure, self._reason = decision.failure, decision.reason
-            self._tell(events.Disconnected(at=now.at, reason=decision.reason, failure=failure))
+            decision = self._losses.lost(connection, failure, now)
+            self._failure, self._reason, reason = decision.failure, decision.reason, "retry"
+            why: dict[str, Any] = {"at": now.at, "reason": decision.reason, "failure": failure}
+            self._tell(events.Disconnected(**why))
             if not decision.retry:
                 self._become(BridgeState.FAILED, decision.reason)
                 self._tell(events.GaveUp(at=now.at, name="Reconnecting", failure=decision.failure))
                 return
             if decision.suspended and not self._is_suspended:
-                self._tell(
-                    events.Suspended(
-                        at=now.at, reason=decision.reason, failure=failure, attempts=self._reconnection.failed
-                    )
-                )
+                self._tell(events.Suspended(**why, attempts=self._losses.failed))
             self._is_suspended = decision.suspended
             self._become(
                 BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
             )
-            self._tell(
-                events.ReconnectScheduled(
-                    at=now.at, attempt=decision.attempt, wait=decision.wait, reason=decision.reason
-                )
-            )
+            why["reason"] = "rate_capped" if decision.is_capped else decision.reason
+            self._tell(events.ReconnectScheduled(**why, attempt=decision.attempt, wait=decision.wait))
             await self._wait(decision.wait)
 
-    async def _one_connection(self) -> Failure:
-        """Make a connection, wait until it is lost, and return why."""
+    async def _one_connection(self) -> tuple[Connection, Failure]:
+        """Make a connection, wait until it is lost, and return it, and why."""
         timeout = self._policy.reconnect.connect_timeout
-        connection = self._connection = Connection(self._factory)
+        connection = self._connection = Connection(self._factory, self._policy.heartbeat)
         await asyncio.wait(
             [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
@@ -350,21 +351,20 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             self._client = connection.client
             if connection.is_readable:
                 self._unread.append(connection)
-            now = self._now()
-            self._reconnection.connected()
-            self._reconnection.ready(now)
-            self._reconnection.pong()  # a link without a heartbeat proves itself by lasting
+            self._losses.opened()
             self._reconnects += 1
-            self._is_suspended = False
             self._become(BridgeState.READY, "connected")
-            self._tell(events.Connected(at=now.at))
+            self._tell(events.Connected(at=self._now().at))
             await connection.over()
-            self._become(BridgeState.BACKOFF, "connection_lost")
+            cause = connection.known_cause
+            self._become(
+                BridgeState.BACKOFF, "connection_lost" if cause is None else reason_of(failure_of(cause))
+            )
         elif not connection.lost.done():
             connection.end(TimeoutError(f"no connection within {timeout:g} s"))
             connection.abort()
         await connection.closed()
-        return failure_of(connection.cause)
+        return connection, failure_of(connection.cause)
 
     async def _wait(self, seconds: float) -> None:
         self._retry_at = self.loop.time() + seconds

@@ -187,6 +187,8 @@ class Calls:
                     continue
                 raise ended.error
             if ended.error is None and not ended.is_lost:
+                # What a websocket has sent is in the hands of the system: the peer need not be there.
+                connection.has_worked |= package_of(connection.client) != "websockets"
                 return ended.result
             is_unsent, loss = is_shut or not ended.has_started, None
             if ended.error is not None:
@@ -212,15 +214,19 @@ class Calls:
             if connection.is_usable:
                 ended = await connection.call(begin)
                 if ended.error is None and not ended.is_lost:
+                    connection.took()
                     return ended.result
                 if ended.error is not None and not is_loss(ended.error):
                     raise ended.error
                 connection.end(ended.error)  # and once more: a message may have come with the loss
                 continue
             try:
-                return await _at_once(begin())
+                result = await _at_once(begin())
             except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
                 self.link.read_up(connection)
+            else:
+                connection.took()
+                return result
 
     async def _awaited(self, connection: Awaitable[Connection]) -> Connection:
         try:
@@ -315,6 +321,7 @@ class _Linked(_ObjectProxy):
             connection = await link.to_read(None)
             try:
                 async for item in connection.client:
+                    connection.took()
                     yield item
             except Exception as error:
                 if connection.is_usable and not is_loss(error):

@@ -1,4 +1,9 @@
-"""What a loss means: one table, first by code, close code and HTTP status, then by default "try again".
+"""What a loss means, lasting or passing: one table for every loop that connects again.
+
+`BridgeClient`, `EventSource`, `rb.reconnecting` and `Reconnect.process_exception` all ask `meaning`. It looks at the code, the
+close code and the HTTP status, then at whose mistake it was: a programming error (NameError, TypeError, ValueError …) of the
+code that opens connections is lasting, because the next attempt runs the same code; errors of the system and of the network,
+timeouts, and what nobody knows are passing.
 
 Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
 that can be overridden is overridden in the policy (`Reconnect.rules`), not here.
@@ -9,13 +14,23 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from ..errors import Category, Kind
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..errors import Failure
 
-__all__ = ["LossAction", "is_superseded", "meaning", "reason_of", "wants_slow_start"]
+__all__ = [
+    "LossAction",
+    "is_programming_error",
+    "is_superseded",
+    "is_unreadable",
+    "meaning",
+    "reason_of",
+    "wants_slow_start",
+]
 
 
 class LossAction(StrEnum):
@@ -47,6 +62,12 @@ _BY_CLOSE: Final[Mapping[int, LossAction]] = {
     4003: _F, 4403: _F,
     4004: _N, 4404: _N,
 }  # fmt: skip
+#: Close codes that we send ourselves when the peer's message cannot be taken: garbled, or larger than the client allows.
+_UNREADABLE: Final = frozenset({1002, 1003, 1007, 1009})
+_PROGRAMMING: Final = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError, RecursionError,
+    ReferenceError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 _RETRIED_STATUS: Final = frozenset({408, 425, 429})
 _PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
 _TEXT: Final = 60  # characters of a peer's close text in a reason
@@ -71,8 +92,20 @@ _REASON_BY_CODE: Final[Mapping[str, str]] = {
 }
 
 
-def meaning(failure: Failure, superseded: tuple[int, ...], *, poisoned: bool = False) -> LossAction:
-    """What to do about a link that ended with `failure`. `poisoned`: one of our entries was found guilty of it."""
+def meaning(
+    failure: Failure,
+    superseded: tuple[int, ...],
+    *,
+    poisoned: bool = False,
+    was_open: bool = False,
+    is_remade: bool = True,
+) -> LossAction:
+    """Return what to do about a link that ended with `failure`.
+
+    `poisoned`: one of our entries was found guilty of it. `was_open`: the connection had been made, so a programming error says
+    nothing about the code that makes one. `is_remade`: the next attempt makes its client afresh; where it is the same object
+    again (EventSource), whatever that object refuses permanently it will refuse again.
+    """
     close = _peer_close(failure)
     if is_superseded(failure, superseded):
         return LossAction.FAIL
@@ -90,7 +123,23 @@ def meaning(failure: Failure, superseded: tuple[int, ...], *, poisoned: bool = F
         return LossAction.RECONNECT if retried else LossAction.FAIL
     if failure.code == "CONN_TLS_HANDSHAKE_FAILED" and not failure.retryable:
         return LossAction.FAIL
+    if not was_open and is_programming_error(failure):
+        return LossAction.FAIL
+    if not is_remade and failure.kind is Kind.PERMANENT and failure.category is not Category.TIMEOUT:
+        return LossAction.FAIL
     return LossAction.RECONNECT
+
+
+def is_programming_error(failure: Failure) -> bool:
+    """Is it a mistake in the code that was run? What a peer sent can be a ValueError, too: as JSON, as text, for a model of pydantic."""
+    cause = failure.cause
+    is_about_data = type(cause).__name__ == "ValidationError"
+    return failure.code == "SYS_INTERNAL_ERROR" and isinstance(cause, _PROGRAMMING) and not is_about_data
+
+
+def is_unreadable(failure: Failure) -> bool:
+    """Did we close because the peer sent what this client cannot take? If it comes again, another connection will not help."""
+    return failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
 
 
 def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:

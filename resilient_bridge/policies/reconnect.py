@@ -57,7 +57,8 @@ class Reconnect(Value):
     5 minutes), `on_exhausted` decides: "suspend" tells the user and goes on (V7), "raise" gives up (R3).
     `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
     most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
-    accepted and die before that are limited: `connect_burst`, then `connects_per_minute`.
+    accepted and die before that are limited: `connect_burst`, then `connects_per_minute`; a wait that this makes longer than
+    the schedule's has the reason `rate_capped`.
     A server's Retry-After is a lower bound of the wait, and the first of an outage is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the hint.
     Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (R6: the second). A token
     goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
@@ -90,7 +91,8 @@ class Reconnect(Value):
 
         For those who keep its own loop: `connect(uri, process_exception=reconnect.process_exception,
         reconnect_delays=reconnect.backoff.waits)`. Unlike its default, a bad certificate ends the loop, and 408, 425 and 429 do not.
-        Credentials that were refused end it, too: the loop has no others to try. A failure in `rules` is tried again.
+        Credentials that were refused end it, too: the loop has no others to try; and so does a programming error (a ValueError,
+        a TypeError). A failure in `rules` is tried again.
         """
         from ..classification import classify
         from .losses import LossAction, meaning

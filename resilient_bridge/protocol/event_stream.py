@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from ..errors import Category, Failure, Kind
-from ..policies import most_specific
+from ..errors import Failure
 from ..telemetry.events import Verdict
 from .messages import Gap
 from .reconnection import Reconnection
@@ -144,7 +143,7 @@ class EventStream:
         self, policy: Reconnect, rng: random.Random, *, last_event_id: str | None, max_event_bytes: int
     ) -> None:
         self.position = Position(last_event_id)
-        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=False)
+        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=False, is_remade=False)
         self.gap: Gap | None = None
         self.held: ServerSentEvent | None = None  # the event behind a gap that it made known itself
         self._policy = policy
@@ -201,21 +200,12 @@ class EventStream:
             failure = attrs.evolve(failure, retry_after=retry)
         decision = self.reconnection.lost(failure, now)
         # There is no session here that could be a new one: a peer that says so has refused.
-        is_final = not decision.retry or decision.new_session or self._is_lasting(failure)
+        is_final = not decision.retry or decision.new_session
         return decision._replace(
             retry=is_ours or not is_final,
             wait=max(decision.wait, min(retry, self._policy.max_retry_after)),
             # The table of losses speaks of upgrades, which this is not.
             reason=decision.reason.replace("upgrade_rejected", "rejected"),
-        )
-
-    def _is_lasting(self, failure: Failure) -> bool:
-        """Did the client refuse by itself: a closed client, a wrong URL, a defect? A status was judged by the table of losses."""
-        return (
-            failure.kind is Kind.PERMANENT
-            and failure.category is not Category.TIMEOUT
-            and "http_status" not in failure.details
-            and most_specific(self._policy.rules, failure) is None
         )
 
 

@@ -44,12 +44,22 @@ class Decision(NamedTuple):
 
 
 class Reconnection:
-    """The memory of a client's losses. `can_refresh`: are credentials asked for afresh on each attempt?"""
+    """The memory of a client's losses.
+
+    `can_refresh`: are credentials asked for afresh on each attempt? `is_remade`: is the client made afresh, too?
+    """
 
     def __init__(
-        self, policy: Reconnect, rng: random.Random, *, superseded: tuple[int, ...], can_refresh: bool
+        self,
+        policy: Reconnect,
+        rng: random.Random,
+        *,
+        superseded: tuple[int, ...],
+        can_refresh: bool,
+        is_remade: bool = True,
     ) -> None:
         self._policy = policy
+        self._is_remade = is_remade
         self._rng = rng
         self._superseded = superseded
         self._can_refresh = can_refresh
@@ -74,12 +84,16 @@ class Reconnection:
         """The other side accepted a connection."""
         self._connected = True
 
-    def ready(self, now: Now) -> None:
-        """The link is READY."""
+    def entered(self) -> None:
+        """The user has been given a client: `first_connect` has had its answer."""
+        self._ever_ready = True
+
+    def ready(self, now: Now, *, proves_credentials: bool = True) -> None:
+        """The link is READY. `proves_credentials`: it has shown that they were accepted, so a later refusal is the first again."""
         self._ready_at = now
         self._ever_ready = True
         self._down_since = None
-        self._refreshed = False
+        self._refreshed = self._refreshed and not proves_credentials
         self.failed = 0
 
     def pong(self) -> None:
@@ -130,7 +144,13 @@ class Reconnection:
     def _action(self, failure: Failure, *, is_ruled: bool, is_suspect: bool, ghost: bool) -> LossAction:
         if is_ruled or (ghost and is_superseded(failure, self._superseded)):
             return LossAction.RECONNECT
-        action = meaning(failure, self._superseded, poisoned=is_suspect)
+        action = meaning(
+            failure,
+            self._superseded,
+            poisoned=is_suspect,
+            was_open=self._connected,
+            is_remade=self._is_remade,
+        )
         if action is LossAction.REFRESH:
             if self._refreshed or not self._can_refresh:
                 action = LossAction.FAIL

@@ -60,16 +60,20 @@ class EndlessError(Exception):
         pass
 
 
+class OddError(Exception):
+    """Of no class that anybody knows: it may pass."""
+
+
 def cyclic():
     """Two errors that cause each other."""
-    one, two = ValueError("one"), OSError("two")
+    one, two = OddError("one"), OSError("two")
     one.__cause__, two.__cause__ = two, one
     return one
 
 
 def own_cause():
     """An error that causes itself."""
-    error = ValueError("me")
+    error = OddError("me")
     error.__cause__ = error
     error.__context__ = error
     return error
@@ -100,7 +104,7 @@ def wide_group():
 
 def strange_arguments():
     """Arguments that cannot be shown."""
-    return ValueError(MuteError(), b"\xff\x00", "\ud800", object())
+    return OddError(MuteError(), b"\xff\x00", "\ud800", object())
 
 
 HOSTILE = {
@@ -162,6 +166,22 @@ async def test_row_45_from_a_factory(server, kind):
         if kind == "long_chain":
             assert set(watch.failures) <= {"CONN_REFUSED", "SYS_INTERNAL_ERROR"}
         read_all(watch)
+
+
+@simulated
+async def test_e11_a_programming_error_of_a_factory_ends_the_bridge(server):
+    """The next attempt would run the same code: FAILED after the first one, and the failure has the error."""
+
+    @contextlib.asynccontextmanager
+    async def factory():
+        raise ValueError("no server configured")
+        yield
+
+    client = rb.BridgeClient.over(factory)
+    async with client:
+        with pytest.raises(rb.BridgeError, match="no server configured") as caught:
+            await client.wait_ready(60)
+        assert (client.state, caught.value.failure.code) == ("FAILED", "SYS_INTERNAL_ERROR")
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
