@@ -28,6 +28,7 @@ from .http_requests import (
     check_plaintext,
     is_header_name,
     mark_redirect,
+    note_domains,
     origin_of,
     package_of,
 )
@@ -109,6 +110,7 @@ class HTTPTransport(_Bases):
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies that servers set for a whole domain
 
     # ---- one request ------------------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return what sends it."""
         try:
-            check_hop(request)
+            check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request)
             if _OURS in request.extensions:
@@ -213,6 +215,8 @@ class HTTPTransport(_Bases):
     def _returned(self, request: Any, response: Any) -> Any:
         if type(response) is _Sound:
             response = response.response
+        if "set-cookie" in response.headers:
+            note_domains(response, self._domains)
         if 300 <= response.status_code < 400:
             mark_redirect(request)
         if self._max_body is not None:

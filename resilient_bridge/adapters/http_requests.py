@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections import OrderedDict
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..errors import Failure, error_for, is_sensitive
+from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
 
@@ -21,6 +24,7 @@ __all__ = [
     "check_plaintext",
     "is_header_name",
     "mark_redirect",
+    "note_domains",
     "origin_of",
     "package_of",
 ]
@@ -58,32 +62,99 @@ def is_header_name(name: object) -> bool:
 # ---- what may not leave -----------------------------------------------------------------------------------------
 
 
+_Origin: TypeAlias = tuple[str, str, int | None]
+
+
+class _Hop(NamedTuple):
+    """An origin that a redirect came from, and the cookies that went there. Extensions may be printed: its repr shows none."""
+
+    origin: _Origin
+    cookies: frozenset[str]
+
+    def __repr__(self) -> str:
+        scheme, host, port = self.origin
+        return f"<redirected from {scheme}://{host}:{port}>"
+
+
+def _place(url: Any) -> _Origin:
+    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+
+
+def _is_same(one: _Origin, other: _Origin) -> bool:
+    """Return whether two origins are one: equal, or one host over http and https on their usual ports."""
+    usual = {("http", 80), ("https", 443)}
+    return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
+
+
 def mark_redirect(request: Any) -> None:
     """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
-    url = request.url
-    request.extensions[_HOP] = url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+    before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
+    here = _Hop(_place(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
+    request.extensions[_HOP] = (*before, here)
 
 
-def check_hop(request: Any) -> None:
-    """Refuse to follow a redirect to another origin with credentials, or from https to http (threat 41).
+def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -> None:
+    """See to it that a redirect to another origin carries what may follow it, and no more (threat 41).
 
-    The client itself takes away Authorization and Cookie; it knows no X-Api-Key.
+    Another origin is another scheme, host or port; only the change from http to https of one host is none. A header that is not
+    on the list of `may_follow` stays behind. One with the name of a secret, and any way from https to http, is refused: who needs it
+    there must hear of it. The client itself takes away Authorization and a Cookie header, and adds what its jar has for the new
+    host, among them each cookie without a domain: so what went to an earlier origin stays behind as well, unless `domains`
+    says that a server had set a cookie of this name for a domain that the new host is in.
     """
-    came_from = request.extensions.get(_HOP)  # it stays: sent again by hand, the request is no better
-    if came_from is None:
+    hops: tuple[_Hop, ...] = request.extensions.get(
+        _HOP, ()
+    )  # they stay: sent by hand, the request is no better
+    url, headers = request.url, request.headers
+    here = _place(url)
+    if not hops:
         return
-    url = request.url
-    scheme, host, port = came_from
-    here = url.scheme, url.host, url.port or _PORTS.get(url.scheme)
-    if here == came_from:
-        return
-    if scheme == "https" and url.scheme != "https":
+    if hops[-1].origin[0] == "https" and url.scheme != "https":
         raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
-    is_upgrade = (scheme, url.scheme, host, port, here[2]) == ("http", "https", url.host, 80, 443)
-    if not is_upgrade and _has_credentials(
-        request, beside="cookie"
-    ):  # the client's jar knows where a cookie belongs
-        raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
+    if not _is_same(hops[-1].origin, here):
+        if _has_credentials(request, beside="cookie"):
+            raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
+        for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
+            del headers[name]
+    if "cookie" in headers:
+        kept = _kept_cookies(headers["cookie"], hops, here, domains)
+        del headers["cookie"]
+        if kept:
+            headers["cookie"] = kept
+
+
+def note_domains(response: Any, domains: OrderedDict[str, str]) -> None:
+    """Remember which cookies a response sets for a whole domain."""
+    for line in response.headers.get_list("set-cookie"):
+        found = _DOMAIN.search(line)
+        name = line.partition("=")[0].strip()
+        if found is not None:
+            domains[name] = found[1].lower()
+            if len(domains) > _MOST_DOMAINS:
+                domains.popitem(last=False)
+
+
+_DOMAIN: Final = re.compile(r";\s{0,9}domain\s{0,9}=\s{0,9}\.?([\w.-]{1,255})", re.IGNORECASE)
+_MOST_DOMAINS: Final = 512
+
+
+def _pairs(cookies: str) -> list[str]:
+    return [pair for part in cookies.split(";") if (pair := part.strip())]
+
+
+def _kept_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]) -> str:
+    own = frozenset[str]().union(*(hop.cookies for hop in hops if _is_same(hop.origin, here)))
+    elsewhere = frozenset[str]().union(*(hop.cookies for hop in hops))
+
+    def is_kept(pair: str) -> bool:
+        domain = domains.get(pair.partition("=")[0])
+        return (
+            pair not in elsewhere
+            or pair in own
+            or (domain is not None and f".{here[1]}".endswith(f".{domain}"))
+        )
+
+    return "; ".join(filter(is_kept, _pairs(cookies)))
 
 
 def check_plaintext(request: Any) -> None:

@@ -1,4 +1,5 @@
-"""What websockets' `connect` may send where: no credentials in clear text to another machine, and none after a redirect.
+"""What websockets' `connect` may send where: no credentials in clear text to another machine, none after a redirect to another origin,
+and there of the other headers only those that may follow.
 
 Rule: judged before a byte is sent, from what the factory made; the context manager of any other library is left as it is.
 """
@@ -9,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import Failure, error_for, is_sensitive
+from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
 
@@ -63,7 +65,13 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
             found = follow(error)
         except InvalidURI as wrong:  # https:// for one
             return _refused("redirect to what is no ws:// or wss:// url", wrong)
-        return found if found is error else _refusal(here, found, carries=carries) or found
+        if found is error:
+            return found
+        refused = _refusal(here, found, carries=carries)
+        if refused is None and isinstance(found, str) and not _stays(here, found):
+            headers = Headers(made.additional_headers or ())
+            made.additional_headers = Headers([pair for pair in headers.raw_items() if may_follow(pair[0])])
+        return refused or found
 
     cast("Any", made).process_redirect = process_redirect
 
@@ -94,12 +102,18 @@ def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> Br
         return _refused("redirect from wss to ws", found)
     if isinstance(found, Exception) or not carries:
         return None
-    there = parse_uri(found)
-    is_same = (here.secure, here.host, here.port) == (there.secure, there.host, there.port)
-    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (80, 443, True)
-    if is_same or is_upgrade:
+    if _stays(here, found):
         return None
-    return _refused(f"redirect with credentials to another origin, {origin_of(there)},")
+    return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
+
+
+def _stays(here: WebSocketURI, found: str) -> bool:
+    """Return whether a url is of the same origin, or its upgrade from ws to wss."""
+    from websockets.uri import parse_uri
+
+    there = parse_uri(found)
+    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (80, 443, True)
+    return is_upgrade or (here.secure, here.host, here.port) == (there.secure, there.host, there.port)
 
 
 def _refused(what: str, cause: Exception | None = None) -> BridgeError:

@@ -5,7 +5,10 @@ Patterns find `Bearer ...` and `token=...`; they cannot find a value that looks 
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import attrs
 
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Secrets"]
 
 _SHORTEST: Final = 4  # a shorter value would mask half of every sentence
-_REMEMBERED: Final = 32
+_SHORTEST_PART: Final = 6  # of a cookie: "dark" and "true" are values, and words
+_REMEMBERED: Final = 64
+_PARTS: Final = re.compile(r"[;,]\s*")
 
 
 class Secrets:
@@ -28,11 +33,13 @@ class Secrets:
         self._values: dict[str, None] = {}
 
     def learn(self, *values: str | None) -> None:
-        """These were sent to a server."""
+        """These were sent to a server: tokens, headers, cookies. Of a header with several parts each is a secret, too."""
         for value in values:
-            if value is not None and len(value) >= _SHORTEST:
-                self._values.pop(value, None)
-                self._values[value] = None
+            if value is None or len(value) < _SHORTEST:
+                continue
+            for secret in (*_parts(value), value):
+                self._values.pop(secret, None)
+                self._values[secret] = None
         while len(self._values) > _REMEMBERED:
             del self._values[next(iter(self._values))]
 
@@ -45,16 +52,38 @@ class Secrets:
             failure,
             message=self._masked(failure.message),
             suggestions=tuple(self._masked(text) for text in failure.suggestions),
-            details={key: self._masked(value) for key, value in failure.details.items()},
+            details=self._masked(dict(failure.details)),
         )
 
     def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
-            for secret in self._values:
+            for secret in sorted(self._values, key=len, reverse=True):  # a part of one leaves no rest of it
                 value = value.replace(secret, MASK)
             return value
         if isinstance(value, (tuple, list)):
             return tuple(self._masked(part) for part in value)  # pyright: ignore[reportUnknownVariableType]
         if isinstance(value, dict):
-            return {key: self._masked(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {self._masked(key): self._masked(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
         return value
+
+
+def _parts(header: str) -> list[str]:
+    """Return what a peer may echo of a header's value: of `a=1; b=2` the values, of `Basic …` the password, of `Bearer X` the X."""
+    scheme, _, rest = header.partition(" ")
+    parts = [rest.strip()]
+    if scheme.lower() == "basic":
+        parts += _user_and_password(rest)
+    for part in _PARTS.split(header)[:_REMEMBERED]:
+        name, sign, value = part.partition("=")
+        if sign and name.strip():
+            value = value.strip().strip('"')
+            parts += (value, unquote(value))
+    return [part for part in parts if len(part) >= _SHORTEST_PART]
+
+
+def _user_and_password(encoded: str) -> list[str]:
+    try:
+        told = base64.b64decode(encoded, validate=True).decode()
+    except ValueError:
+        return []
+    return [told, told.partition(":")[2]]

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .record import ended as ended
     from .record import record_of as record_of
     from .redaction import MASK as MASK
+    from .redaction import class_name as class_name
     from .redaction import is_sensitive as is_sensitive
     from .redaction import redact as redact
     from .redaction import redact_lines as redact_lines
@@ -102,6 +103,7 @@ __all__ = [
     "StoreError",
     "ThrottledError",
     "attach",
+    "class_name",
     "code_info",
     "config_error",
     "ended",
@@ -159,6 +161,7 @@ _HOMES = {
     "Stopped": "failure",
     "ThrottledError": "exceptions",
     "attach": "record",
+    "class_name": "redaction",
     "code_info": "codes",
     "config_error": "exceptions",
     "ended": "record",

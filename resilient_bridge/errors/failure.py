@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 import attrs
 
 from .codes import CODES, code_info
-from .redaction import redact, redact_details, redact_value
+from .redaction import class_name, redact, redact_all, redact_details, redact_value
 from .rpc import read_rpc_error
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
@@ -56,7 +56,7 @@ def _no_details() -> Mapping[str, Any]:
 
 
 def _as_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple([_as_line(str(line)) for line in lines])
+    return redact_all(lines, known=_PLAIN)
 
 
 def _as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _as_wait(seconds: float | None) -> float | None:
 
 
 def _class_name(error: BaseException | None) -> str:
-    return "None" if error is None else type(error).__name__
+    return "None" if error is None else class_name(error)
 
 
 def _plain_repr(details: Mapping[str, Any]) -> str:
@@ -178,7 +178,7 @@ class Failure:
             "retry_after": self.retry_after,
             "suggestions": list(self.suggestions),
             "details": _jsonable(dict(self.details)),
-            "cause": None if self.cause is None else type(self.cause).__name__,
+            "cause": None if self.cause is None else class_name(self.cause),
             "history": [earlier.to_dict() for earlier in self.history],
             "stopped": self.stopped,
         }

@@ -1,116 +1,46 @@
 """Text that is safe to show: no secret in it, one line, bounded.
 
 Rule: whatever enters a `Failure` passes here, so that no reader of one has to think of it. Redacting more than was
-needed is a blemish, less is a leak. Every function is idempotent and takes time linear in its input.
+needed is a blemish, less is a leak. Every function takes any text and any object, never raises, is idempotent, takes time linear
+in what it reads, and reads a bounded part of one value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, cast
 
+from .secret_names import is_sensitive
+from .secret_shapes import MASK, masked
 
-MASK: Final = "[redacted]"
+
+__all__ = [
+    "LIMIT",
+    "MASK",
+    "class_name",
+    "is_sensitive",
+    "redact",
+    "redact_all",
+    "redact_details",
+    "redact_lines",
+    "redact_value",
+    "text_of",
+]
+
 LIMIT: Final = 500
 _READ: Final = 8_192  # characters looked at: text from outside may be megabytes
 _DEEP: Final = 6
 _MANY: Final = 50
+_LONGEST_NAME: Final = 200
 _LARGEST: Final = 2**64
+_WORK: Final = 65_536  # characters that all texts of one value may cost together
+_NODE: Final = 32  # what any item costs, however short
 _NAMING: Final = ("name", "key", "field", "header")
 _NAMED_BY: Final = ("value", "received")
-
-_NAME = (
-    r"[\w-]{0,40}?(?:authorization|api[_-]?key|access[_-]?key|private[_-]?key|secret|passw(?:or)?d|passphrase|pwd"
-    r"|token|credentials?|cookie|signature)"
-)
-_SENSITIVE = re.compile(_NAME, re.IGNORECASE)
-_UNMASKED = rf"(?!{re.escape(MASK)})"
-
-
-# Order matters: what marks where a secret ends (a url, a query) goes before what eats up to the next space.
-@cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    # Compiled with the first failure and not at import: most programs start long before their first failure.
-    return (
-        (
-            re.compile(
-                r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
-            ),
-            rf"\1 {MASK}",
-        ),
-        (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s'\"?#]{1,2000}@", re.IGNORECASE), rf"\1{MASK}@"),
-        (
-            re.compile(
-                r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s'\"/:@]{0,500}:(?!\d{1,5}(?:[/?#]|\b))[^\s'\"@]{0,2000}@",
-                re.IGNORECASE,
-            ),
-            rf"\1{MASK}@",
-        ),
-        (
-            re.compile(rf"([?&;](?:{_NAME}|key|auth|sig|code)=){_UNMASKED}[^&\s#'\"]+", re.IGNORECASE),
-            rf"\1{MASK}",
-        ),
-        (  # a header whose value may hold spaces: up to the end of the line or of the quotes
-            re.compile(
-                rf"(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+\\{{0,3}}+['\"]?+)"
-                rf"{_UNMASKED}[^\r\n'\"]+",
-                re.IGNORECASE,
-            ),
-            rf"\1\2{MASK}",
-        ),
-        (  # name: "value", name='value', ('name', b'value')
-            re.compile(
-                rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+b?+|['\"],\s{{0,4}}+b?+)(\\{{0,3}}+['\"]){_UNMASKED}[^'\"]+",
-                re.IGNORECASE,
-            ),
-            rf"\1\2\3{MASK}",
-        ),
-        (  # name: value, name=value; but our own `token: wanted a string` stays readable
-            re.compile(
-                rf"(?<![\w-])({_NAME})(\\{{0,3}}+['\"]?+\s{{0,4}}+[:=]\s{{0,4}}+){_UNMASKED}(?!wanted\b|\\{{1,3}}['\"])[^\s'\"]+",
-                re.IGNORECASE,
-            ),
-            rf"\1\2{MASK}",
-        ),
-        (re.compile(rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", re.IGNORECASE), rf"\1\2{MASK}"),
-        (re.compile(r"\b([Bb]asic\s{1,4})(?=[a-z+/=_-]*[A-Z0-9])[A-Za-z0-9+/=_-]{8,}"), rf"\1{MASK}"),
-        (  # invalid token abc123…: prose around something opaque
-            re.compile(
-                r"\b(token|api key|secret|password)(\s{1,4}(?:is\s)?['\"]?)(?=[a-z.~+/=_-]*\d)[\w.~+/=-]{8,}",
-                re.IGNORECASE,
-            ),
-            rf"\1\2{MASK}",
-        ),
-        (re.compile(r"\bsk-[\w-]{3,}"), MASK),
-        (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), MASK),
-        (
-            re.compile(
-                r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
-            ),
-            MASK,
-        ),
-    )
-
-
-# Looking for a secret costs more than the rest of a failure, and most texts hold none: one pass over the lower-cased text
-# tells which can. It must let through all that the patterns could match; a text with letters beyond ASCII, whose case is
-# another matter, always goes through.
-@cache
-def _suspicion() -> re.Pattern[str]:
-    # Plain alternatives only: a class or a flag at the front would cost the engine its table of first letters.
-    return re.compile(
-        "auth|api[ _-]?key|access[_-]?key|private[ _-]?key|secret|passw|passphrase|pwd|token|credential|cookie|signature"
-        "|bearer|basic|sk-|eyj|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|xox|akia|aiza|key=|sig=|code="
-    )
-
-
-def _may_hold_secret(text: str) -> bool:
-    if not text.isascii() or ("@" in text and "://" in text):
-        return True
-    return _suspicion().search(text.lower()) is not None
 
 
 # Controls, C1, separators that break lines, marks that reorder text, and lone surrogates, which no stream can encode.
@@ -120,56 +50,44 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def redact(text: str, *, limit: int = LIMIT) -> str:
     """Return text on one line with secrets masked, control characters escaped and at most `limit` characters."""
+    text = str.__str__(text)  # a subclass may have methods of its own
     if len(text) > _READ:
         text = _without_last_word(text[:_READ]) + "…"
-    if _may_hold_secret(text):
-        for pattern, mask in _patterns():
-            text = pattern.sub(mask, text)
-    if not text.isprintable():
-        text = _UNSAFE.sub(_escape, text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _without_last_word(text: str) -> str:
-    # A secret cut in two may no longer look like one: the last word is dropped, unless it is all there is.
-    words = text.rsplit(None, 1)
-    return words[0] if len(words) == 2 else text
+    return _bounded_line(masked(text), limit)
 
 
 def redact_lines(text: str, *, limit: int) -> str:
-    """Return text of many lines, each redacted on its own, at most `limit` characters of each; a key goes over several."""
-    if "PRIVATE KEY-----" in text:
-        pattern, mask = _patterns()[0]
-        text = pattern.sub(mask, text)
-    return "\n".join(redact(line, limit=limit) for line in text.splitlines())
+    """Return text of many lines with secrets masked, those too that go over several; at most `limit` characters of each line."""
+    return "\n".join(_bounded_line(line, limit) for line in masked(str.__str__(text)).splitlines())
 
 
-def redact_value(value: object, depth: int = 0) -> Any:
-    """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted."""
-    if type(value) is str:
-        return redact(value)
-    match value:
-        case int() if abs(value) > _LARGEST:
-            return f"integer of {value.bit_length()} bits"  # Python refuses to print thousands of digits
-        case None | bool() | int() | float():
-            return value
-        case str():
-            return redact(str(value))
-        case bytes() | bytearray():
-            return redact(bytes(value[:_READ]).decode("utf-8", "backslashreplace"))
-        case _ if depth >= _DEEP:
-            return "…"
-        case Mapping():
-            return _redact_mapping(cast("Mapping[object, object]", value), depth)
-        case Sequence() | AbstractSet():
-            return _redact_items(list(cast("Sequence[object]", value))[:_MANY], depth)
-        case _:
-            return redact(_text(value))
+def redact_value(value: object) -> Any:
+    """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted.
+
+    Takes any object: one that cannot be looked at is named by its class. All texts in it together cost no more than a bounded
+    number of characters; what comes after them is `…`.
+    """
+    return _Walk().value(value, 0)
 
 
 def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a failure as plain bounded data with every text redacted."""
-    return _redact_mapping(cast("Mapping[object, object]", details), 0) if details else {}
+    """Return the details of a failure as plain bounded data with every text redacted; see `redact_value`."""
+    if not details:
+        return {}
+    found = _Walk().value(details, 0)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"unreadable": found}
+
+
+def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
+    """Return the texts redacted, as many as a failure has room for; `known` ones are shown as they are."""
+    left, shown = _WORK, list[str]()
+    for text in islice(texts, _MANY):
+        if left <= 0:
+            break
+        line = _text(text)
+        left -= _NODE + min(len(line), _READ)
+        shown.append(line if line in known else redact(line))
+    return tuple(shown)
 
 
 def text_of(error: BaseException) -> str:
@@ -177,35 +95,100 @@ def text_of(error: BaseException) -> str:
     return redact(_text(error)).strip()
 
 
-def _redact_mapping(value: Mapping[object, object], depth: int) -> dict[str, Any]:
-    # {"field": "token", "received": …}: the name of the secret is itself a value
-    names_secret = any(_names_secret(value.get(name)) for name in _NAMING)
-    plain: dict[str, Any] = {}
-    for key, item in list(value.items())[:_MANY]:
-        name, hidden = _field(_name(key))
-        hidden = hidden or (names_secret and name in _NAMED_BY)
-        plain[name] = MASK if hidden and item is not None else redact_value(item, depth + 1)
-    return plain
+def class_name(value: object) -> str:
+    """Return the name of an object's class, whatever its metaclass says."""
+    return cast("str", _CLASS_NAME(type(value)))
 
 
-def _redact_items(items: list[object], depth: int) -> tuple[Any, ...]:
-    # ("Authorization", …), ["--token", …]: what follows the name of a secret is one
-    shown: list[Any] = []
-    before: object = None
-    for item in items:
-        hidden = item is not None and _names_secret(before)
-        shown.append(MASK if hidden else redact_value(item, depth + 1))
-        before = item
-    return tuple(shown)
+_CLASS_NAME: Final = type.__dict__["__name__"].__get__
+
+
+class _Walk:
+    """One walk through a value, which may be of any size and hold itself: `left` is what it may still cost."""
+
+    def __init__(self) -> None:
+        self.left = _WORK
+
+    def value(self, value: object, depth: int) -> Any:
+        """Return the value as plain data. Asks `type()`: an object may lie about its `__class__`, or raise."""
+        self.left -= _NODE
+        if value is None or type(value) in (bool, float):
+            return value
+        try:
+            return self._plain(value, depth)
+        except Exception:  # noqa: BLE001 (somebody else's object: its own methods may fail)
+            return _nameless(value)
+
+    def _plain(self, value: object, depth: int) -> Any:
+        kind = type(value)
+        if issubclass(kind, str):
+            return self._line(cast("str", value))
+        if issubclass(kind, bytes | bytearray):
+            return self._line(bytes(cast("bytes", value)[:_READ]).decode("utf-8", "backslashreplace"))
+        if issubclass(kind, int):
+            number = int.__int__(cast("int", value))
+            # Python refuses to print thousands of digits.
+            return number if abs(number) <= _LARGEST else f"integer of {number.bit_length()} bits"
+        if issubclass(kind, float):
+            return float.__float__(cast("float", value))
+        if depth >= _DEEP or self.left <= 0:
+            return "…"
+        if issubclass(kind, Mapping):
+            return self._mapping(cast("Mapping[object, object]", value), depth)
+        if issubclass(kind, Sequence | AbstractSet):
+            return self._items(cast("Iterable[object]", value), depth)
+        return self._line(_text(value))
+
+    def _line(self, text: str) -> str:
+        text = str.__str__(text)
+        if self.left <= 0 and text:
+            return "…"
+        self.left -= min(len(text), _READ)
+        return redact(text)
+
+    def _mapping(self, value: Mapping[object, object], depth: int) -> dict[str, Any]:
+        # {"field": "token", "received": …}: the name of the secret is itself a value
+        names_secret = any(_names_secret(value.get(name)) for name in _NAMING)
+        plain: dict[str, Any] = {}
+        for key, item in islice(value.items(), _MANY):
+            if self.left <= 0:
+                plain["…"] = "…"
+                break
+            name, hidden = _field(_name(key)[:_LONGEST_NAME])
+            hidden = hidden or (names_secret and name in _NAMED_BY)
+            plain[name] = MASK if hidden and item is not None else self.value(item, depth + 1)
+        return plain
+
+    def _items(self, items: Iterable[object], depth: int) -> tuple[Any, ...]:
+        # ("Authorization", …), ["--token", …], ["-u", "user:…"]: what follows the name of a secret is one
+        shown: list[Any] = []
+        before: object = None
+        for item in islice(items, _MANY):
+            hidden = item is not None and (_names_secret(before) or _is_login(before, item))
+            shown.append(MASK if hidden else self.value(item, depth + 1))
+            before = item
+        return tuple(shown)
 
 
 def _names_secret(value: object) -> bool:
     # Not by way of `_field`, which remembers what it was asked: a value may be the secret itself.
-    return isinstance(value, str | bytes) and len(value) <= 100 and is_sensitive(_name(value))
+    return (
+        issubclass(type(value), str | bytes) and len(cast("str", value)) <= 100 and is_sensitive(_name(value))
+    )
+
+
+def _is_login(option: object, value: object) -> bool:
+    """Return whether these are two words of a command, `-u` and `user:password`."""
+    return type(option) is str and option in _LOGINS and type(value) is str and ":" in value
+
+
+_LOGINS: Final = frozenset({"-u", "-U", "--user", "--proxy-user"})
 
 
 def _name(key: object) -> str:
-    return key[:_READ].decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+    if issubclass(type(key), bytes):
+        return bytes(cast("bytes", key)[:_READ]).decode("utf-8", "replace")
+    return _text(key)
 
 
 @lru_cache(maxsize=256)  # the same few names, over and over
@@ -214,16 +197,29 @@ def _field(name: str) -> tuple[str, bool]:
     return shown, is_sensitive(shown)
 
 
-def is_sensitive(name: str) -> bool:
-    """Return True when a field of this name holds a secret (token, api_key, Authorization, …)."""
-    return _SENSITIVE.fullmatch(name.rpartition(".")[2][-100:]) is not None
-
-
 def _text(value: object) -> str:
+    if type(value) is str:
+        return value
     try:
-        return str(value)
+        return str.__str__(str(value))
     except Exception:  # noqa: BLE001 (an error whose text cannot be had is still an error to report)
-        return f"<{type(value).__name__} without text>"
+        return _nameless(value)
+
+
+def _nameless(value: object) -> str:
+    return f"<{class_name(value)} without text>"
+
+
+def _without_last_word(text: str) -> str:
+    # A secret cut in two may no longer look like one: the last word is dropped, unless it is all there is.
+    words = text.rsplit(None, 1)
+    return words[0] if len(words) == 2 else text
+
+
+def _bounded_line(text: str, limit: int) -> str:
+    if not text.isprintable():
+        text = _UNSAFE.sub(_escape, text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -11,11 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ..errors import MASK, Failure, is_sensitive, redact, redact_value, text_of
+from ..errors import MASK, Failure, class_name, is_sensitive, redact, redact_value, text_of
 from .state_document import instant
 
 
@@ -29,6 +30,10 @@ LONGEST_LINE: Final = 65_536
 _DEEPEST: Final = 8
 _WIDEST: Final = 100  # items of one mapping or sequence
 _MOST: Final = 2_000  # values in one line
+_WORK: Final = (
+    2 * LONGEST_LINE
+)  # characters looked at for one line: what is shown of a text is a part of what is read
+_READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
 _NAMES: Final = ("name", "key", "field", "header")
 _VALUES: Final = ("value", "received")
@@ -68,6 +73,7 @@ class _Masked:
 
     def __init__(self) -> None:
         self._left = _MOST
+        self._work = _WORK
 
     def value(self, value: object, depth: int) -> Any:
         """The value as plain data."""
@@ -80,15 +86,18 @@ class _Masked:
             case float() if not math.isfinite(value):
                 return str(value)
             case BaseException():
-                return f"{type(value).__name__}: {text_of(value)}"
-            case str() | bytes() | bytearray() | bool() | int() | float() | None:
+                return f"{class_name(value)}: {text_of(value)}"
+            case str() | bytes() | bytearray():
+                self._work -= min(len(value), _READ)
+                return redact_value(value) if self._work > 0 else _CUT
+            case bool() | int() | float() | None:
                 return redact_value(value)
             case _ if depth >= _DEEPEST or self._left <= 0:
                 return _CUT
             case Mapping():
                 return self.mapping(cast("Mapping[Any, object]", value), depth)
             case Sequence() | AbstractSet():
-                return self._items(list(cast("Sequence[object]", value)), depth)
+                return self._items(cast("Sequence[object]", value), depth)
             case _:
                 return redact_value(value)
 
@@ -96,20 +105,22 @@ class _Masked:
         """The mapping as a dictionary."""
         names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
         plain: dict[str, Any] = {}
-        for number, (key, item) in enumerate(list(value.items())):
-            if number >= _WIDEST or self._left <= 0:
+        for number, (key, item) in enumerate(islice(value.items(), _WIDEST + 1)):
+            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
                 plain[_CUT] = len(value) - number
                 break
-            name = redact(_text(key), limit=100)
+            written = _text(key)
+            self._work -= min(len(written), _READ)
+            name = redact(written, limit=100)
             hidden = is_sensitive(name) or (names_secret and name in _VALUES)
             plain[name] = MASK if hidden and item is not None else self.value(item, depth + 1)
         return plain
 
-    def _items(self, items: list[object], depth: int) -> list[Any]:
+    def _items(self, items: Sequence[object] | AbstractSet[object], depth: int) -> list[Any]:
         plain: list[Any] = []
         before: object = None
-        for number, item in enumerate(items):
-            if number >= _WIDEST or self._left <= 0:
+        for number, item in enumerate(islice(items, _WIDEST + 1)):
+            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
                 plain.append(f"{_CUT} {len(items) - number} more")
                 break
             plain.append(MASK if _is_secret(before) and item is not None else self.value(item, depth + 1))

@@ -13,10 +13,11 @@ from urllib.parse import urljoin, urlsplit
 from websockets.exceptions import InvalidURI
 from websockets.uri import WebSocketURI, parse_uri
 
+from ..errors import is_sensitive
+
 
 __all__ = ["InsecureURLError", "RedirectRefusedError"]
 
-_SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -74,11 +75,7 @@ def refuse_credentials(
     target: WebSocketURI, headers: Iterable[tuple[str, str]], *, has_credentials: bool
 ) -> None:
     """Raise `InsecureURLError` if there is a credential: said by the caller, in the URL, or by a header's name."""
-    if (
-        has_credentials
-        or target.username is not None
-        or any(name.lower() in _SECRET_HEADERS for name, _ in headers)
-    ):
+    if has_credentials or target.username is not None or any(is_sensitive(name) for name, _ in headers):
         msg = f"url: wanted wss:// to carry credentials, got {origin_of(target)}"
         raise InsecureURLError(msg)
 

@@ -215,3 +215,100 @@ async def test_two_servers_on_this_machine_are_two_origins(kind):
         assert first.log[0].request.headers["x-api-key"] == "k-1"
         assert (second.connections, first.requests) == (0, 1)
         assert (await caller.get(first.url())).status_code == 200
+
+
+# ---- what may follow --------------------------------------------------------------------------------------------------
+
+LEFT_BEHIND = {
+    "X-Tenant": "acme",
+    "X-Custom-Thing": "canary",
+    "Referer": "https://a.example/?x=canary",
+    "From": "canary@x",
+}
+REFUSED = [
+    "Ocp-Apim-Subscription-Key",
+    "x-functions-key",
+    "X-Session",
+    "X-Goog-Api-Key",
+    "Private-Token",
+    "X-Vault-Token",
+]
+FOLLOWING = {
+    "Accept-Language": "de",
+    "Range": "bytes=0-",
+    "Traceparent": "00-1",
+    "Cache-Control": "no-cache",
+    "If-None-Match": "x",
+}
+
+
+def _elsewhere(server, where):
+    """Another origin on this machine: the same server by another name, or another port."""
+    return server.url().replace("127.0.0.1", "localhost") if where == "name" else server.url()
+
+
+@pytest.mark.real
+@each_kind
+@pytest.mark.parametrize("where", ["name", "port"])
+async def test_g02_only_a_short_list_of_headers_follows_to_another_origin(kind, where):
+    """What is not on the list stays behind, what has the name of a secret is refused, what is harmless arrives."""
+    async with HttpFault() as second:
+        target = _elsewhere(second, where)
+        redirecting = HttpFault(lambda request: Answer(302, headers={"location": target}))
+        async with redirecting as first, kind.client(follow_redirects=True) as caller:
+            answer = await caller.get(
+                first.url(), headers={**LEFT_BEHIND, **FOLLOWING, "Authorization": "Bearer canary"}
+            )
+            assert answer.status_code == 200
+            for name in REFUSED:
+                with pytest.raises(rb.BridgeError) as caught:
+                    await caller.get(first.url(), headers={name: "canary"})
+                assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+        (arrived,) = [exchange.request.headers for exchange in second.log]
+        assert "canary" not in str(arrived)
+        assert "acme" not in str(arrived)
+        assert {name: arrived[name.lower()] for name in FOLLOWING} == FOLLOWING
+
+
+@pytest.mark.real
+@each_kind
+@pytest.mark.parametrize("where", ["name", "port"])
+async def test_g02_a_cookie_without_a_domain_stays_behind(kind, where):
+    """A jar gives it to every host; here it goes to the first one only, on no later hop either, and to the first one again."""
+    async with HttpFault() as second, HttpFault() as first:
+        there = _elsewhere(second, where)
+        first.target = lambda request: (
+            Answer(302, headers={"location": there}) if request.path == "/" else Answer(200)
+        )
+        second.target = lambda request: Answer(
+            302, headers={"location": there + "more" if request.path == "/" else first.url("/end")}
+        )
+        async with kind.client(follow_redirects=True) as caller:
+            caller.raw.cookies.set("s", "c-canary")
+            assert (await caller.get(first.url())).status_code == 200
+        assert [exchange.request.headers.get("cookie") for exchange in first.log] == ["s=c-canary"] * 2
+        assert len(second.log) == 2
+        assert "canary" not in str([exchange.request.headers for exchange in second.log])
+
+
+@each_kind
+async def test_g02_a_cookie_that_a_server_set_for_the_domain_goes_on(kind):
+    """A session of a whole domain survives a redirect between its hosts; it goes to no host outside."""
+    asked = []
+    hops = {
+        "https://login.a.example/": (
+            302,
+            {"location": "https://shop.a.example/", "set-cookie": "sid=1; Domain=.a.example; Path=/"},
+        ),
+        "https://shop.a.example/": (302, {"location": "https://b.example/"}),
+    }
+
+    def answer(request):
+        asked.append((request.url.host, request.headers.get("cookie")))
+        return hops.get(str(request.url), (200,))
+
+    async with kind.client(rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True) as caller:
+        for _ in range(2):
+            await caller.get("https://login.a.example/")
+    assert asked[1:3] == [("shop.a.example", "sid=1"), ("b.example", None)]
+    assert asked[3:] == [("login.a.example", "sid=1"), ("shop.a.example", "sid=1"), ("b.example", None)]

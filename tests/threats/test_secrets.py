@@ -276,6 +276,32 @@ async def test_row_40_every_credential_is_known_by_its_value(server, everything,
         assert_no_canary(said)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Cookie": f"a={CANARY}"},
+        {"Cookie": f'theme=dark; sid="{CANARY}"; b=1'},
+        {"Authorization": f"Digest username=bob, response={CANARY}"},
+        {"Authorization": "Basic " + base64.b64encode(f"bob:{CANARY}".encode()).decode()},
+        {"Authorization": f"Negotiate {CANARY}"},
+    ],
+)
+@simulated
+async def test_g01_a_part_of_a_header_is_known_as_well(server, everything, headers):
+    """A cookie by its value, a password by itself: echoed in plain words, as a key or in a list, it is not quoted."""
+    async with Watch(server.url, headers=headers) as watch:
+        await watch.ready()
+        details = {"list": [CANARY], CANARY: 1}
+        payload = {"code": "SYS_INTERNAL_ERROR", "message": f"sorry, {CANARY}", "details": details}
+        await server.push_raw(json.dumps({"type": "error", "payload": payload}))
+        for link in tuple(server._listener.links):
+            await link.close(1011, f"no: {CANARY}, sorry")
+        await watch.recovered(2)
+        said = [*all_that_was_said(watch, everything)]
+        assert any("sorry" in text for text in said)
+        assert_no_canary(said)
+
+
 @pytest.mark.parametrize("what", ["url", "token", "headers"])
 @simulated
 async def test_row_40_a_callable_that_raises_it(server, everything, what):
