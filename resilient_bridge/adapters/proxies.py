@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import wrapt
 
 from ..errors import BridgeError, stays_here
+from ..pipeline.stream_limits import NO_LIMITS, limits_of_call
 from .sdks import SDK, sdk_of
 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from typing import NoReturn, Self
+
+    from ..pipeline.stream_limits import StreamLimits
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:
@@ -131,9 +134,10 @@ class Page(Wrapped):
 class AsyncItems(_Proxy):
     """A stream whose first item has come."""
 
-    def __init__(self, stream: Any, first: Any) -> None:
+    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
         super().__init__(stream)
         self._self_first = first
+        self._self_limits = limits
         self._self_on_break: Callable[[Exception], None] | None = None
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
@@ -145,7 +149,7 @@ class AsyncItems(_Proxy):
     async def begun(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
         try:
-            return cls(stream, await anext(stream))
+            return cls(stream, await anext(stream), limits_of_call())
         except StopAsyncIteration:
             return cls(stream, _NOTHING)
         except BaseException:
@@ -157,7 +161,7 @@ class AsyncItems(_Proxy):
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
         if has(value, "__anext__"):  # `text_stream`: the same items in another form
-            return AsyncItems(value, _NOTHING).watched(self._self_told)
+            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_told)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_told(self, error: Exception) -> None:
@@ -168,7 +172,7 @@ class AsyncItems(_Proxy):
         @wraps(method)
         async def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return await method(*args, **kwargs)
+                return await self._self_limits.rest(partial(method, *args, **kwargs))
             except Exception as error:
                 self._self_told(error)
                 raise
@@ -183,7 +187,7 @@ class AsyncItems(_Proxy):
         if first is not _NOTHING:
             return first
         try:
-            return await anext(self.__wrapped__)
+            return await self._self_limits.item(partial(anext, self.__wrapped__))
         except StopAsyncIteration:
             raise
         except Exception as error:
@@ -200,9 +204,10 @@ class AsyncItems(_Proxy):
 class Items(_Proxy):
     """A stream whose first item has come, for a client that blocks."""
 
-    def __init__(self, stream: Any, first: Any) -> None:
+    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
         super().__init__(stream)
         self._self_first = first
+        self._self_limits = limits
         self._self_on_break: Callable[[Exception], None] | None = None
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
@@ -214,7 +219,7 @@ class Items(_Proxy):
     def begun(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
         try:
-            return cls(stream, next(stream))
+            return cls(stream, next(stream), limits_of_call())
         except StopIteration:
             return cls(stream, _NOTHING)
         except BaseException:
@@ -226,7 +231,7 @@ class Items(_Proxy):
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
         if has(value, "__next__"):  # `text_stream`: the same items in another form
-            return Items(value, _NOTHING).watched(self._self_told)
+            return Items(value, _NOTHING, self._self_limits).watched(self._self_told)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_told(self, error: Exception) -> None:
@@ -237,7 +242,7 @@ class Items(_Proxy):
         @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return method(*args, **kwargs)
+                return self._self_limits.next(partial(method, *args, **kwargs))
             except Exception as error:
                 self._self_told(error)
                 raise
@@ -252,7 +257,7 @@ class Items(_Proxy):
         if first is not _NOTHING:
             return first
         try:
-            return next(self.__wrapped__)
+            return self._self_limits.next(partial(next, self.__wrapped__))
         except StopIteration:
             raise
         except Exception as error:

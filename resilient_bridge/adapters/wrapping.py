@@ -108,6 +108,8 @@ class Wrapping:
         """A stream failed after its first item: the circuit hears of it."""
         plan = protected.__binding__.plan
         broken_off(plan, begin_held(plan), error)
+        if isinstance(error, BridgeError):  # its Deadline
+            self.lend(error)
 
     # ---- what an attribute is ---------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .stream_limits import NO_LIMITS, limits_of_call
+
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,11 +16,12 @@ __all__ = ["Begun", "starting", "starting_async"]
 class Begun:
     """A stream at its first item, or at its end without one."""
 
-    __slots__ = ("is_empty", "item", "items", "returned")
+    __slots__ = ("is_empty", "item", "items", "limits", "returned")
 
     def __init__(self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None) -> None:
         self.items = items
         self.item = item
+        self.limits = NO_LIMITS if is_empty else limits_of_call()
         self.is_empty = is_empty
         self.returned = returned
 

@@ -146,7 +146,8 @@ def _meaning(layer: Layer) -> str:
         opens = f"{row} failures in a row" if row else _rate(layer)
         return f"opens after {opens}, then {layer.probes} probe{'s' if layer.probes > 1 else ''}"
     if isinstance(layer, Timeout):
-        return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in layer.seconds)
+        idle = "" if layer.idle is None else f"; a stream at most {layer.idle:g} s between two items"
+        return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in layer.seconds) + idle
     if isinstance(layer, Deadline):
         return f"all attempts and waits together take at most {layer.seconds:g} s"
     if isinstance(layer, Bulkhead):

@@ -253,11 +253,10 @@ def too_late(seconds: float, executed: Executed, cause: BaseException | None) ->
     )
 
 
-def timed_out(seconds: float, cause: BaseException | None) -> AttemptTimeoutError:
-    """Return the error for one attempt that took too long."""
-    failure = Failure.of(
-        "SYS_TIMEOUT", f"timed out after {seconds:g} s", executed=Executed.MAYBE, cause=cause
-    )
+def timed_out(seconds: float, cause: BaseException | None, of_what: str = "") -> AttemptTimeoutError:
+    """Return the error for one attempt, or one item of a stream, that took too long."""
+    text = f"timed out after {seconds:g} s{of_what}"
+    failure = Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause)
     return _caused(AttemptTimeoutError(failure), cause)
 
 

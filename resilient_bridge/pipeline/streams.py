@@ -2,21 +2,23 @@
 
 Rule: an item that was handed out is never handed out again. Until the first one a stream is a call like any other, with every
 layer; after it a failure is raised as it comes, the circuit hears of it, and nothing is repeated. A Bulkhead holds its place
-until the stream ends.
+until the stream ends, and a Deadline goes on (`stream_limits`).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import Record, attach
+from ..errors import DeadlineExceededError, Record, attach
 from .attempt import CURRENT, Attempt
 from .attempt import begun as begin_attempt
 from .begun import Begun, starting, starting_async
 from .calls import protect_async, protect_sync
 from .endings import leave_all
 from .guards import BreakerGuard, failure_in
+from .stream_limits import NO_LIMITS
 
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
 
 def _rest(begun: Begun) -> Generator[Any, Any, Any]:
     """Hand on the first item, then everything else, in both directions."""
-    items, item = begun.items, begun.item
+    items, item, limits = begun.items, begun.item, begun.limits
     try:
         while True:
             try:
@@ -74,9 +76,15 @@ def _rest(begun: Begun) -> Generator[Any, Any, Any]:
             except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
                 item = items.throw(error)
             else:
-                item = next(items) if sent is None else items.send(sent)
+                pull = partial(next, items) if sent is None else partial(items.send, sent)
+                item = pull() if limits is NO_LIMITS else limits.next(pull)
     except StopIteration as end:
         return end.value
+    except DeadlineExceededError:
+        close = getattr(items, "close", None)  # an iterator that is no generator may have none
+        if close is not None:
+            close()
+        raise
 
 
 def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist for async generators
@@ -86,7 +94,7 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 
     begin: Any = protect_async(starting_async(function), binding)
 
-    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901 -- see above
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901, PLR0912, PLR0915 -- see above
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
         begun: Begun | None = None
@@ -97,7 +105,7 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
             begun = started = cast("Begun", await begin(*args, **kwargs))
             if started.is_empty:
                 return
-            items, item = started.items, started.item
+            items, item, limits = started.items, started.item, started.limits
             try:
                 while True:
                     try:
@@ -108,9 +116,15 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
                     except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
                         item = await items.athrow(error)
                     else:
-                        item = await items.asend(sent)
+                        if limits is NO_LIMITS:
+                            item = await items.asend(sent)
+                        else:
+                            item = await limits.item(partial(items.asend, sent))
             except StopAsyncIteration:
                 return
+            except DeadlineExceededError:
+                await items.aclose()
+                raise
         except Exception as error:
             if begun is not None:
                 broken_off(plan, held, error)
@@ -145,8 +159,9 @@ def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
     held.seen = None
     if failure is None or held.env.is_disabled:
         return
+    says_nothing = isinstance(error, DeadlineExceededError)  # the caller's time is up
     for guard in plan.guards:
-        if isinstance(guard, BreakerGuard):
+        if isinstance(guard, BreakerGuard) and not says_nothing:
             guard.broke_off(held, error, failure)
     if plan.retry is not None and attach(error, Record(stopped="not_idempotent", note=_NOTE)):
         with suppress(Exception):  # a frozen exception takes no note

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from .fields import LONGEST, Seconds, as_seconds, called, flag, is_number, path_of, refuse, shown
+from .fields import (
+    LONGEST,
+    Seconds,
+    as_seconds,
+    called,
+    flag,
+    is_number,
+    optional,
+    path_of,
+    refuse,
+    shown,
+    some_seconds,
+)
 from .layer import Layer
 
 
@@ -36,17 +48,25 @@ class Timeout(Layer):
     `Timeout.escalating(2, 5, 30)` gives the second and third attempt more (G4); the last step is that of all later ones. A sync
     function cannot be stopped: with `thread=True` it runs in a thread that is left behind and reported, without it a
     Timeout on a sync function is refused. ConfigError names a bad field.
+
+    The attempt of an async stream ends with its first item; `idle` then bounds the wait for each further one.
     """
 
     usual_place: ClassVar[int | None] = 6
 
     seconds: tuple[float, ...] = attrs.field(converter=_as_steps, validator=_check_steps)
     thread: bool = attrs.field(default=False, validator=flag, kw_only=True)
+    idle: float | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(some_seconds),
+        kw_only=True,
+    )
 
     @classmethod
-    def escalating(cls, *seconds: Seconds, thread: bool = False) -> Self:
+    def escalating(cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None) -> Self:
         """Return a timeout that grows from attempt to attempt, as listed."""
-        return cls(seconds, thread=thread)
+        return cls(seconds, thread=thread, idle=idle)
 
     def of(self, attempt: int) -> float:
         """Return the seconds that attempt number `attempt` (1, 2, 3 …) may take."""

@@ -247,7 +247,7 @@ async def test_limits_are_for_the_first_item():
 
         got = []
         async for item in items(hangs=False):
-            got.append(item)
+            got += [item]
             clock.advance(100)
             await asyncio.sleep(0)
         assert got == [1, 2]
