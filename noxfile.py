@@ -114,3 +114,71 @@ def litellm(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-q", "tests/classification/test_litellm.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_openai2.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_aiohttp.py")
+
+
+LOWEST = [  # what a release of a library that we stand on could break; not the whole suite, which would take minutes
+    *(
+        "tests/policies",
+        "tests/pipeline",
+        "tests/classification",
+        "tests/transports",
+        "tests/bridges",
+        "tests/adapters",
+    ),
+    *("tests/stores", "tests/testing", "tests/telemetry"),
+]
+LOWEST_REAL = [
+    *(
+        "tests/transports",
+        "tests/adapters/test_link_credentials.py",
+        "tests/adapters/test_link_websockets.py",
+    ),
+    *(
+        "tests/adapters/test_http_transport.py",
+        "tests/adapters/test_http_losses.py",
+        "tests/adapters/test_wrap_any.py",
+    ),
+    *("tests/stores/test_store_port.py", "tests/stores/test_redis_state.py", "tests/testing/test_server.py"),
+]
+
+
+@nox.session(venv_backend="venv")
+def lowest(session: nox.Session) -> None:
+    """The lowest versions that pyproject.toml allows, installed and run: a floor that is too low fails here."""
+    session.install("-q", "uv")
+    python = f"{session.bin}/python"
+    session.run(
+        "uv", "pip", "install", "-q", "--python", python, "--resolution", "lowest-direct", "-e", ".[test]"
+    )
+    session.run("uv", "pip", "list", "-q", "--python", python)
+    quick = ["python", "-m", "pytest", "-q", "-n", "logical"]
+    session.run(*quick, "-m", "not real and not simulation and not crash", *(session.posargs or LOWEST))
+    if not session.posargs:
+        session.run(*quick, "-m", "real and not simulation and not crash", *LOWEST_REAL)
+
+
+NEIGHBOURS = {  # who asks for older releases of what we stand on, and what is imported of it
+    "openai[realtime]>=3": "openai",
+    "supabase": "supabase",
+    "ably>=3": "ably",
+    "google-genai<2": "google.genai",
+    "litellm[proxy]": "litellm",  # with openai<3, so in an environment of its own
+}
+TOGETHER = [[name for name in NEIGHBOURS if "litellm" not in name], ["litellm[proxy]"]]
+
+
+@nox.session(venv_backend="venv")
+@nox.parametrize("beside", TOGETHER, ids=["clients", "litellm"])
+def neighbours(session: nox.Session, beside: list[str]) -> None:
+    """Installed beside the libraries whose clients people wrap: each alone is resolved, all together are installed, and run."""
+    session.install("-q", "uv")
+    python = f"{session.bin}/python"
+    for name in beside:
+        asked = Path(session.create_tmp()) / "asked.in"
+        asked.write_text(f"resilient-bridge @ {Path.cwd().as_uri()}\n{name}\n")
+        session.run("uv", "pip", "compile", "-q", "--no-header", "--python", python, str(asked), silent=True)
+    session.run("uv", "pip", "install", "-q", "--python", python, "-e", ".", *beside)
+    session.run(
+        *("python", "-m", "tests.neighbours", *(NEIGHBOURS[name] for name in beside)),
+        env={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},  # it would ask the net while it is imported
+    )

@@ -1,0 +1,124 @@
+"""nginx on free ports of loopback, in front of a server of the test: a proxy that nobody here wrote.
+
+Rule: a test says how it behaves in nginx's own words. HTTP/1.1 in clear text at `url()`, HTTP/2 over TLS at `secure_url()`.
+Where nginx is missing, tests are skipped and say so: mark them with `needs_nginx`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.peers.ports import HOST, Port
+from tests.peers.running import Process, until
+
+
+PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="nginx is missing: apt-get install nginx-light")
+
+_KEPT = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+_CONFIG = """
+daemon off; worker_processes 1; pid {place}/nginx.pid; error_log {place}/error.log notice; {user}
+events {{ worker_connections 512; }}
+http {{
+    access_log off; {kept}
+    {http}
+    upstream behind {{ server {host}:{upstream} max_fails=0; keepalive 32; }}
+    server {{
+        listen {host}:{plain};
+        listen {host}:{secure} ssl http2;
+        ssl_certificate {place}/chain.pem; ssl_certificate_key {place}/key.pem;
+        client_max_body_size 8m;
+        {server}
+        location / {{
+            proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection "";
+            proxy_set_header Host $http_host; proxy_next_upstream off; proxy_buffering off;
+        }}
+    }}
+}}
+"""
+
+
+class Nginx(Process):
+    """nginx; `trust` is the TLS context that knows its certificate."""
+
+    def __init__(self, place: Path, plain: int, secure: int, trust: ssl.SSLContext) -> None:
+        """Name the folder with its configuration; nothing runs yet."""
+        command = [
+            str(PROGRAM),
+            "-c",
+            str(place / "nginx.conf"),
+            "-p",
+            str(place),
+            "-e",
+            str(place / "error.log"),
+        ]
+        super().__init__(command, plain, place / "nginx.log")
+        self.secure = secure
+        self.trust = trust
+        self._errors = place / "error.log"
+
+    def url(self, path: str = "/") -> str:
+        """The address for HTTP/1.1."""
+        return super().url(path)
+
+    def secure_url(self, path: str = "/") -> str:
+        """The address for HTTP/2 over TLS."""
+        return f"https://{HOST}:{self.secure}{path}"
+
+    @property
+    def workers(self) -> int:
+        """How many worker processes were started since the beginning: one more after each reload."""
+        return self._errors.read_text().count("start worker process ") if self._errors.exists() else 0
+
+    async def reload(self) -> None:
+        """Have it read its configuration again, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves."""
+        before = self.workers
+        os.kill(self.pid, signal.SIGHUP)
+        await until(lambda: self.workers > before, "a new worker of nginx")
+
+
+@asynccontextmanager
+async def nginx(place: Path, upstream: int, *, http: str = "", server: str = "") -> AsyncIterator[Nginx]:
+    """It, ready, in front of a port of loopback; gone when the block is left.
+
+    `http` and `server`: more directives for these blocks, such as `keepalive_requests 5;` or
+    `limit_req zone=all nodelay;`.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    authority = trustme.CA()
+    certificate = authority.issue_cert(HOST, "localhost")
+    certificate.private_key_pem.write_to_path(place / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(place / "chain.pem")
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    with Port() as plain, Port() as secure:
+        (place / "nginx.conf").write_text(
+            _CONFIG.format(
+                place=place,
+                host=HOST,
+                upstream=upstream,
+                plain=plain.number,
+                secure=secure.number,
+                http=http,
+                server=server,
+                kept=" ".join(f"{name}_temp_path {place}/{name};" for name in _KEPT),
+                user="user root;"
+                if os.geteuid() == 0
+                else "",  # its worker must reach the folder of the test
+            )
+        )
+        front = Nginx(place, plain.number, secure.number, trust)
+        await front.start()
+        try:
+            yield front
+        finally:
+            await front.stop()
