@@ -22,6 +22,14 @@ _CLOSED = Finding(code="CONN_WEBSOCKET_CLOSED")
 _UPSTREAM = attrs.evolve(_CLOSED, category=Category.UPSTREAM)
 _VIOLATION = Finding(code="PROTO_VIOLATION", message="peer reported a protocol violation")
 _LOGIN = Finding(code="AUTH_INVALID_TOKEN")
+_POLICY = Finding(  # refused credentials mostly, but some servers close so for a message that they do not know
+    code="AUTH_INVALID_TOKEN",
+    message="closed with 1008: credentials, or a message, not accepted",
+    suggestions=(
+        "check or renew the token",
+        "if the peer's words name a message type, it does not know that one: switch it off in the Dialect",
+    ),
+)
 _FORBIDDEN = Finding(code="AUTH_FORBIDDEN")
 
 _RECEIVED: Mapping[int, Finding] = {
@@ -31,7 +39,7 @@ _RECEIVED: Mapping[int, Finding] = {
     1002: _VIOLATION,
     1003: _VIOLATION,
     1007: _VIOLATION,
-    1008: _LOGIN,
+    1008: _POLICY,
     1009: Finding(code="PROTO_MESSAGE_TOO_BIG"),
     1010: _VIOLATION,
     1011: _UPSTREAM,
@@ -72,6 +80,9 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     finding = _look_up(code, text, by)
     if finding.code == "CONN_WEBSOCKET_CLOSED":
         finding = attrs.evolve(finding, message=who + short_of(text))
+    elif code == 1008 and text:  # its words first: the code alone says too little
+        said = short_of(text).removeprefix(": ")
+        finding = attrs.evolve(finding, message=f"{said} ({finding.message})")
     elif text:
         finding = attrs.evolve(finding, message=(finding.message or _summary(finding)) + short_of(text))
     return attrs.evolve(

@@ -19,7 +19,12 @@ ALIASES: Mapping[str, str] = {
     "INVALID_TOKEN": "AUTH_INVALID_TOKEN",
     "NOT_AUTHENTICATED": "AUTH_INVALID_TOKEN",
     "TOKEN_EXPIRED": "AUTH_TOKEN_EXPIRED",
+    "INSECURE_TRANSPORT": "AUTH_INSECURE_TRANSPORT",
     "UNKNOWN_TYPE": "PROTO_UNKNOWN_TYPE",
+    "UNKNOWN_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
+    "UNSUPPORTED_TYPE": "PROTO_UNKNOWN_TYPE",
+    "UNSUPPORTED_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
+    "INVALID_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
     **{code: told.code for code, told in EXECUTIONS.items()},
 }
 """Codes that real servers send under another name."""
@@ -46,20 +51,26 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
         retryable=_recoverable(payload, code),
         executed=execution and execution.executed,
         retry_after=_wait(payload.get("retry_after")),
-        suggestions=_lines(payload.get("suggestions")) or (execution.suggestions if execution else ()),
+        suggestions=_advice(payload) or (execution.suggestions if execution else ()),
         details={**(execution.details if execution else {}), **details},
     )
 
 
-def classify_error_payload(payload: Mapping[str, Any]) -> Failure:
-    """Return the failure that an `error` or `connection_error` message reports.
+def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:
+    """Return the failure that an `error` or `connection_error` message reports; `unknown` is the code for one that names none of ours.
 
-    Reads code, message, details, suggestions, recoverable (or retryable), retry_after, violations, expected, received,
-    current_phase. An unlisted code with one of the seven prefixes is kept and treated like its prefix; any other
+    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable (or retryable), retry_after,
+    violations, expected, received, current_phase; all of them also inside of an object `error`. An unlisted code with one of the seven prefixes is kept and treated like its prefix; any other
     becomes SYS_UPSTREAM_REJECTED with the original in `details["wire_code"]`. Never raises.
     """
-    finding = payload_finding(payload)
-    return (finding or Finding(code=_UNKNOWN)).failure()
+    inner = payload.get("error")
+    if "code" not in payload and "message" not in payload:
+        if isinstance(inner, Mapping):
+            payload = {**payload, **cast("Mapping[str, Any]", inner)}
+        elif isinstance(inner, str):
+            payload = {**payload, "message": inner}
+    finding = payload_finding(payload, unknown)
+    return (finding or Finding(code=unknown)).failure()
 
 
 def _known(code: object) -> str | None:
@@ -90,6 +101,17 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
     return details
+
+
+def _advice(payload: Mapping[Any, Any]) -> tuple[str, ...]:
+    """What the server itself says can be done: its suggestions, its remedy, and where it can be read about."""
+    lines = list(_lines(payload.get("suggestions")))
+    remedy = payload.get("remediation")
+    lines += _lines([remedy] if isinstance(remedy, str) else remedy)
+    url = payload.get("documentation_url")
+    if isinstance(url, str) and url.strip():
+        lines.append(f"see {url.strip()}")
+    return tuple(lines)
 
 
 def _lines(said: object) -> tuple[str, ...]:

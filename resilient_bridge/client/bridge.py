@@ -31,7 +31,7 @@ from .driver import Driver
 from .ending import drain as drain_client
 from .ending import shut
 from .environment import current_environment
-from .health import Health, health_of
+from .health import Health, health_of, not_ready
 from .health_check import HealthCheck
 from .reading import Messages
 from .receipt import Receipt
@@ -349,7 +349,8 @@ class BridgeClient:
     def health(self) -> Health:
         """A snapshot for a health endpoint, which may live in another thread of this process."""
         self._driver.guard.check_process()
-        return health_of(self._session, self._check)
+        driver = self._driver
+        return health_of(self._session, self._check, driver.now() if driver.guard.loop is not None else None)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
@@ -362,8 +363,8 @@ class BridgeClient:
         except TimeoutError as error:
             if isinstance(error, AttemptTimeoutError):
                 raise
-            text = f"still {self.state.value} after {timeout} s: {self._session.reason}"
-            raise self._driver.error(Failure.of("SYS_TIMEOUT", text)) from None
+            late = not_ready(self._driver, timeout)
+            raise late from late.failure.cause
 
     def _check_entered(self, *, closed_is_fine: bool = False) -> None:
         self._driver.guard.check()

@@ -361,7 +361,9 @@ class Driver:
     def error(self, failure: Failure) -> BridgeError:
         """Return the error of a failure of this client; whoever catches it knows of which session (S9)."""
         details = {"session_id": self.session.session_id, **failure.details}
-        return error_for(evolve(failure, details=details))
+        error = error_for(evolve(failure, details=details))
+        error.__cause__ = failure.cause
+        return error
 
 
 _ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})

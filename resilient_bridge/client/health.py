@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ..errors import Failure
 from ..telemetry.events import BridgeState
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
-    from ..protocol import Session
+    from ..errors import BridgeError
+    from ..protocol import Now, Session
+    from .driver import Driver
     from .health_check import HealthCheck
 
-__all__ = ["Health", "health_of"]
+__all__ = ["Health", "health_of", "not_ready", "obstacle"]
+
+_PATIENCE: Final = 1.0  # seconds in which an answer is not yet late
 
 
 @attrs.frozen(kw_only=True)
 class Health:
     """`ready` is True while messages flow both ways. Counts: `queued` never sent, `unconfirmed` handed out and unanswered,
-    `unread` accepted and not yet taken; `attempt` since the last stable link. `failure` is the fatal one, if any.
+    `unread` accepted and not yet taken; `attempt` since the last stable link. `failure`: why it is not ready, as far as is known
+    (the fatal one, the last loss of the link, the answer that is missing); None while READY.
 
     Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks` for nothing that we
     wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised.
@@ -42,8 +47,31 @@ class Health:
     check_errors: int = 0
 
 
-def health_of(session: Session, check: HealthCheck | None) -> Health:
-    """The snapshot of this moment."""
+def obstacle(session: Session, now: Now, *, patience: float = _PATIENCE) -> Failure | None:
+    """Why the client is not READY: its end, the answer it has been waiting for for `patience` seconds, the last loss of the link."""
+    if session.failure is not None or session.state is BridgeState.READY:
+        return session.failure
+    link = session.link
+    if link is None or link.joining.waits(now) < patience:
+        return session.reconnection.last_loss
+    return link.joining.missing(now) or session.reconnection.last_loss
+
+
+def not_ready(driver: Driver, timeout: object) -> BridgeError:
+    """The error of a `wait_ready` that took too long: what the client waits for or why the link was lost, with that as its cause."""
+    session, now = driver.session, driver.now()
+    why = obstacle(session, now) or obstacle(session, now, patience=0)
+    text = f"still {session.state.value} after {timeout} s"
+    if why is None:
+        return driver.error(Failure.of("SYS_TIMEOUT", f"{text}: {session.reason}"))
+    shown = Failure.of(
+        "SYS_TIMEOUT", f"{text}: {why.message}", suggestions=why.suggestions, cause=driver.error(why)
+    )
+    return driver.error(shown)
+
+
+def health_of(session: Session, check: HealthCheck | None, now: Now | None) -> Health:
+    """The snapshot of this moment; without `now` (no loop is here) it does not say what is being waited for."""
     inbound, outbound = session.inbound, session.outbound
     return Health(
         ready=session.state is BridgeState.READY,
@@ -54,7 +82,9 @@ def health_of(session: Session, check: HealthCheck | None) -> Health:
         unconfirmed=len(outbound.outbox.unconfirmed),
         unread=len(inbound.inbox),
         attempt=session.reconnection.attempt,
-        failure=session.failure,
+        failure=obstacle(session, now)
+        if now is not None
+        else session.failure or session.reconnection.last_loss,
         rejected=inbound.rejected,
         duplicates=inbound.duplicates,
         stray_acks=outbound.stray_acks,

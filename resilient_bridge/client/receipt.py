@@ -56,11 +56,17 @@ class Receipt:
         """The message's type."""
         return self._entry.type
 
+    @property
+    def failure(self) -> Failure | None:
+        """Why it was not confirmed, as `confirmed()` raises it; None while that is open, and once it is confirmed."""
+        entry = self._entry
+        return self._failure() if entry.is_settled and entry.state is not EntryState.CONFIRMED else None
+
     async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 
-        Raises NotDeliveredError (expired, dropped, withdrawn: it never left), ProtocolError (the server refused it, or
-        died of it), OutcomeUnknownError (it may have arrived and must not be repeated), InboxFullError (its answer could
+        Raises NotDeliveredError (expired, dropped, withdrawn: it never left), the server's own error if it refused it, as `request`
+        does (its code, violations and advice), ProtocolError (the link died of it again and again), OutcomeUnknownError (it may have arrived and must not be repeated), InboxFullError (its answer could
         not be read), and after `timeout` seconds AttemptTimeoutError, which changes nothing.
         """
         self._driver.guard.check()
@@ -85,11 +91,18 @@ class Receipt:
             said = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
             text = f"{entry.type} was {said} when the client ended: it is in the store, and the next client goes on with it"
             return Failure.of("SYS_OUTCOME_UNKNOWN", text)
-        if entry.state is EntryState.DEAD:
-            why = entry.failure.message if entry.failure else entry.reason
-            return Failure.of("PROTO_VIOLATION", f"{entry.type} was set aside: {why}")
-        if entry.failure is not None:
+        if entry.failure is not None and not entry.is_poison:
             return entry.failure
+        if entry.state is EntryState.DEAD:
+            why, loss = entry.reason, entry.failure
+            if loss is not None:
+                why = loss.message
+            return Failure.of(
+                "PROTO_VIOLATION",
+                f"{entry.type} was set aside: {why}",
+                cause=None if loss is None else loss.cause,
+                history=() if loss is None else (loss,),
+            )
         if entry.state in _NEVER_SENT:
             return Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}")
         return Failure.of(

@@ -158,6 +158,9 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "AUTH_INVALID_TOKEN": _lasting(
             _AUTH, _ERROR, _NO, "credentials not accepted", "check or renew the token"
         ),
+        "AUTH_INSECURE_TRANSPORT": _lasting(
+            _AUTH, _ERROR, _NO, "credentials not accepted over an unencrypted link", "use wss://"
+        ),
         # ERROR: critical opens circuits, and one refused call says nothing about the others
         "AUTH_FORBIDDEN": _lasting(_AUTH, _ERROR, _NO, "access forbidden", "ask for the missing permission"),
         "AUTH_REFRESH_FAILED": _lasting(

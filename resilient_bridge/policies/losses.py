@@ -45,8 +45,6 @@ class LossAction(StrEnum):
 _R, _F, _N = LossAction.REFRESH, LossAction.FAIL, LossAction.NEW_SESSION
 
 _BY_CODE: Final[Mapping[str, LossAction]] = {
-    "AUTH_TOKEN_EXPIRED": _R,
-    "AUTH_INVALID_TOKEN": _R,
     "AUTH_FORBIDDEN": _F,
     "SESS_NOT_FOUND": _N,
     "SESS_CLOSED": _N,
@@ -113,6 +111,8 @@ def meaning(
         return LossAction.RECONNECT
     if failure.code in _BY_CODE:
         return _BY_CODE[failure.code]
+    if failure.code.startswith("AUTH_"):  # also one that the server made up: it speaks of the credentials
+        return LossAction.REFRESH
     if close is not None and close in _BY_CLOSE:
         return _BY_CLOSE[close]
     status = failure.details.get("http_status")

@@ -19,7 +19,7 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Encoder", "InvalidFrameError", "canonical", "decode", "envelope", "violations"]
+__all__ = ["Encoder", "InvalidFrameError", "canonical", "decode", "envelope", "error_payload", "violations"]
 
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -163,6 +163,15 @@ def _with_orjson(dumps: Callable[[Any], bytes]) -> Callable[[Any], str]:
         return text.decode()
 
     return encode
+
+
+_ENVELOPE: Final = frozenset({"type", "id", "timestamp", "payload"})
+
+
+def error_payload(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What an error frame says: its payload, or the fields beside it where a server puts them there."""
+    beside = {name: value for name, value in body.items() if name not in _ENVELOPE}
+    return {**beside, **(body.get("payload") or {})}
 
 
 class Encoder:

@@ -58,6 +58,10 @@ class Heartbeat:
     def _wait_for(self, purpose: Purpose) -> float:
         return self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
 
+    def __contains__(self, identity: object) -> bool:
+        """Is this the id of a ping that is out, and unanswered?"""
+        return any(ping.id == identity for ping in self._out)
+
     @property
     def is_probing(self) -> bool:
         """Is a probe out, and unanswered?"""

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from ..telemetry.events import BridgeState, Connected, Event, Joined, MessageRejected, ReplayIgnored, Resumed
+from ..telemetry.events import (
+    BridgeState,
+    Connected,
+    Event,
+    Joined,
+    MessageRejected,
+    ReplayIgnored,
+    Resumed,
+)
+from .features import is_unknown_type
 from .messages import parse_timestamp
 from .rejoin import Rejoin
 from .replayed import read_replay
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..policies import Dialect, Replay
     from .clock import Identifiers, Now
+    from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
     from .wire import Wire
@@ -29,6 +39,9 @@ __all__ = ["SESSION_CODES", "Joining"]
 
 _SESSION_ID_LENGTH: Final = 256
 SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
+_REPLAY_REFUSALS: Final = (
+    2  # joins in a row that may end because the replay is refused; the next one does without it
+)
 
 
 class Joining:
@@ -42,6 +55,7 @@ class Joining:
         *,
         dialect: Dialect,
         replay: Replay,
+        features: Features,
         timeout: float,
         ids: Identifiers,
         emit: Callable[[Event], None],
@@ -54,6 +68,7 @@ class Joining:
         self.rejoin: Rejoin | None = Rejoin(inbound.watermark, replay)
         self.deadline: float | None = None
         self.server_stamp: str | None = None
+        self.auth_id = ""
         self.join_id = ""
         self.asks: set[str] = set()
         self._join_ping: str | None = None
@@ -64,9 +79,12 @@ class Joining:
         self._dialect, self._policy, self._timeout = dialect, replay, timeout
         self._ids, self._emit, self._move, self._die = ids, emit, move, die
         self._is_content, self._counts = is_content, counts
+        self._features = features
+        self._has_token = False
         self._epoch: str | None = None
         self._forgotten = False
         self._joins_by_auth = False
+        self._since: Now | None = None  # when the answer that is waited for was asked
 
     # ---- authenticate and join --------------------------------------------------------------------------------
 
@@ -75,36 +93,50 @@ class Joining:
         if self._dialect.join is None and not self._in.watermark.asked_to_join:
             # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
-        self.deadline = now.mono + self._timeout
-        if self._dialect.auth is not None:
-            self._wire.say(self._dialect.auth, {} if token is None else {"token": token}, now)
-        if self._dialect.auth_ack is None:
+        self._wait_from(now)
+        self._has_token = token is not None
+        name, answer = self._features.auth, self._features.auth_ack
+        # Without a token there is nothing to say, unless the server waits to be greeted before it answers.
+        if name is not None and (token is not None or answer is not None):
+            self.auth_id = self._wire.say(name, {} if token is None else {"token": token}, now)
+        if answer is None:
             self.authenticated({}, now)
-
-    def not_accepted(self) -> None:
-        """The server refused our credentials: it has said nothing to us, so this was no join."""
-        if self._joins_by_auth and self.state is BridgeState.AUTHENTICATING:
-            self._in.watermark.asked_to_join = False
 
     def authenticated(self, payload: Mapping[str, Any], now: Now) -> None:
         """The server accepted us, and may have said who it is."""
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
-        self._wire.start_heartbeat(now)
+        self._features.meet(self._epoch)
+        if self._features.ping is not None:
+            self._wire.start_heartbeat(now)
         self._move("authenticated", "authenticated", now)
         self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
         self._join(now, resume=self._in.watermark.joined)
 
     def _join(self, now: Now, *, resume: bool) -> None:
-        self.deadline = now.mono + self._timeout
-        if self._dialect.join is not None:
+        self._wait_from(now)
+        if self._features.join is not None:
             payload: dict[str, str | bool] = {"session_id": self._in.watermark.session_id, "resume": resume}
             self._in.watermark.asked_to_join = True
-            self.join_id = self._wire.say(self._dialect.join, payload, now)
+            self.join_id = self._wire.say(self._features.join, payload, now)
         if self._wire.heartbeat is not None:
             self._join_ping = self._wire.ping("join", now)
-        elif self._dialect.join is None or self._dialect.joined is None:
+        elif not self._features.awaits_joined:
             self.confirmed(now)
+
+    def _wait_from(self, now: Now) -> None:
+        self._since, self.deadline = now, now.mono + self._timeout
+
+    def waits(self, now: Now) -> float:
+        """Seconds for which the handshake has been waiting for an answer."""
+        return 0.0 if self._since is None or self.deadline is None else now.mono - self._since.mono
+
+    def missing(self, now: Now) -> Failure | None:
+        """The answer that the handshake is waiting for, and how to do without it; None unless it waits for one."""
+        if self._since is None or self.deadline is None:
+            return None
+        pings = self._wire.heartbeat is not None
+        return self._features.missing(self.state, self.waits(now), greeted=self.auth_id != "", pings=pings)
 
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         """The dialect's answer to the join."""
@@ -136,20 +168,67 @@ class Joining:
             return
         self._move("joined", "joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
-        rejoin.no_replay = self._dialect.request_replay is None
+        # What a server pushes unasked stands before the pong behind the join: that is waited for, if there is one.
+        rejoin.no_replay = self._features.request_replay is None and (
+            self._join_ping is None or rejoin.join_answered
+        )
         rejoin.pings = self._wire.heartbeat is not None
-        if not rejoin.complete:
+        if not rejoin.complete and self._features.request_replay is not None:
             self._ask(now, everything=False)
         self.advance(now)
 
     def refused(self, failure: Failure, now: Now) -> None:
         """The server answered the join with an error."""
-        if failure.code in SESSION_CODES:
+        if is_unknown_type(failure):  # a bridge without sessions is no error: its joins end UNKNOWN
+            self._go_without("join", failure, now)
+            self._confirm_without_answer(now)
+        elif failure.code in SESSION_CODES:
             self.session_lost(failure, now)
-        elif (
-            failure.code != "PROTO_UNKNOWN_TYPE"
-        ):  # a bridge without sessions is no error: its joins end UNKNOWN
+        else:
             self._die(failure)
+
+    def ping_refused(self, failure: Failure, now: Now) -> None:
+        """The server answered a ping with an error."""
+        if not is_unknown_type(failure):
+            self._die(failure)
+            return
+        self._go_without("ping", failure, now)
+        self._wire.heartbeat = self._join_ping = None
+        if self.rejoin is not None:
+            self.rejoin.pings = False
+        self._confirm_without_answer(now)
+
+    def auth_refused(self, failure: Failure, now: Now) -> None:
+        """The server answered `auth` with an error. Without a token a server that knows no `auth` is no error."""
+        if is_unknown_type(failure) and not self._has_token:
+            self._go_without("auth", failure, now)
+            self.authenticated({}, now)
+            return
+        if self._joins_by_auth:  # it has said nothing to us, so this was no join
+            self._in.watermark.asked_to_join = False
+        self._die(self._features.without_auth(failure) if is_unknown_type(failure) else failure)
+
+    def _go_without(self, field: str, failure: Failure, now: Now) -> None:
+        news = self._features.refuse(field, failure, now)
+        if news is not None:
+            self._emit(news)
+
+    def _confirm_without_answer(self, now: Now) -> None:
+        """Go on, if neither an answer to the join nor a pong behind it can come any more."""
+        if (
+            self.state is BridgeState.JOINING
+            and self._wire.heartbeat is None
+            and not self._features.awaits_joined
+        ):
+            self.confirmed(now)
+
+    def is_about_session(self, payload: Mapping[str, Any]) -> bool:
+        """Is an error of the session's codes about the session that this client has joined?
+
+        Where there are none to join, or where it names another one, it is about something of the user's.
+        """
+        named = payload.get("session_id")
+        return self._features.join is not None and named in (None, self._in.watermark.session_id)
 
     def session_lost(self, failure: Failure, now: Now) -> None:
         """The session is unknown or closed: join a new one here, once per connection, else end the connection."""
@@ -172,7 +251,7 @@ class Joining:
     # ---- replay -----------------------------------------------------------------------------------------------
 
     def _ask(self, now: Now, *, everything: bool) -> None:
-        name = self._dialect.request_replay
+        name = self._features.request_replay
         if self.rejoin is None or name is None:
             return
         since = None
@@ -198,8 +277,22 @@ class Joining:
         self.rejoin.answer(items, body.get("id"))
         self.advance(now)
 
-    def no_replay(self, now: Now) -> None:
-        """The server does not know request_replay."""
+    def replay_refused(self, failure: Failure, now: Now) -> None:
+        """The server answered request_replay with an error: it has none, or it cannot now, which is a failed join.
+
+        One that never can would be asked for ever: after two such joins in a row the next does without the answer.
+        """
+        features = self._features
+        if is_unknown_type(failure):
+            self._go_without("request_replay", failure, now)
+        elif self.rejoin is None:
+            return
+        elif failure.code in SESSION_CODES:
+            self.session_lost(failure, now)
+        elif failure.retryable or features.replay_refusals < _REPLAY_REFUSALS:
+            features.replay_refusals += not failure.retryable
+            self._die(failure)
+            return
         if self.rejoin is not None:
             self.rejoin.no_replay = True
             self.advance(now)
@@ -212,6 +305,9 @@ class Joining:
             self.rejoin.join_answered = True
             if self.state is BridgeState.JOINING:
                 self.confirmed(now)
+            elif self._features.request_replay is None:
+                self.rejoin.no_replay = True
+                self.advance(now)
         elif ping in self._ask_pings:
             self.rejoin.barrier(self._ask_pings[ping])
             self.advance(now)
@@ -250,6 +346,7 @@ class Joining:
             return
         self.rejoin = None
         self.deadline = None
+        self._features.replay_refusals = 0
         outcome = rejoin.resolve()
         watermark = self._in.watermark
         # A server that shows no sign of the session is another one: what it may have received must not be repeated.

@@ -7,12 +7,14 @@ itself; it names its `death`, and the driver aborts the transport.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
 from ..errors import Failure
 from ..telemetry.events import BridgeState, Event, MessageRejected
-from .frames import Encoder, InvalidFrameError, decode
+from .features import is_unknown_type, refers_to
+from .frames import Encoder, InvalidFrameError, decode, error_payload
 from .joining import SESSION_CODES, Joining
 from .outbound import BATCH_BYTES, BATCH_FRAMES
 from .transitions import EXPECTED
@@ -24,10 +26,18 @@ if TYPE_CHECKING:
 
     from ..policies import Dialect, Heartbeat, Replay
     from .clock import Identifiers, Now
+    from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
 
 __all__ = ["Link"]
+
+#: What servers call a refusal of credentials, besides the dialect's own name; read while authenticating only.
+_AUTH_REFUSAL: Final = re.compile(
+    r"(?:auth|authentication|login|connection)[_.-](?:error|failed|failure|rejected|refused|denied|required)"
+    r"|unauthori[sz]ed|unauthenticated|access[_.-]denied|forbidden",
+    re.IGNORECASE,
+)
 
 
 class Link:
@@ -41,6 +51,7 @@ class Link:
         dialect: Dialect,
         heartbeat: Heartbeat,
         replay: Replay,
+        features: Features,
         handshake_timeout: float,
         ids: Identifiers,
         emit: Callable[[Event], None],
@@ -54,7 +65,6 @@ class Link:
         self.wire = Wire(ids, heartbeat, dialect.ping)
         self._in, self._out = inbound, outbound
         self._dialect = dialect
-        self._timeout = handshake_timeout
         self._emit, self._ponged, self._mask = emit, pong, mask
         self.joining = Joining(
             inbound,
@@ -62,6 +72,7 @@ class Link:
             self.wire,
             dialect=dialect,
             replay=replay,
+            features=features,
             timeout=handshake_timeout,
             ids=ids,
             emit=emit,
@@ -103,7 +114,13 @@ class Link:
             return
         type_ = body["type"]
         field = self._fields.get(type_)
-        if field is None:
+        if (
+            field is None
+            and self.state is BridgeState.AUTHENTICATING
+            and _AUTH_REFUSAL.fullmatch(type_) is not None
+        ):
+            self._on_auth_error(body, now)
+        elif field is None:
             self._content(type_, body, frame if isinstance(frame, str) else frame.decode(), now)
         elif field in EXPECTED[self.state]:
             self._handlers[field](body, now)
@@ -143,14 +160,9 @@ class Link:
         """Time passed: deadlines, barriers, pings, verdicts."""
         joining, wire = self.joining, self.wire
         if joining.deadline is not None and now.mono >= joining.deadline:
-            phase = self.state.value
-            self.die(
-                Failure.of(
-                    "CONN_TIMEOUT",
-                    f"no answer while {phase} within {self._timeout:g} s",
-                    details={"phase": phase},
-                )
-            )
+            missing = joining.missing(now)
+            if missing is not None:
+                self.die(missing)
             return
         if joining.replay_deadline is not None and now.mono >= joining.replay_deadline:
             joining.timed_out(now)
@@ -222,9 +234,15 @@ class Link:
         self.joining.authenticated(body.get("payload") or {}, now)
 
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
-        del now
-        self.joining.not_accepted()
-        self.die(self._mask(classify_error_payload(body.get("payload") or {})))
+        # While authenticating it is an answer about the credentials, whatever code the server gives it or leaves out.
+        failure = self._mask(classify_error_payload(error_payload(body)))
+        if self.state is not BridgeState.AUTHENTICATING:
+            self.die(failure)
+            return
+        is_passing = failure.retryable or failure.retry_after is not None
+        if failure.code == "SYS_UPSTREAM_REJECTED" and not is_passing and not is_unknown_type(failure):
+            failure = self._mask(classify_error_payload(error_payload(body), unknown="AUTH_INVALID_TOKEN"))
+        self.joining.auth_refused(failure, now)
 
     def _on_joined(self, body: dict[str, Any], now: Now) -> None:
         self.joining.on_joined(body.get("payload") or {}, now)
@@ -245,20 +263,29 @@ class Link:
         self.wire.acks_seen |= bool(self._out.ack(body.get("payload") or {}))
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
-        payload: dict[str, Any] = body.get("payload") or {}
+        payload, joining, dialect = error_payload(body), self.joining, self._dialect
+        if self.state is BridgeState.AUTHENTICATING:  # nothing else was said that it could be about
+            self._on_auth_error(body, now)
+            return
         failure = self._mask(classify_error_payload(payload))
-        joining, about = self.joining, payload.get("request_type")
-        if body.get("id") == joining.join_id or (about is not None and about == self._dialect.join):
+        pings = self.wire.heartbeat
+        if refers_to(dialect.join, (joining.join_id,), body, payload):
             joining.refused(failure, now)
-        elif body.get("id") in joining.asks or (about is not None and about == self._dialect.request_replay):
-            joining.no_replay(now)
-        elif not self._is_answer(body["type"], body, now):
-            if failure.code in SESSION_CODES:
+        elif refers_to(dialect.request_replay, joining.asks, body, payload):
+            joining.replay_refused(failure, now)
+        elif pings is not None and refers_to(dialect.ping, pings, body, payload):
+            joining.ping_refused(failure, now)
+        elif self._is_answer(body["type"], body, now):
+            if failure.code in SESSION_CODES and joining.is_about_session(payload):
                 joining.session_lost(failure, now)
-            elif failure.code.startswith("AUTH_") or self.state is BridgeState.AUTHENTICATING:
-                self.die(failure)
-            else:  # an error about nothing we sent is news for the consumer, in its place in the stream
-                self._content(body["type"], body, Encoder.text(body), now)
+        elif failure.code in SESSION_CODES and joining.is_about_session(payload):
+            joining.session_lost(failure, now)
+        elif failure.code.startswith("AUTH_") and (
+            failure.code != "AUTH_FORBIDDEN" or "request_type" not in payload
+        ):
+            self.die(failure)
+        else:  # an error about nothing we sent is news for the consumer, in its place in the stream
+            self._content(body["type"], body, Encoder.text(body), now)
 
     # ---- small steps ------------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Reconnection:
         self._can_refresh = can_refresh
         self.attempt = 0
         self.failed = 0
+        self.last_loss: Failure | None = None  # why the link is not READY; None once it is again
         self._previous: float | None = None
         self._refreshed = False
         self._ever_ready = False
@@ -95,6 +96,7 @@ class Reconnection:
         self._down_since = None
         self._refreshed = self._refreshed and not proves_credentials
         self.failed = 0
+        self.last_loss = None
 
     def pong(self) -> None:
         """A ping was answered on this connection."""
@@ -114,6 +116,7 @@ class Reconnection:
         `ghost`: an earlier connection of ours ended without the server's knowledge, so it may be what superseded us: a
         join that was still on its way. Then the client joins once more; any other takeover is final.
         """
+        self.last_loss = failure
         rule = most_specific(self._policy.rules, failure)
         action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
         reason = reason_of(failure) if poison is None else f"poison({poison})"

@@ -24,6 +24,7 @@ from ..telemetry.events import (
     Suspended,
 )
 from .clock import Identifiers
+from .features import Features
 from .inbound import Inbound
 from .link import Link
 from .outbound import Outbound
@@ -84,9 +85,8 @@ class Session:
         self._replay, self._dialect = replay, dialect
         self._generation = 0
         self._drift: float | None = None
-        self._new_session = False
-        self._paused = False
-        self._told_suspended = False
+        self._new_session = self._paused = self._told_suspended = False
+        self._features = Features(dialect)
         self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
         self.take_over()
 
@@ -151,6 +151,7 @@ class Session:
             dialect=self._dialect,
             heartbeat=self._heartbeat,
             replay=self._replay,
+            features=self._features,
             handshake_timeout=self._reconnect.connect_timeout,
             ids=self.ids,
             emit=self.events.append,

@@ -56,6 +56,7 @@ __all__ = [
     "Disconnected",
     "DuplicateConflict",
     "Event",
+    "FeatureRefused",
     "FellBack",
     "GaveUp",
     "HookRejected",
@@ -302,6 +303,15 @@ class LateReply(Event):
 
     type: str
     id: str | None
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class FeatureRefused(Event):
+    """The server does not know our message `type`; the client goes on without it. `feature` is its field in `Dialect`. Told once."""
+
+    feature: str
+    type: str
+    failure: Failure
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

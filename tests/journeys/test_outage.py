@@ -217,7 +217,7 @@ async def test_health_says_what_is_going_on(server):
         health = journey.client.health()
         assert (health.ready, health.state, health.reason) == (False, "BACKOFF", "connect_refused")
         assert (health.queued, health.attempt) == (1, 3)
-        assert health.failure is None
+        assert health.failure.code == "CONN_REFUSED"
 
 
 @simulated

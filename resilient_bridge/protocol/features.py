@@ -1,0 +1,175 @@
+"""Which of our messages a server does not know, and what a handshake that does not go on is waiting for.
+
+Rule: a refusal "as unknown" is a statement about the server and not about this moment, so the client goes on without the message,
+says so once, and does not send it again. Any other refusal (busy, rate limited, internal) is one of this moment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure
+from ..telemetry.events import BridgeState, FeatureRefused
+
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from ..policies import Dialect
+    from .clock import Now
+
+__all__ = ["Features", "is_unknown_type", "refers_to"]
+
+_UNKNOWN_TYPE: Final = re.compile(
+    r"\b(?:unknown|unsupported|unrecogni[sz]ed|unhandled|invalid|unexpected)\s+(?:message|event|frame|command)?[\s_]*type\b"
+    r"|\bno (?:handler|such message)\b|\bnot (?:implemented|supported)\b",
+    re.IGNORECASE,
+)
+_READ: Final = 500  # characters of a server's text
+
+
+class Features:
+    """What is spoken with this server: the dialect, without what the server has refused as unknown.
+
+    That is remembered in this process, for one identity of the server: what another one speaks has to be found out anew.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._epoch: str | None = None
+        self._refused: set[str] = set()
+        self.replay_refusals = (
+            0  # joins in a row that ended because the replay was refused for another reason
+        )
+
+    def meet(self, epoch: str | None) -> None:
+        """The server has stated its identity (None: it has none)."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._refused.clear()
+
+    def refuse(self, field: str, failure: Failure, now: Now) -> FeatureRefused | None:
+        """The server does not know this message of ours. Returns the event that tells it, the first time."""
+        if field in self._refused:
+            return None
+        self._refused.add(field)
+        name: str = getattr(self._dialect, field) or ""
+        return FeatureRefused(at=now.at, feature=field, type=name, failure=failure)
+
+    def _name(self, field: str, asked: str | None = None) -> str | None:
+        name: str | None = getattr(self._dialect, field)
+        return None if (asked or field) in self._refused else name
+
+    @property
+    def auth(self) -> str | None:
+        """The message that says who we are; None if there is none."""
+        return self._name("auth")
+
+    @property
+    def auth_ack(self) -> str | None:
+        """What the server says when it takes us; None if it says nothing."""
+        return self._name("auth_ack", "auth")
+
+    @property
+    def join(self) -> str | None:
+        """The message that joins a session; None if there are no sessions."""
+        return self._name("join")
+
+    @property
+    def request_replay(self) -> str | None:
+        """The message that asks for what was missed; None if there is no replay."""
+        return self._name("request_replay")
+
+    @property
+    def ping(self) -> str | None:
+        """The message that asks for a sign of life; None if there is none."""
+        return self._name("ping")
+
+    @property
+    def awaits_joined(self) -> bool:
+        """Is there an answer to the join itself?"""
+        return self.join is not None and self._dialect.joined is not None
+
+    def missing(self, phase: BridgeState, seconds: float, *, greeted: bool, pings: bool) -> Failure:
+        """The failure of a handshake that does not go on: which answers are missing, and which field switches each off.
+
+        `greeted`: was `auth` sent? `pings`: is a ping out?
+        """
+        if phase is BridgeState.AUTHENTICATING:
+            waiting = ["auth_ack", "auth"] if greeted else ["auth_ack"]
+            wanted = [self._dialect.auth_ack]
+        else:
+            waiting = ["joined"] * self.awaits_joined + ["ping"] * pings
+            wanted = [self._dialect.joined] * self.awaits_joined + [self._dialect.pong] * pings
+        asked = [getattr(self._dialect, _ASKED[field]) for field in waiting if field in _ASKED]
+        answer = " or ".join(f"`{name}`" for name in wanted)
+        behind = " as the answer to " + " and ".join(f"`{name}`" for name in asked) if asked else ""
+        return Failure.of(
+            "CONN_TIMEOUT",
+            f"connected, but no {answer} came{behind} within {seconds:.3g} s while {phase}",
+            suggestions=(
+                *(f"if this server sends none: Dialect({_SWITCHES[field]}" for field in waiting),
+                "a server that speaks none of it: Dialect.plain(), or rb.reconnecting around your own websocket",
+            ),
+            details={"phase": phase.value, "missing": tuple(wanted)},
+        )
+
+    def without_auth(self, failure: Failure) -> Failure:
+        """The failure of a login with a token on a server that does not know `auth`."""
+        return Failure.of(
+            "SYS_CONFIG_INVALID",
+            f"the server does not know our message `{self._dialect.auth}`: {failure.message}",
+            suggestions=(f"if this server takes the token from a header: Dialect({_SWITCHES['auth']}",),
+            details={"received": self._dialect.auth},
+        )
+
+
+_ASKED: Final = {"auth": "auth", "joined": "join", "ping": "ping"}
+_SWITCHES: Final = {
+    "auth_ack": "auth_ack=None) does not wait for it",
+    "auth": "auth=None, auth_ack=None) sends the token as a header instead",
+    "joined": "join=None) joins no session",
+    "ping": "ping=None) sends no heartbeat",
+}
+
+
+def is_unknown_type(failure: Failure) -> bool:
+    """Does a refusal say that the server does not know a message of this type (and not that this one is wrong)?"""
+    if failure.code == "PROTO_UNKNOWN_TYPE":
+        return True
+    if failure.code == "PROTO_INVALID_MESSAGE":
+        violations: Any = failure.details.get("violations")
+        if not isinstance(violations, (list, tuple)) or not violations:
+            return True
+        return any(isinstance(v, dict) and _names_type(v) for v in violations)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return failure.code == "SYS_UPSTREAM_REJECTED" and _says_unknown(failure.message)
+
+
+def _names_type(violation: Mapping[str, Any]) -> bool:
+    return str(violation.get("field", "")).removeprefix("$.") == "type"
+
+
+def _says_unknown(text: str) -> bool:
+    return _UNKNOWN_TYPE.search(text[:_READ]) is not None
+
+
+def refers_to(
+    name: str | None, ids: Container[str], body: Mapping[str, Any], payload: Mapping[str, Any]
+) -> bool:
+    """Is an error frame about our message of the type `name`, sent under one of `ids`?
+
+    By the frame's id, by `request_id`, by `request_type`, or, where it has none of them, by a text that names the type.
+    """
+    if name is None:
+        return False
+    for named in (body.get("id"), payload.get("request_id")):
+        if isinstance(named, str) and named in ids:
+            return True
+    about = payload.get("request_type")
+    if about is not None:
+        return bool(about == name)
+    text = payload.get("message")
+    if not isinstance(text, str) or not _says_unknown(text):
+        return False
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text[:_READ]) is not None
