@@ -109,10 +109,10 @@ def meaning(
         return LossAction.FAIL
     if poisoned:
         return LossAction.RECONNECT
-    if failure.code in _BY_CODE:
-        return _BY_CODE[failure.code]
-    if failure.code.startswith("AUTH_"):  # also one that the server made up: it speaks of the credentials
-        return LossAction.REFRESH
+    # An AUTH code that the server made up speaks of the credentials as well.
+    by_code = _BY_CODE.get(failure.code, _R if failure.code.startswith("AUTH_") else None)
+    if by_code is not None:
+        return by_code
     if close is not None and close in _BY_CLOSE:
         return _BY_CLOSE[close]
     status = failure.details.get("http_status")
