@@ -77,8 +77,8 @@ class HTTPTransport(_Bases):
 
     `request.extensions` has the last word: `rb.policy` (a Policy, or None for none) and `rb.idempotent` (a bool). A redirect to
     another origin with credentials in its headers, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
-    over http:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes
-    raises while it is read. What is raised here is a BridgeError and a RequestError of the client's library.
+    over http:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes,
+    on the wire or decoded, raises while it is read. What is raised here is a BridgeError and a RequestError of the client's library.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return what sends it."""
         try:
+            self._check_inner(is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request)
@@ -179,6 +180,15 @@ class HTTPTransport(_Bases):
         send = self._protected.get(key) or self._bind(key, origin_of(url))
         extensions[_OURS] = True
         return send
+
+    def _check_inner(self, *, is_async: bool) -> None:
+        """Refuse an inner transport of the other kind: that of a Client is sync, that of an AsyncClient async."""
+        wanted = "handle_async_request" if is_async else "handle_request"
+        if self._inner is None or hasattr(self._inner, wanted):
+            return
+        client, transport = ("an AsyncClient", "async") if is_async else ("a Client", "sync")
+        message = f"{transport} transport for {client}, such as {'AsyncHTTPTransport' if is_async else 'HTTPTransport'}()"
+        raise config_error("HTTPTransport.inner", f"{'an' if is_async else 'a'} {message}", self._inner)
 
     def _has_key(self, request: Any) -> bool:
         """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
@@ -227,16 +237,19 @@ class HTTPTransport(_Bases):
 
     async def aclose(self) -> None:
         """Close the inner transport."""
+        self._check_inner(is_async=True)
         if self._inner is not None:
             await self._inner.aclose()
 
     def close(self) -> None:
         """Close the inner transport."""
+        self._check_inner(is_async=False)
         if self._inner is not None:
             self._inner.close()
 
     async def __aenter__(self) -> Self:
         """Enter the inner transport, if there is one yet."""
+        self._check_inner(is_async=True)
         if self._inner is not None:
             await self._inner.__aenter__()
         return self
@@ -253,6 +266,7 @@ class HTTPTransport(_Bases):
 
     def __enter__(self) -> Self:
         """Enter the inner transport, if there is one yet."""
+        self._check_inner(is_async=False)
         if self._inner is not None:
             self._inner.__enter__()
         return self

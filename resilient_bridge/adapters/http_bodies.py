@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from ..errors import BridgeError, Failure, error_for
 from ..pipeline.attempt import CURRENT
+from .http_decoding import Decoding, decoded
 
 
 __all__ = ["bounded", "note_use", "once", "peek", "peek_async"]
 
 _LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
+_MOST_DECODED: Final = 1_000_000  # bytes that they may become
 _SAYS_MORE: Final = frozenset({400, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -68,19 +70,16 @@ async def peek_async(response: Any) -> None:
 
 
 def _keep(response: Any, parts: list[bytes]) -> None:
-    if response.headers.get("content-encoding", "identity") == "identity":
-        response.extensions["rb.body"] = b"".join(parts)
-        return
-    try:
-        copy = type(response)(response.status_code, headers=response.headers, content=b"".join(parts))
-        response.extensions["rb.body"] = copy.content
-    except Exception:  # noqa: BLE001 -- half of a compressed body, or a broken one: then the status alone has to do
-        return
+    # Half of a compressed body, a broken one or one that grows too large: then the status alone has to do.
+    body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), _MOST_DECODED)
+    if body is not None:
+        response.extensions["rb.body"] = body
 
 
 def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
-    """Have the response raise once more than `most` bytes of its body are read (PROTO_MESSAGE_TOO_BIG)."""
-    response.stream = _body(response, [], None, bound=_Bound(most, request, lend))
+    """Have the response raise once more than `most` bytes of its body are read, on the wire or decoded (PROTO_MESSAGE_TOO_BIG)."""
+    decoding = Decoding(response.headers.get("content-encoding", ""))
+    response.stream = _body(response, [], None, bound=_Bound(most, request, lend, decoding))
 
 
 # ---- bodies that can be sent once -------------------------------------------------------------------------------
@@ -134,22 +133,40 @@ def _stream_class(body: type[Any], module: str) -> type[Any]:
 
 
 class _Bound:
-    """How many bytes may still be read."""
+    """How many bytes may still be read: as they come over the wire, and as they are once decoded."""
 
-    def __init__(self, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
-        self._most = self._left = most
+    def __init__(
+        self, most: int, request: Any, lend: Callable[[BridgeError, Any], None], decoding: Decoding
+    ) -> None:
+        self._most = self._left = self._decoded_left = most
         self._request = request
         self._lend = lend
+        self._decoding: Decoding | None = decoding or None
 
     def count(self, part: bytes) -> None:
-        """Raise the error of a body that is too long."""
+        """Raise the error of a body that is too long, before the client decodes the part that makes it so."""
         self._left -= len(part)
-        if self._left >= 0:
-            return
-        text = f"body of the response: wanted at most {self._most} bytes, got more"
+        if self._left < 0:
+            raise self._error("bytes")
+        if self._decoding is not None and self._is_bomb(part):
+            raise self._error("bytes once decoded")
+
+    def _is_bomb(self, part: bytes) -> bool:
+        assert self._decoding is not None  # noqa: S101 -- asked for by who has one
+        try:
+            for piece in self._decoding.pieces(part):
+                self._decoded_left -= len(piece)
+                if self._decoded_left < 0:
+                    return True
+        except Exception:  # noqa: BLE001 -- a broken body: the client raises its own error when it decodes this part
+            self._decoding = None
+        return False
+
+    def _error(self, what: str) -> BridgeError:
+        text = f"body of the response: wanted at most {self._most} {what}, got more"
         error = error_for(Failure.of("PROTO_MESSAGE_TOO_BIG", text))
         self._lend(error, self._request)
-        raise error
+        return error
 
 
 class _Body:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import zlib
 
 import httpx
 import pytest
@@ -218,6 +219,87 @@ async def test_a_body_has_an_end(kind, path, status):
             rb.HTTPTransport(repeating(attempts=1), kind.inner(), max_body=300_000)
         ) as client:
             assert (await client.get(server.url(path))).content == content
+
+
+BOMB = b"x" * 50_000_000
+
+
+def _deflated(data, form):
+    packer = zlib.compressobj(9, zlib.DEFLATED, form)
+    return packer.compress(data) + packer.flush()
+
+
+PACKED = {
+    "gzip": gzip.compress(BOMB),
+    "deflate": _deflated(BOMB, zlib.MAX_WBITS),
+    "deflate raw": _deflated(BOMB, -zlib.MAX_WBITS),
+    "gzip, gzip": gzip.compress(gzip.compress(BOMB)),
+}
+
+
+@pytest.mark.real
+@each_kind
+@pytest.mark.parametrize("form", PACKED)
+async def test_g03_a_body_that_grows_when_decoded_has_an_end(kind, form):
+    """A few KB become 50 MB: raised while they are read, however they are read, and no more than a part was decoded by then."""
+    encoding = form.removesuffix(" raw")
+
+    def answer(request):
+        return Answer(int(request.path[1:]), PACKED[form], {"content-encoding": encoding, **JSON})
+
+    async with HttpFault(answer) as server:
+        transport = rb.HTTPTransport(repeating(attempts=1), kind.inner(), max_body=1_000_000)
+        async with kind.client(transport) as client:
+            for status in (200, 503):
+                for read in (client.get, lambda url: client.streamed("GET", url)):
+                    with pytest.raises(
+                        kind.library.RequestError, match="1000000 bytes once decoded"
+                    ) as caught:
+                        await read(server.url(f"/{status}"))
+                    assert caught.value.failure.code == "PROTO_MESSAGE_TOO_BIG"
+
+
+def test_g03_raw_iteration_is_bounded_as_well():
+    """Who reads the compressed bytes and decodes them by hand is told before the bomb is in hand."""
+    packed = PACKED["gzip"]
+
+    def answer(request):
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed))
+
+    transport = rb.HTTPTransport(QUICK, httpx.MockTransport(answer), max_body=1_000_000)
+    with (
+        httpx.Client(transport=transport) as client,
+        pytest.raises(rb.ProtocolError, match="once decoded"),
+        client.stream("GET", "https://a.example/") as response,
+    ):
+        list(response.iter_raw())
+
+
+@pytest.mark.real
+@each_kind
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity", "unknown"])
+async def test_g03_what_fits_comes_through(kind, encoding):
+    """Exactly `max_body` bytes once decoded are read; a broken body is the client's own error."""
+    content = b"0123456789" * 10_000
+    packed = {"gzip": gzip.compress(content), "deflate": zlib.compress(content)}.get(encoding, content)
+    bodies = {"/": packed, "/broken": b"broken" * 10}
+
+    def answer(request):
+        return Answer(200, bodies[request.path], {"content-encoding": encoding})
+
+    async with HttpFault(answer) as server:
+        for most, fits in ((len(content), True), (len(content) - 1, False)):
+            async with kind.client(
+                rb.HTTPTransport(repeating(attempts=1), kind.inner(), max_body=most)
+            ) as client:
+                if fits:
+                    assert (await client.get(server.url("/"))).content == content
+                    if encoding == "gzip":
+                        with pytest.raises(kind.library.DecodingError):
+                            await client.get(server.url("/broken"))
+                else:
+                    with pytest.raises(rb.BridgeError):
+                        await client.get(server.url("/"))
 
 
 async def test_a_cancelled_look_closes_the_response():

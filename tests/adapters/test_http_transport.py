@@ -239,3 +239,23 @@ def test_it_is_for_any_client():
     shown = repr(rb.HTTPTransport(QUICK, httpx.MockTransport(lambda _: httpx.Response(200))))
     assert shown == f"HTTPTransport({QUICK!r}, inner=MockTransport)"
     assert repr(rb.HTTPTransport()) == f"HTTPTransport({rb.resilient!r})"
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_d09_an_inner_transport_of_the_other_kind_is_refused_in_words(library):
+    """A sync one under an AsyncClient and the reverse: a ConfigError that says which is wanted, with and without a block."""
+    sync, is_async = library.HTTPTransport(), library.AsyncHTTPTransport()
+    with pytest.raises(rb.ConfigError, match="an async transport for an AsyncClient"):
+        async with library.AsyncClient(transport=rb.HTTPTransport(inner=sync)):
+            pass
+    with pytest.raises(rb.ConfigError, match="an async transport for an AsyncClient"):
+        await library.AsyncClient(transport=rb.HTTPTransport(inner=sync)).get("https://a.example/")
+    with pytest.raises(rb.ConfigError, match="a sync transport for a Client"):
+        library.Client(transport=rb.HTTPTransport(inner=is_async)).get("https://a.example/")
+    with (
+        pytest.raises(rb.ConfigError, match="a sync transport for a Client"),
+        library.Client(transport=rb.HTTPTransport(inner=is_async)),
+    ):
+        pass
+    sync.close()
+    await is_async.aclose()

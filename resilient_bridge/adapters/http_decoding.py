@@ -1,0 +1,133 @@
+"""How large a compressed body really is: decoded beside the client, piece by piece, so that a bomb is seen before it goes off.
+
+Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and never holds more than a piece.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+
+__all__ = ["Decoding", "decoded"]
+
+_PIECE: Final = 65_536
+_SLICE: Final = 64  # bytes given at once to a library that cannot be told how much to make of them
+_GZIP: Final = zlib.MAX_WBITS | 16
+
+_Layer: TypeAlias = Callable[[Iterable[bytes]], Iterator[bytes]]
+
+
+class Decoding:
+    """The decoding of one body, by its Content-Encoding; an encoding that the client does not know is none."""
+
+    def __init__(self, encodings: str) -> None:
+        names = [name.strip().lower() for name in encodings.split(",")]
+        self._layers = [layer for name in reversed(names) if (layer := _layer(name)) is not None]
+        self._layers = self._layers[:_MOST_LAYERS]
+
+    def __bool__(self) -> bool:
+        """Return whether anything has to be decoded."""
+        return bool(self._layers)
+
+    def pieces(self, part: bytes) -> Iterator[bytes]:
+        """Return what the next part of the body becomes, in pieces; raises what the library raises for a broken one."""
+        pieces: Iterator[bytes] = iter((part,))
+        for layer in self._layers:
+            pieces = layer(pieces)
+        return pieces
+
+
+_MOST_LAYERS: Final = 8
+
+
+def decoded(encodings: str, data: bytes, most: int) -> bytes | None:
+    """Return the data decoded, as far as it goes; None when that is more than so many bytes, or broken from the start."""
+    found = bytearray()
+    try:
+        for piece in Decoding(encodings).pieces(data):
+            found += piece
+            if len(found) > most:
+                return None
+    except Exception:  # noqa: BLE001 -- each library has its own
+        return None
+    return bytes(found)
+
+
+def _layer(name: str) -> _Layer | None:
+    if name == "gzip":
+        return _Inflating(_GZIP)
+    if name == "deflate":
+        return _Inflating(zlib.MAX_WBITS, -zlib.MAX_WBITS)
+    if name == "br":
+        library: Any = sys.modules.get("brotli") or sys.modules.get("brotlicffi")
+        return None if library is None else _sliced(_brotli(library.Decompressor()))
+    if name == "zstd":
+        return _zstd()
+    return None
+
+
+class _Inflating:
+    """zlib, told how much to make at once. `otherwise` is the form that is tried when the first bytes are not of the first one."""
+
+    def __init__(self, form: int, otherwise: int | None = None) -> None:
+        self._inflate = zlib.decompressobj(form)
+        self._otherwise = otherwise
+
+    def __call__(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            rest = part
+            while rest and not self._inflate.eof:
+                try:
+                    piece = self._inflate.decompress(rest, _PIECE)
+                except zlib.error:
+                    if self._otherwise is None:
+                        raise
+                    self._inflate, self._otherwise = zlib.decompressobj(self._otherwise), None
+                    continue
+                self._otherwise = None
+                if piece:
+                    yield piece
+                rest = self._inflate.unconsumed_tail
+
+
+def _sliced(decode: Callable[[bytes], bytes]) -> _Layer:
+    def layer(parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            for at in range(0, len(part), _SLICE):
+                piece = decode(part[at : at + _SLICE])
+                if piece:
+                    yield piece
+
+    return layer
+
+
+def _brotli(decompressor: Any) -> Callable[[bytes], bytes]:
+    return decompressor.decompress if hasattr(decompressor, "decompress") else decompressor.process  # type: ignore[no-any-return]
+
+
+def _zstd() -> _Layer | None:
+    library: Any = sys.modules.get("zstandard")
+    if library is not None:
+        return _sliced(_Frames(lambda: library.ZstdDecompressor().decompressobj()))
+    library = sys.modules.get("compression.zstd") or sys.modules.get("backports.zstd")
+    return None if library is None else _sliced(_Frames(library.ZstdDecompressor))
+
+
+class _Frames:
+    """Zstandard: one frame after another."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._frame = make()
+
+    def __call__(self, data: bytes) -> bytes:
+        found = b""
+        while data:
+            if self._frame.eof:
+                self._frame = self._make()
+            found += self._frame.decompress(data)
+            data = self._frame.unused_data if self._frame.eof else b""
+        return found
