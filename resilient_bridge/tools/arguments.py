@@ -1,26 +1,34 @@
 """What a model writes as the arguments of a tool: read strictly, held against the tool's signature, all that is wrong at once.
 
-Rule: only what is plain is judged (str int float bool list dict None, unions of these, Literal); any other annotation is the
-tool's own affair. A violation says what sort of thing was received and never the thing itself: it may be a secret.
+Rule: each attempt gets arguments of its own. What came as JSON, or as a mapping of plain data, is copied and read anew, so what
+one attempt does to its lists and objects does not reach the next one.
 """
 
 from __future__ import annotations
 
+import builtins
 import inspect
-import types
+import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
-from itertools import chain
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ..errors import Executed, Failure, config_error
+from ..errors import Executed, Failure, config_error, error_for
 from ..protocol.strict_json import decoder, is_deeper
+from .annotations import NO_SUCH, NOTHING, Demand, Violations, evaluated, schemas_of, sort_of, violation
 from .near_misses import close_names
 
 
-__all__ = ["Parameters", "Read", "Violations", "invalid"]
+if TYPE_CHECKING:
+    from ..pipeline.attempt import Attempt
 
-Violations: TypeAlias = tuple[Mapping[str, str], ...]
+__all__ = ["ANEW", "Parameters", "Read", "Violations", "invalid"]
+
+ANEW: ContextVar[tuple[Attempt, Callable[[], Read]] | None] = ContextVar(
+    "resilient_bridge.tool_arguments", default=None
+)
+"""How each attempt inside of this edge has its arguments made."""
 
 _DEEPEST: Final = 100  # levels; written out again by somebody who is deeper in the stack
 _LONGEST_TEXT: Final = (
@@ -28,19 +36,11 @@ _LONGEST_TEXT: Final = (
 )
 
 _MOST: Final = 20  # violations told
-_NO_SUCH: Final = "no such argument"
-_NOTHING: Final = "nothing"
 _DECODER: Final = decoder(
     constant="{} is no number of JSON", infinite="{} is no number of JSON", twice="a key that is there twice"
 )
 _VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-
-
-class _Plain(NamedTuple):
-    """One sort of value: the words for it, and whether a value is one."""
-
-    words: str
-    fits: Callable[[Any], bool]
+_OURS: Final = __name__.partition(".")[0]
 
 
 class Read(NamedTuple):
@@ -50,34 +50,6 @@ class Read(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
     wrong: Violations = ()
-
-
-def _is_a(kind: type | tuple[type, ...], value: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
-def _is_one_of(choices: tuple[Any, ...], value: Any) -> bool:
-    return any(value == one and type(value) is type(one) for one in choices)
-
-
-_PLAIN: Final[Mapping[Any, _Plain]] = {
-    str: _Plain("a string", partial(_is_a, str)),
-    int: _Plain("an integer", partial(_is_a, int)),
-    float: _Plain("a number", partial(_is_a, (int, float))),
-    bool: _Plain("true or false", _is_bool),
-    list: _Plain("an array", partial(_is_a, list)),
-    dict: _Plain("an object", partial(_is_a, Mapping)),
-    None: _Plain("null", _is_none),
-    type(None): _Plain("null", _is_none),
-}
 
 
 class Parameters:
@@ -92,64 +64,108 @@ class Parameters:
             raise config_error(path, "a function whose signature can be read", function) from None
         #: What may be given by name.
         self.names = [each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC]
-        self._sorts: dict[str, tuple[_Plain, ...]] | None = None
+        self._demands: dict[str, Demand] | None = None
+        self._around = _names_around(function, self._signature)
 
     def read(self, arguments: Mapping[str, Any] | str) -> Read:
-        """Return the arguments of a call, or what is wrong with them."""
+        """Return the arguments of a call, or what is wrong with them. What is returned shares nothing with what came."""
         if isinstance(arguments, str):
             read = _from_text(arguments)
             if isinstance(read, tuple):
                 return Read(wrong=read)
             arguments = read
-        wrong = self._wrong(arguments)
-        return Read(arguments, wrong=wrong) if wrong else self._bound(arguments)
+        if is_deeper(arguments, _DEEPEST):  # a program's own, or what holds itself
+            return self._judged(arguments, arguments)
+        kept: Mapping[str, Any] = _copied(arguments)
+        return self._judged(kept, _copied(kept))
 
-    def _bound(self, arguments: Mapping[str, Any]) -> Read:
+    def anew(self, read: Read, tool: str) -> Read:
+        """Return the same arguments for another attempt. Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator takes them no more."""
+        again = self.read(read.arguments)
+        if again.wrong:
+            raise error_for(invalid(tool, again.wrong))
+        return again
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of an object that has these arguments."""
+        demands = self._demanded()
+        properties, shared = schemas_of({name: demands[name] for name in self.names})
+        required: list[str] = []
+        for name in self.names:
+            default = self._signature.parameters[name].default
+            if default is inspect.Parameter.empty:
+                required.append(name)
+            elif default is None or isinstance(default, str | int | float):
+                properties[name] = {**properties[name], "default": default}
+        found: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+        found["additionalProperties"] = self._takes_all()
+        return {**found, "$defs": shared} if shared else found
+
+    def _judged(self, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> Read:
+        values, wrong = self._checked(values)
+        return Read(arguments, wrong=wrong) if wrong else self._bound(arguments, values)
+
+    def _bound(self, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> Read:
         bound = inspect.BoundArguments(self._signature, cast("Any", {}))
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {
-                    key: value for key, value in arguments.items() if key not in self.names
-                }
-            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name in arguments:
-                bound.arguments[name] = arguments[name]
+                bound.arguments[name] = {key: value for key, value in values.items() if key not in self.names}
+            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name in values:
+                bound.arguments[name] = values[name]
             elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 bound.arguments[name] = parameter.default  # or those after it could not be given
         return Read(arguments, bound.args, bound.kwargs)
 
-    def _wrong(self, arguments: Mapping[Any, Any]) -> Violations:
+    def _checked(self, arguments: Mapping[Any, Any]) -> tuple[Mapping[str, Any], Violations]:
+        """Return the values as the function takes them, and what is wrong with them."""
         wrong: list[Mapping[str, str]] = []
-        parameters, sorts = self._signature.parameters, self._plain_sorts()
+        values: dict[str, Any] = {}
+        parameters, demands = self._signature.parameters, self._demanded()
         for name in self.names:
-            parameter, wanted = parameters[name], sorts[name]
-            words = " or ".join(sort.words for sort in wanted) or "a value"
+            parameter, demand = parameters[name], demands[name]
             if name not in arguments:
                 if parameter.default is inspect.Parameter.empty:
-                    wrong.append(_violation(name, words, _NOTHING))
-            elif wanted and not _suits(arguments[name], wanted, parameter.default):
-                wrong.append(_violation(name, words, _sort_of(arguments[name])))
-        takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+                    wrong.append(violation(name, demand.words, NOTHING))
+            elif (value := arguments[name]) is parameter.default:
+                values[name] = value
+            else:
+                values[name], told = demand.read(name, value)
+                wrong += told
+        rest = self._rest()
         names = set(self.names)
         for name, value in arguments.items():
-            if not isinstance(name, str) or (name not in names and not takes_all):
-                # What is not told is not looked up: a model may write a hundred thousand of them.
-                constraint = self._no_such(str(name)) if len(wrong) < _MOST else _NO_SUCH
-                wrong.append(_violation(name, constraint, _sort_of(value)))
-        return tuple(wrong)
+            if isinstance(name, str) and name in names:
+                continue
+            if isinstance(name, str) and rest is not None:
+                values[name], told = demands[rest].read(name, value)
+                wrong += told
+                continue
+            # What is not told is not looked up: a model may write a hundred thousand of them.
+            constraint = self._no_such(str(name)) if len(wrong) < _MOST else NO_SUCH
+            wrong.append(violation(name, constraint, sort_of(value)))
+        return values, tuple(wrong)
+
+    def _rest(self) -> str | None:
+        """The name of the parameter that takes all other arguments."""
+        parameters = self._signature.parameters.values()
+        return next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
+
+    def _takes_all(self) -> bool:
+        return self._rest() is not None
 
     def _no_such(self, name: str) -> str:
         near = close_names(name[:100], self.names, most=1)
-        return f"{_NO_SUCH}; did you mean {near[0]}?" if near else _NO_SUCH
+        return f"{NO_SUCH}; did you mean {near[0]}?" if near else NO_SUCH
 
-    def _plain_sorts(self) -> dict[str, tuple[_Plain, ...]]:
+    def _demanded(self) -> dict[str, Demand]:
         """Return what each parameter's annotation says, read with the first call: by then every name in it is defined."""
-        if self._sorts is None:
-            places = _globals_of(self._function)
-            self._sorts = {
-                name: _sorts_of(_evaluated(each.annotation, places))
+        if self._demands is None:
+            places = {**self._around, **_globals_of(self._function)}
+            self._demands = {
+                name: Demand(evaluated(each.annotation, places))
                 for name, each in self._signature.parameters.items()
             }
-        return self._sorts
+        return self._demands
 
 
 def invalid(tool: str, violations: Violations) -> Failure:
@@ -168,15 +184,11 @@ def invalid(tool: str, violations: Violations) -> Failure:
 
 
 def _line(field: str, constraint: str, received: str) -> str:
-    if received == _NOTHING:
+    if received == NOTHING:
         return f"{field} is missing: wanted {constraint}"
-    if constraint.startswith(_NO_SUCH):
+    if constraint.startswith(NO_SUCH):
         return f"{field}: {constraint}"
     return f"{field}: wanted {constraint}, got {received}"
-
-
-def _violation(field: object, constraint: str, received: str) -> Mapping[str, str]:
-    return {"field": str(field)[:80], "constraint": constraint, "received": received}
 
 
 def _from_text(text: str) -> Mapping[str, Any] | Violations:
@@ -192,54 +204,32 @@ def _from_text(text: str) -> Mapping[str, Any] | Violations:
     except ValueError as error:  # its own text quotes none of the document but a number or a constant
         return _unreadable(f"text that is none: {error}")
     if not isinstance(value, dict):
-        return _unreadable(_sort_of(value))
+        return _unreadable(sort_of(value))
     if is_deeper(value, _DEEPEST):
         return _unreadable("text that is nested too deep")
     return cast("dict[str, Any]", value)
 
 
 def _unreadable(received: str) -> Violations:
-    return (_violation("arguments", "one JSON object", received),)
+    return (violation("arguments", "one JSON object", received),)
 
 
-def _suits(value: Any, wanted: tuple[_Plain, ...], default: Any) -> bool:
-    return value is default or any(sort.fits(value) for sort in wanted)
+def _copied(value: Any) -> Any:
+    """A copy of the plain data in it: objects of the caller's own are passed as they are."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in cast("Mapping[object, object]", value).items()}
+    return [_copied(item) for item in cast("list[object]", value)] if type(value) is list else value
 
 
-def _sort_of(value: Any) -> str:
-    for sort in _PLAIN.values():
-        if sort.fits(value):
-            return sort.words
-    return type(value).__name__
-
-
-def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
-    """Return the plain sorts that an annotation allows; none if it is not for us to judge."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _sorts_of(get_args(annotation)[0])
-    if origin is Literal:
-        choices = get_args(annotation)
-        words = "one of " + ", ".join(map(repr, choices))
-        return (_Plain(words, partial(_is_one_of, choices)),)
-    if origin in (Union, types.UnionType):
-        each = [_sorts_of(part) for part in get_args(annotation)]
-        return () if () in each else tuple(chain.from_iterable(each))
-    try:
-        sort = _PLAIN.get(origin or annotation)
-    except TypeError:  # an annotation may be anything, unhashable included
-        return ()
-    return () if sort is None else (sort,)
-
-
-def _evaluated(annotation: Any, places: dict[str, Any]) -> Any:
-    """Return the annotation behind a text; one that cannot be had (a name for type checkers only) is judged by nobody."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:  # a text in quotes, in a module whose annotations are texts anyway, is one twice
-        return _evaluated(eval(annotation, places), places)  # noqa: S307 -- the program's own source, as `typing.get_type_hints` does
-    except Exception:  # noqa: BLE001 -- see above
-        return Any
+def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]:
+    """The names in annotations that are texts, as far as they are local where the tool is added: its globals have them not."""
+    texts = [each.annotation for each in signature.parameters.values() if isinstance(each.annotation, str)]
+    names = {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
+    names -= _globals_of(function).keys() | vars(builtins).keys()
+    frame = inspect.currentframe() if names else None
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _OURS:
+        frame = frame.f_back
+    return {} if frame is None else {name: frame.f_locals[name] for name in names if name in frame.f_locals}
 
 
 def _globals_of(function: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ..pipeline.guards import too_late
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST
 from ..telemetry import emit, events
+from .arguments import ANEW
 
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def bound_async(
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
+        args, kwargs = _arguments(attempt, args, kwargs)
         if attempt.env.is_disabled:
             return await function(*args, **kwargs)
         seconds = timeout.of(attempt.number)
@@ -120,6 +122,7 @@ def bound_in_thread(function: Callable[..., Any], *, timeout: Timeout, name: str
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
+        args, kwargs = _arguments(attempt, args, kwargs)
         seconds = LONGEST if attempt.env.is_disabled else timeout.of(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
@@ -198,6 +201,17 @@ def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         return _Ended(function(*args, **kwargs), None)
     except BaseException as error:  # noqa: BLE001 -- as above; a StopIteration could not even cross a future
         return _Ended(None, error)
+
+
+def _arguments(
+    attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of this attempt: read anew if `Toolbox.call` has read them, else those that the caller passed."""
+    found = ANEW.get()
+    if found is None or (attempt.first or attempt).outer is not found[0]:
+        return args, kwargs
+    read = found[1]()
+    return read.args, dict(read.kwargs)
 
 
 def _attempt() -> Attempt:

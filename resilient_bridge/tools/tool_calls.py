@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from ..errors import BridgeError, Executed, Failure, config_error, error_for, redact
+from ..pipeline.attempt import CURRENT
 from ..pipeline.outcome import Outcome, captured
 from ..telemetry import emit, events
-from .arguments import Parameters, invalid
+from .arguments import ANEW, Parameters, invalid
 from .bounded import THREADS
 from .commands import MistakeError
 from .near_misses import close_names
@@ -55,6 +57,7 @@ class Entry:
     in_thread: Any  # how a sync one is called by name; None for an async one
     parameters: Parameters
     directory: str | os.PathLike[str] | None
+    description: str = ""
 
     def runner(self) -> Any:
         """Return what calls it without ever running on the loop."""
@@ -82,16 +85,21 @@ async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str |
         failure = invalid(entry.tool.name, read.wrong)
         failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
         return _refused(failure, entry.tool)
-    outcome = await captured(_uncancelled(entry.runner()), read.args, dict(read.kwargs), key)
+    anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
+    outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
     if isinstance(outcome.error, MistakeError):
         raise outcome.error
     return await _told(entry, read, outcome)
 
 
-def _uncancelled(function: Any) -> Any:
-    """Return `function` with a cancellation that nobody asked of the caller as an error: its caller would end for it."""
+def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
+    """Return `function` with a cancellation that nobody asked of the caller as an error: its caller would end for it.
+
+    `anew` makes the arguments of each attempt.
+    """
 
     async def call(*args: Any, **kwargs: Any) -> Any:
+        token = ANEW.set((CURRENT.get(), anew))
         try:
             return await function(*args, **kwargs)
         except (asyncio.CancelledError, CancelledError) as error:
@@ -103,6 +111,11 @@ def _uncancelled(function: Any) -> Any:
             ) from error  # in a place of its own: this frame must not hold the error that holds it
         except SystemExit as error:  # as argparse does it: the end of the tool, and not of the agent
             raise _exited(error) from error
+        finally:
+            with suppress(
+                ValueError
+            ):  # an abandoned coroutine, closed by the garbage collector: its context is gone
+                ANEW.reset(token)
 
     return call
 

@@ -63,6 +63,21 @@ class Toolbox:
         """The tools by name, in the order they were added."""
         return MappingProxyType({name: entry.tool for name, entry in self._entries.items()})
 
+    def schema(self) -> list[dict[str, Any]]:
+        """Return what a model needs to know of each tool: `name`, `description` (its docstring) and `parameters`, a JSON schema.
+
+        Annotations that are not plain are described by pydantic, where that is installed; without it they allow anything. Wrap the
+        entries as your provider wants them, for instance as `{"type": "function", "function": entry}`.
+        """
+        return [
+            {
+                "name": name,
+                "description": entry.description,
+                "parameters": entry.parameters.schema(),
+            }
+            for name, entry in self._entries.items()
+        ]
+
     def __repr__(self) -> str:
         """Return the names."""
         return f"<Toolbox {', '.join(self._entries) or 'empty'}>"
@@ -231,6 +246,7 @@ class Toolbox:
             in_thread=in_thread,
             parameters=parameters,
             directory=directory,
+            description=inspect.getdoc(function) or "",
         )
         return protected
 
