@@ -62,6 +62,14 @@ class Receipt:
         entry = self._entry
         return self._failure() if entry.is_settled and entry.state is not EntryState.CONFIRMED else None
 
+    @property
+    def sends(self) -> int:
+        """How often it was handed to a connection: 0 while nothing of it can have arrived, 2 if it was repeated once.
+
+        Of what an earlier process handed out, by way of a durable store, it is known that it was, and not how often: that counts as 1.
+        """
+        return self._entry.sends
+
     async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 

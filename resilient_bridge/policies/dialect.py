@@ -44,12 +44,20 @@ def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> Non
         refuse("Dialect.replay", "a name while request_replay has one", value)
 
 
+def _is_said(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not (isinstance(value, bool) or (isinstance(value, str) and value == "stated")):
+        refuse(path_of(instance, attribute), 'True, False, or "stated"', value)
+
+
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Dialect(Value):
     """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
 
     `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by `replay`, `ping` by `pong`; `ack`
     confirms a message and `error` reports one. `epoch` is the field of `auth_ack` that identifies the server's life.
+    `dedupes` says whether the server runs a message once that arrives twice with one id and key: True, False, or "stated": while it
+    has said so (`dedupes: true` in its answer to auth or join), or has answered one of ours as a duplicate. To a server that does not,
+    nothing that was handed out is sent again.
     `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
     somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
     where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
@@ -67,6 +75,7 @@ class Dialect(Value):
     ack: Name = attrs.field(default="message_ack", validator=optional(_word))
     error: Name = attrs.field(default="error", validator=optional(_word))
     epoch: Name = attrs.field(default="server_id", validator=optional(_word))
+    dedupes: Literal[True, False, "stated"] = attrs.field(default="stated", validator=_is_said)
     session_from_join: bool = attrs.field(default=False, validator=flag)
     superseded: tuple[int, ...] = attrs.field(
         default=(4409,),

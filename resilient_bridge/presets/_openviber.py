@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..pipeline.policy import Policy
 from ..policies.backoff import Backoff
+from ..policies.dialect import Dialect
 from ..policies.heartbeat import Heartbeat
 from ..policies.reconnect import Reconnect
 from ..policies.retry import Retry
@@ -19,6 +20,7 @@ openviber = BridgePolicy(
         on_exhausted="suspend",
     ),
     heartbeat=Heartbeat(timeout=30),
+    dialect=Dialect(dedupes=True),
     calls=Policy(
         Retry(
             attempts=3,
@@ -36,7 +38,7 @@ openviber = BridgePolicy(
 )
 """1, 2, 4, 8, 16 s, then disconnected mode: the user is told and the attempts go on (V7).
 
-A heartbeat unanswered for 30 s is a dead peer (V13); resends keep their key and stay inside the 5-minute window (V9).
+A heartbeat unanswered for 30 s is a dead peer (V13); the server dedupes, so resends keep their key and stay inside its 5 minutes (V9).
 Calls of a model: 3 in all, after 1 and 2 s, at most 30 (V1); a rate limit waits as the provider says, else 60 s, and `tools["local"]`, for
 a local provider, not at all (V2). What a repeat cannot help fails at once (V3). Tools: 30 s, a shell 120, a scrape 60, a browser 45 (V5).
 """

@@ -5,15 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import config_error
+from ..errors import Failure, config_error
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
     from .clock import Now
     from .messages import Message
 
-__all__ = ["Entry", "EntryState", "check_key"]
+__all__ = ["Entry", "EntryState", "check_key", "lost_answer", "never_left"]
 
 _KEY_LENGTH: Final = 256
 
@@ -36,7 +35,7 @@ class Entry:
 
     __slots__ = (
         "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
-        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "seq", "size", "state", "type", "volatile",
+        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "sends", "seq", "size", "state", "type", "volatile",
         "waiters", "written_at",
     )  # fmt: skip
 
@@ -68,6 +67,7 @@ class Entry:
         self.state = EntryState.QUEUED
         self.is_settled = False
         self.generation = 0
+        self.sends = 0
         self.written_at: Now | None = None
         self.deaths = 0
         self.is_poison = False
@@ -84,6 +84,7 @@ class Entry:
     def write(self, now: Now, generation: int) -> None:
         """Handed out on connection `generation`; the first time starts its age."""
         self.state = EntryState.WRITTEN
+        self.sends += 1
         self.generation = generation
         if self.written_at is None:
             self.written_at = now
@@ -129,3 +130,18 @@ def check_key(key: object) -> None:
     raise config_error(
         "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
     )
+
+
+def lost_answer(entry: Entry, failure: Failure) -> Failure:
+    """The failure of a request that was handed out on a link that `failure` ended."""
+    return Failure.of(
+        "SYS_OUTCOME_UNKNOWN",
+        f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
+        cause=failure.cause,
+        retry_after=failure.retry_after,
+    )
+
+
+def never_left(failure: Failure) -> Failure:
+    """The failure of a request that waited for a link that `failure` ended."""
+    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

@@ -107,6 +107,7 @@ class Joining:
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
         self._features.meet(self._epoch)
+        self._out.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
         if self._features.ping is not None:
             self._wire.start_heartbeat(now)
         self._move("authenticated", "authenticated", now)
@@ -141,6 +142,7 @@ class Joining:
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         """The dialect's answer to the join."""
         self.remembers = True
+        self._out.hello(payload)
         if self.state is not BridgeState.JOINING or self.rejoin is None:
             return
         stated = payload.get("session_id")

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
-from ..telemetry.events import DeliveryUnknown, Event, LateReply, MessageDropped, MessageQuarantined
+from ..telemetry.events import (
+    DeliveryUnknown,
+    Event,
+    LateReply,
+    MessageDropped,
+    MessageQuarantined,
+    MessageResent,
+)
 from .clock import Now, Stamps
-from .entries import Entry, EntryState, check_key
+from .entries import Entry, EntryState, check_key, lost_answer, never_left
 from .frames import Encoder
 from .messages import Message
 from .outbox import Outbox
@@ -35,6 +42,7 @@ BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
+_REPEATED: Final = ("already_processed", "duplicate")  # statuses of an ack
 _DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
 
 
@@ -59,6 +67,7 @@ class Outbound:
             0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
         )
         self._on_new_session = policy.on_new_session
+        self._has_stated = False  # that it dedupes, or has shown it
         self._dialect = dialect
         self._ids = ids
         self._emit = emit
@@ -229,13 +238,16 @@ class Outbound:
             entry.write(now, generation)
         else:
             self.outbox.hand_out(now, generation)
+        if entry.sends > 1:
+            self._emit(MessageResent(at=now.at, type=entry.type, key=entry.key, sends=entry.sends))
 
     def ack(self, payload: Mapping[str, Any]) -> int:
         """An ack frame. Returns how many entries it confirmed; what it names beyond that is counted as stray."""
         names: list[Any] | None = payload.get("message_ids")
         if type(names) is not list:
             names = [payload.get("message_id"), payload.get("idempotency_key")]
-        how = "read" if payload.get("status") == "already_processed" else "applied"
+        status = payload.get("status")
+        how = "read" if status in _REPEATED else "applied"
         confirmed = 0
         for name in names:
             entry = self.find(name) if isinstance(name, str) else None
@@ -247,6 +259,7 @@ class Outbound:
             ):
                 self.outbox.confirm(entry, how)
                 confirmed += 1
+                self._has_stated |= status in _REPEATED
         if not confirmed:
             self.stray_acks += 1
         return confirmed
@@ -328,11 +341,11 @@ class Outbound:
         for entry in list(self.open_requests.values()):
             if entry.state is EntryState.WRITTEN:
                 if not entry.idempotent:
-                    self._end_request(entry, EntryState.UNKNOWN, _unknown(entry, failure))
+                    self._end_request(entry, EntryState.UNKNOWN, lost_answer(entry, failure))
                 elif entry not in self.requests:
                     self.requests.appendleft(entry)
             elif not entry.idempotent and generation:
-                self._end_request(entry, EntryState.DROPPED, _never_left(failure))
+                self._end_request(entry, EntryState.DROPPED, never_left(failure))
         self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
         return None if suspect is None else suspect.type
 
@@ -341,7 +354,21 @@ class Outbound:
         if new_session and self._on_new_session == "return":
             for entry in [e for e in self.outbox.queued if e.state is EntryState.QUEUED]:
                 self.outbox.drop(entry, "new session")
-        self.outbox.requeue(now, same_epoch=same_epoch)
+        self.outbox.requeue(now, same_epoch=same_epoch, dedupes=self.dedupes)
+
+    @property
+    def dedupes(self) -> bool:
+        """Does the server run a message once that arrives twice with one id and key?"""
+        said = self._dialect.dedupes
+        return self._has_stated if said == "stated" else said
+
+    def hello(self, payload: Mapping[str, Any], *, is_same_server: bool = True) -> None:
+        """The server answered auth or join: it may say whether it dedupes. Another server has to say it anew."""
+        if not is_same_server:
+            self._has_stated = False
+        stated = payload.get("dedupes")
+        if isinstance(stated, bool):
+            self._has_stated = stated
 
     def inbox_full(self, failure: Failure) -> None:
         """Nobody reads: whatever waits for an answer cannot get one."""
@@ -356,7 +383,7 @@ class Outbound:
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
-            self._end_request(entry, state, _never_left(failure) if never else _unknown(entry, failure))
+            self._end_request(entry, state, never_left(failure) if never else lost_answer(entry, failure))
         confirmable = self._dialect.ping is not None or self._dialect.ack is not None
         return self.outbox.keep_all() if is_kept else self.outbox.end_all(confirmable=confirmable)
 
@@ -384,16 +411,3 @@ class Outbound:
         self._emit(
             MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
         )
-
-
-def _unknown(entry: Entry, failure: Failure) -> Failure:
-    return Failure.of(
-        "SYS_OUTCOME_UNKNOWN",
-        f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
-        cause=failure.cause,
-        retry_after=failure.retry_after,
-    )
-
-
-def _never_left(failure: Failure) -> Failure:
-    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

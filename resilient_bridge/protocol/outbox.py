@@ -241,13 +241,16 @@ class Outbox:
             self.kill(suspect, failure)
         return suspect
 
-    def requeue(self, now: Now, *, same_epoch: bool) -> None:
-        """After a join: what was handed out and is unconfirmed is repeated first, or ends UNKNOWN."""
+    def requeue(self, now: Now, *, same_epoch: bool, dedupes: bool = True) -> None:
+        """After a join: what was handed out and is unconfirmed is repeated first, or ends UNKNOWN.
+
+        `dedupes`: does this server run a message once that arrives twice?
+        """
         written = [*self.unconfirmed, *(e for e in self.queued if e.state is EntryState.WRITTEN)]
         written.sort(key=lambda entry: entry.seq)
         again: list[Entry] = []
         for entry in written:
-            reason = self._unrepeatable(entry, now, same_epoch=same_epoch)
+            reason = self._unrepeatable(entry, now, same_epoch=same_epoch, dedupes=dedupes)
             if reason is None:
                 again.append(entry)
             else:
@@ -255,7 +258,7 @@ class Outbox:
         self.unconfirmed.clear()
         self.queued = deque((*again, *(e for e in self.queued if e.state is EntryState.QUEUED)))
 
-    def _unrepeatable(self, entry: Entry, now: Now, *, same_epoch: bool) -> str | None:
+    def _unrepeatable(self, entry: Entry, now: Now, *, same_epoch: bool, dedupes: bool) -> str | None:
         if entry.volatile:
             return "volatile"
         if entry.is_expired(now):
@@ -264,6 +267,8 @@ class Outbox:
             return None
         if not same_epoch:
             return "the server is another one"
+        if not dedupes:
+            return "the server is not known to run a message once that arrives twice"
         return None if entry.age(now) < self._policy.resend_within else "too old to be recognised"
 
     def end_all(self, *, confirmable: bool) -> list[Entry]:

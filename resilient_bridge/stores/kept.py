@@ -114,6 +114,7 @@ def entry_of(row: EntryRow, handed: float | None, now: Now) -> Entry:
     entry = Entry(row.seq, row.id, row.key, row.type, row.frame, expires=expires, coalesce=row.coalesce)
     if handed is not None:
         entry.state = EntryState.WRITTEN
+        entry.sends = 1  # at least
         entry.written_at = Now(-inf, -inf) if handed == UNSURE else _moment(handed, now)
     return entry
 

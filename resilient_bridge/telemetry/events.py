@@ -65,6 +65,7 @@ __all__ = [
     "MessageDropped",
     "MessageQuarantined",
     "MessageRejected",
+    "MessageResent",
     "PhaseCompleted",
     "PhaseSkipped",
     "PhaseStarted",
@@ -288,6 +289,15 @@ class MessageQuarantined(Event):
     key: str | None
     reason: str
     failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class MessageResent(Event):
+    """A message that may have arrived was handed out again, under its id and key: this was the time number `sends`."""
+
+    type: str
+    key: str
+    sends: int
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

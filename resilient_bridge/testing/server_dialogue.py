@@ -154,7 +154,10 @@ class Dialogue:
             memory.detach(self._session, self._line)
         self._session, self.phase = session, "joined"
         memory.attach(session, self._line)
-        self._answer("session_joined", {"session_id": session.id}, message["id"])
+        joined: dict[str, Any] = {"session_id": session.id}
+        if memory.behaviour.dedupes and memory.behaviour.says_dedupes:
+            joined["dedupes"] = True
+        self._answer("session_joined", joined, message["id"])
         if is_return:
             self._push_unasked(session)
 

@@ -55,6 +55,10 @@ class Behaviour:
     dedupe_window: float = 300.0
     max_frame_bytes: int = 1 << 20  # larger frames end the connection with 1009; read when the bridge starts
     starting_for: float = 0.0  # seconds after a start in which /health says "starting" and no link is taken
+    dedupes: bool = True  # False runs each copy of a message that arrives twice
+    says_dedupes: bool = (
+        True  # whether session_joined says `dedupes`; a bridge that does not dedupe never does
+    )
     record: bool = True  # False keeps no `frames` and `received`: for long throughput runs
 
     # ---- upgrade and handshake

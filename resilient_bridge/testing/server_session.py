@@ -197,7 +197,7 @@ class BridgeMemory:
     # ---- idempotency
     def processed(self, key: str) -> tuple[str | None] | None:
         """The stored answer (or None) of a message with this key in the window; None if it is new."""
-        known = self._keys.get(key)
+        known = self._keys.get(key) if self.behaviour.dedupes else None
         if known is None or self.now() - known[0] > self.behaviour.dedupe_window:
             return None
         return (known[1],)

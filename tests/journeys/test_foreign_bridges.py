@@ -242,3 +242,85 @@ async def test_b12_what_the_client_says_itself_is_refused_from_the_user(type_):
             await c.bridge.request(type_, {})
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
         await c.bridge.send("session_join", {"session_id": "x"})
+
+
+class Dies(PlainBridge):
+    """Runs a message, then the line goes; the third connection lives. It runs each copy: it knows no ids and no keys."""
+
+    lives_from = 3
+
+    async def took(self, ws, m):
+        if self.connections < self.lives_from:
+            await asyncio.sleep(0.02)
+            ws.transport.abort()
+
+
+async def test_b04_a_send_is_not_repeated_to_a_bridge_that_runs_every_copy():
+    """Nobody said that it dedupes: what may have arrived ends unknown, was handed out once, and ran once."""
+    bridge = Dies()
+    async with client(bridge) as c:
+        receipt = await c.bridge.send("charge", {"order": 42})
+        with pytest.raises(rb.OutcomeUnknownError, match="arrives twice"):
+            await receipt.confirmed(timeout=10)
+        assert (bridge.got[0]["order"], len(bridge.got), receipt.sends, receipt.state) == (
+            42,
+            1,
+            1,
+            "unknown",
+        )
+        assert len(c.of("DeliveryUnknown")) == 1
+        assert c.of("MessageResent") == []
+
+
+async def test_b04_an_acknowledgement_proves_reading_and_not_deduping():
+    """A bridge that acknowledges and runs every copy: the unacknowledged one is not repeated either."""
+    bridge = Dies()
+    bridge.lives_from = 0
+    bridge.ack = True
+    async with client(bridge) as c:
+        await (await c.bridge.send("charge", {"order": 1})).confirmed(timeout=5)
+        bridge.ack, bridge.lives_from = False, 2
+        receipt = await c.bridge.send("charge", {"order": 2})
+        with pytest.raises(rb.OutcomeUnknownError):
+            await receipt.confirmed(timeout=10)
+        assert [m["order"] for m in bridge.got] == [1, 2]
+
+
+async def test_b04_where_the_user_says_that_it_dedupes_it_is_repeated_and_counted():
+    """`dedupes=True` is the user's word: the same id and key go again, each time is an event, the receipt knows how often."""
+    bridge = Dies()
+    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(dedupes=True))) as c:
+        receipt = await c.bridge.send("charge", {"order": 42}, idempotency_key="k")
+        assert await receipt.confirmed(timeout=10) == "read"
+        assert (len(bridge.got), {m["idempotency_key"] for m in bridge.got}, receipt.sends) == (3, {"k"}, 3)
+        assert [(event.key, event.sends) for event in c.of("MessageResent")] == [("k", 2), ("k", 3)]
+
+
+@pytest.mark.parametrize("how", ["auth", "join", "duplicate"])
+async def test_b04_a_server_that_states_that_it_dedupes_gets_it_again(how):
+    """By a field of its answer to auth or join, or by having answered one of our ids as a duplicate."""
+
+    class Knows(Dies):
+        def hello(self):
+            return {"server_id": "one"} | ({"dedupes": True} if how == "auth" else {})
+
+        async def run(self, ws, m, say):
+            keys = [known["idempotency_key"] for known in self.got]
+            if m["payload"]["idempotency_key"] in keys or m["type"] == "known":
+                await say("message_ack", {"message_id": m["id"], "status": "already_processed"})
+                return
+            self.got.append(m["payload"])
+            await self.took(ws, m)
+
+        async def write(self, ws, text):
+            if how == "join" and '"session_joined"' in text:
+                text = json.dumps({**json.loads(text), "payload": {"dedupes": True}})
+            await super().write(ws, text)
+
+    bridge = Knows()
+    async with client(bridge) as c:
+        if how == "duplicate":
+            assert await (await c.bridge.send("known", {})).confirmed(timeout=5) == "read"
+        receipt = await c.bridge.send("charge", {"order": 42})
+        assert await receipt.confirmed(timeout=10) == "read"
+        assert (len(bridge.got), receipt.sends) == (1, 2)

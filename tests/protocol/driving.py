@@ -134,7 +134,11 @@ class Rig:
 
     def authenticate(self, **payload: Any) -> list[dict[str, Any]]:
         """The server accepts us."""
-        self.hear("connection_ack", {"server_id": "srv", **payload}, timestamp="2026-03-20T09:46:40Z")
+        self.hear(
+            "connection_ack",
+            {"server_id": "srv", "dedupes": True, **payload},
+            timestamp="2026-03-20T09:46:40Z",
+        )
         return self.write()
 
     def pong(self) -> list[dict[str, Any]]:

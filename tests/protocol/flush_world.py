@@ -39,7 +39,7 @@ class Peer:
             self.down.append(answer)
 
     def _auth(self, frame: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "connection_ack", "payload": {"server_id": self.epoch}}
+        return {"type": "connection_ack", "payload": {"server_id": self.epoch, "dedupes": True}}
 
     def _session_join(self, frame: dict[str, Any]) -> dict[str, Any]:
         return {"type": "session_joined", "payload": {}}
