@@ -90,7 +90,7 @@ class Joining:
 
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected: authenticate first, always."""
-        if self._dialect.join is None and not self._in.watermark.asked_to_join:
+        if self._features.join is None and not self._in.watermark.asked_to_join:
             # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
         self._wait_from(now)
@@ -107,7 +107,7 @@ class Joining:
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
         self._features.meet(self._epoch)
-        self._out.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
+        self._out.dedupe.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
         if self._features.ping is not None:
             self._wire.start_heartbeat(now)
         self._move("authenticated", "authenticated", now)
@@ -142,7 +142,7 @@ class Joining:
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         """The dialect's answer to the join."""
         self.remembers = True
-        self._out.hello(payload)
+        self._out.dedupe.hello(payload)
         if self.state is not BridgeState.JOINING or self.rejoin is None:
             return
         stated = payload.get("session_id")

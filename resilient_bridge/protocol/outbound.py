@@ -23,6 +23,7 @@ from ..telemetry.events import (
     MessageResent,
 )
 from .clock import Now, Stamps
+from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, lost_answer, never_left
 from .frames import Encoder
 from .messages import Message
@@ -42,7 +43,6 @@ BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
-_REPEATED: Final = ("already_processed", "duplicate")  # statuses of an ack
 _DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
 
 
@@ -67,7 +67,7 @@ class Outbound:
             0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
         )
         self._on_new_session = policy.on_new_session
-        self._has_stated = False  # that it dedupes, or has shown it
+        self.dedupe = Dedupe(dialect)
         self._dialect = dialect
         self._ids = ids
         self._emit = emit
@@ -246,8 +246,7 @@ class Outbound:
         names: list[Any] | None = payload.get("message_ids")
         if type(names) is not list:
             names = [payload.get("message_id"), payload.get("idempotency_key")]
-        status = payload.get("status")
-        how = "read" if status in _REPEATED else "applied"
+        how = "read" if is_repeat(payload) else "applied"
         confirmed = 0
         for name in names:
             entry = self.find(name) if isinstance(name, str) else None
@@ -259,9 +258,10 @@ class Outbound:
             ):
                 self.outbox.confirm(entry, how)
                 confirmed += 1
-                self._has_stated |= status in _REPEATED
         if not confirmed:
             self.stray_acks += 1
+        elif how == "read":
+            self.dedupe.shown()
         return confirmed
 
     def may_concern(self, body: dict[str, Any]) -> bool:
@@ -354,21 +354,7 @@ class Outbound:
         if new_session and self._on_new_session == "return":
             for entry in [e for e in self.outbox.queued if e.state is EntryState.QUEUED]:
                 self.outbox.drop(entry, "new session")
-        self.outbox.requeue(now, same_epoch=same_epoch, dedupes=self.dedupes)
-
-    @property
-    def dedupes(self) -> bool:
-        """Does the server run a message once that arrives twice with one id and key?"""
-        said = self._dialect.dedupes
-        return self._has_stated if said == "stated" else said
-
-    def hello(self, payload: Mapping[str, Any], *, is_same_server: bool = True) -> None:
-        """The server answered auth or join: it may say whether it dedupes. Another server has to say it anew."""
-        if not is_same_server:
-            self._has_stated = False
-        stated = payload.get("dedupes")
-        if isinstance(stated, bool):
-            self._has_stated = stated
+        self.outbox.requeue(now, same_epoch=same_epoch, dedupes=self.dedupe.holds)
 
     def inbox_full(self, failure: Failure) -> None:
         """Nobody reads: whatever waits for an answer cannot get one."""
