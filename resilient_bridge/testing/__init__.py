@@ -11,6 +11,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .at_most_once import assert_sent_at_most_once as assert_sent_at_most_once
     from .environment import PASS as PASS
     from .environment import Injection as Injection
     from .environment import VirtualTime as VirtualTime
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .environment import virtual_time as virtual_time
     from .faults import Faults as Faults
     from .faults import ScriptedFault as ScriptedFault
+    from .faulty_http import HTTPFault as HTTPFault
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
     from .proxy import Fault as Fault
@@ -36,12 +38,14 @@ __all__ = [
     "Fault",
     "FaultProxy",
     "Faults",
+    "HTTPFault",
     "Injection",
     "Judgement",
     "Ledger",
     "ScriptedFault",
     "SimulationError",
     "VirtualTime",
+    "assert_sent_at_most_once",
     "disabled",
     "inject",
     "record",
@@ -50,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "assert_sent_at_most_once": "at_most_once",
     "PASS": "environment",
     "Injection": "environment",
     "VirtualTime": "environment",
@@ -63,6 +68,7 @@ _HOMES = {
     "FaultProxy": "proxy",
     "Faults": "faults",
     "ScriptedFault": "faults",
+    "HTTPFault": "faulty_http",
     "Judgement": "ledger",
     "Ledger": "ledger",
     "SimulationError": "timeline",

@@ -1,0 +1,112 @@
+"""`assert_sent_at_most_once`: a tool or client of yours, run against an HTTP server on loopback that fails in every way it can.
+
+Rule: the server's ledger is the judge. What a request did is counted there before a byte of the answer leaves, whatever the caller
+was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import json
+from collections import Counter
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import attrs
+
+from ..errors import BridgeError, Executed, Failure
+from ..pipeline.outcome import Outcome
+from .faulty_http import SOUND, FaultyServer, HTTPFault
+
+
+__all__ = ["assert_sent_at_most_once"]
+
+_MOST_PLACES: Final = 8  # requests of one call at which each fault is tried
+
+
+def assert_sent_at_most_once(
+    call: Callable[[str], Any],
+    *,
+    told: int = 1,
+    faults: Collection[HTTPFault] = tuple(HTTPFault),
+    answer: object = None,
+) -> None:
+    """Run `call(url)` once undisturbed, and then once for each fault at each of its requests; AssertionError if anything was done too often.
+
+    `call` sends its requests to `url`, the address of a server of 127.0.0.1 without a slash at the end. Make clients inside of it: an
+    async one runs in an event loop of its own, and `url` is another each time. A request has an effect unless its method is GET,
+    HEAD, OPTIONS or TRACE. `told`: how often one `call` may do the same (method and path). `faults`: which of `HTTPFault` to try.
+    `answer`: the JSON that a sound request is answered with; `{"ok": true}` unless you say otherwise.
+
+    Errors of a faulted `call` are its own affair. A BridgeError or an Outcome that tells `executed` NO, when something was done, is an
+    AssertionError too. Without a fault every exception is raised, and a `call` that does nothing is an AssertionError. Policies wait
+    for real unless the block stands in `virtual_time()`.
+    """
+    body = json.dumps({"ok": True} if answer is None else answer).encode()
+    sound = _run(call, SOUND, 1, body)
+    if sound.error is not None:
+        raise sound.error
+    if not sound.effects:
+        raise AssertionError(
+            f"wanted a call with an effect, got {sound.requests or 'no'} requests without one"
+        )
+    wrong = sound.contradictions("nothing failed", told)
+    for fault in faults:
+        for place in range(1, min(sound.requests, _MOST_PLACES) + 1):
+            of = f" {place} of {sound.requests}" if sound.requests > 1 else ""
+            wrong += _run(call, fault, place, body).contradictions(f"request{of}: {fault.value}", told)
+    if wrong:
+        raise AssertionError("\n".join(wrong))
+
+
+@attrs.frozen
+class _Seen:
+    """What one run came to: the effects by method and path, how many requests arrived, and how the call ended."""
+
+    effects: Counter[str]
+    requests: int
+    result: object
+    error: Exception | None
+
+    def contradictions(self, what: str, told: int) -> list[str]:
+        """Return what must not be."""
+        wrong = [
+            f"{what}: {effect} was done {count} times, wanted at most {told}"
+            for effect, count in self.effects.items()
+            if count > told
+        ]
+        if self.effects and self._tells_not_run():
+            done = ", ".join(self.effects)
+            wrong.append(f"{what}: the caller was told that it did not run, but {done} was done")
+        return wrong
+
+    def _tells_not_run(self) -> bool:
+        # A bare error of an HTTP library tells nothing: it speaks of the last request only.
+        told = self.error if isinstance(self.error, BridgeError) else self.result
+        return isinstance(told, (BridgeError, Outcome)) and _says_no(told.failure)
+
+
+def _says_no(failure: Failure | None) -> bool:
+    return failure is not None and failure.executed is Executed.NO
+
+
+def _run(call: Callable[[str], Any], fault: HTTPFault | None, place: int, body: bytes) -> _Seen:
+    """Run it once, in a thread of its own: it must not share its caller's event loop, but may have its context."""
+    with FaultyServer(fault, place, body) as server, ThreadPoolExecutor(1) as thread:
+        result, error = thread.submit(contextvars.copy_context().run, _ended, call, server.url).result()
+        return _Seen(server.effects.copy(), server.requests, result, error)
+
+
+def _ended(call: Callable[[str], Any], url: str) -> tuple[object, Exception | None]:
+    try:
+        result = call(url)
+        return (asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result), None
+    except Exception as error:  # noqa: BLE001 -- it is judged
+        return None, error
+
+
+async def _awaited(result: Any) -> object:
+    return await result

@@ -1,0 +1,210 @@
+"""An HTTP/1.1 server on loopback that fails once, in a chosen way at a chosen request, and keeps a ledger of what was done.
+
+Rule: it works in threads of its own, so that clients of every kind can be tried against it, also those that block an event loop.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import Counter
+from contextlib import suppress
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final, Self
+
+
+__all__ = ["SOUND", "FaultyServer", "HTTPFault"]
+
+SOUND: Final = None
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_REFUSED_SECONDS: Final = 0.1  # nothing listens for so long
+
+
+class HTTPFault(Enum):
+    """What may happen to one request of a call. "After" means that the server did what was asked."""
+
+    REFUSED = "connection refused"
+    RESET_BEFORE = "reset before the effect"
+    RESET_AFTER = "reset after the effect"
+    CUT = "answer cut short after the effect"
+    LIMITED = "429, without an effect"
+    UNAVAILABLE = "503 after the effect"
+    GATEWAY_TIMEOUT = "504 after the effect"
+    REDIRECTED = "303 to a dead host after the effect"
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the server does what was asked before it fails."""
+        return self not in {HTTPFault.REFUSED, HTTPFault.RESET_BEFORE, HTTPFault.LIMITED}
+
+
+_STATUSES: Final = {
+    HTTPFault.LIMITED: 429,
+    HTTPFault.UNAVAILABLE: 503,
+    HTTPFault.GATEWAY_TIMEOUT: 504,
+    HTTPFault.REDIRECTED: 303,
+}
+
+
+class FaultyServer:
+    """The server, listening while the block lasts. `effects` counts by method and path, `requests` what arrived; `url` is its address."""
+
+    def __init__(self, fault: HTTPFault | None, place: int, body: bytes) -> None:
+        """Fail so at this request, counted from 1; answer the others with `body`."""
+        self.fault, self.place, self.body = fault, place, body
+        self.effects: Counter[str] = Counter()
+        self.requests = 0
+        self._lock = threading.Lock()
+        self._held = (
+            socket.socket()
+        )  # bound and never listening: the port stays ours while connects are refused
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self._port: int = self._held.getsockname()[1]
+        self._dead = socket.socket()
+        self._dead.bind(("127.0.0.1", 0))
+        self.dead_url = f"http://127.0.0.1:{self._dead.getsockname()[1]}/"
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._server: _Server | None = None
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        """Listen, unless the first connection is to be refused."""
+        if self.fault is HTTPFault.REFUSED and self.place == 1:
+            self._listen_later()
+        else:
+            self._listen()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every connection and thread."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        self._close()
+        self._held.close()
+        self._dead.close()
+
+    def strikes(self, method: str, path: str) -> HTTPFault | None:
+        """Count a request that was read to its end; return what happens to it."""
+        with self._lock:
+            self.requests += 1
+            fault = self.fault if self.requests == self.place else None
+            if fault is HTTPFault.REFUSED:
+                fault = None  # its connection was refused, and this is a later one
+            if method not in _SAFE and (fault is None or fault.has_effect):
+                self.effects[f"{method} {path}"] += 1
+            return fault
+
+    @property
+    def refuses_next(self) -> bool:
+        """Whether the connection of the next request is to be refused: this one's ends, too."""
+        return self.fault is HTTPFault.REFUSED and self.requests == self.place - 1
+
+    def refuse(self) -> None:
+        """Listen no more, for a moment."""
+        with self._lock:
+            if self._timer is None:
+                self._close(is_all=False)
+                self._listen_later()
+
+    def _listen(self) -> None:
+        self._server = _Server(self, self._port)
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def _listen_later(self) -> None:
+        self._timer = threading.Timer(_REFUSED_SECONDS, self._listen)
+        self._timer.start()
+
+    def _close(self, *, is_all: bool = True) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.shutdown()
+        server.server_close()
+        if is_all:
+            server.end()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, owner: FaultyServer, port: int) -> None:
+        self.owner = owner
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Close it, without the FIN that would come before a reset."""
+        self.close_request(request)
+
+    def end(self) -> None:
+        """Wake the threads that wait for another request of a client."""
+        for connection in tuple(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
+        self._open.add(request)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._open.discard(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients leave."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def parse_request(self) -> bool:
+        """Read the body too, and answer: one way for every method."""
+        if not super().parse_request():
+            return False
+        self._read_body()
+        self._act(self.server.owner.strikes(self.command, self.path))
+        return False
+
+    def _read_body(self) -> None:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            self.rfile.read(size + 2)
+        while self.rfile.readline().strip():
+            pass
+
+    def _act(self, fault: HTTPFault | None) -> None:
+        owner = self.server.owner
+        if fault in {HTTPFault.RESET_BEFORE, HTTPFault.RESET_AFTER}:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            return
+        if owner.refuses_next:
+            owner.refuse()  # before the answer: after it the client may be back at once
+            self.close_connection = True
+        self.close_connection = self.close_connection or fault is HTTPFault.CUT
+        self.send_response(200 if fault is None else _STATUSES.get(fault, 200))
+        if fault is HTTPFault.REDIRECTED:
+            self.send_header("Location", owner.dead_url)
+        if fault is HTTPFault.LIMITED:
+            self.send_header("Retry-After", "0")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(owner.body) + (9 if fault is HTTPFault.CUT else 0)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(owner.body)
