@@ -217,7 +217,7 @@ class HTTPTransport(_Bases):
             keyed(policy, origin),
             sends,
             idempotent=is_idempotent or by_key,
-            name=origin,
+            name=policy.name or origin,
             states=States(origin),
         )
         return cast("Callable[..., Any]", send)

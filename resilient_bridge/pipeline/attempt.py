@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         def retry(self) -> Retry | None: ...
         @property
         def idempotent(self) -> bool: ...
+        @property
+        def name(self) -> str: ...
 
 
 __all__ = ["CURRENT", "ROOT", "Attempt", "begun", "current_attempt", "outside_of", "report"]
@@ -61,6 +63,8 @@ class Attempt:
     )
     before_of: Rule | None = None  # an edge: this is a rule's `before` at work
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
+    waited: float = 0.0  # seconds between attempts; on the first one
+    answered: Failure | None = None  # on the first one: what a returned answer stands for
     calls: int = 1  # what `capture` reads on the edge it made
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
     # enough; those around the Retry keep theirs on the first attempt.

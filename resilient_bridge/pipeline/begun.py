@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .attempt import CURRENT
 from .stream_limits import NO_LIMITS, limits_of_call
 
 
@@ -16,9 +17,12 @@ __all__ = ["Begun", "starting", "starting_async"]
 class Begun:
     """A stream at its first item, or at its end without one."""
 
-    __slots__ = ("is_empty", "item", "items", "limits", "returned")
+    __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
 
     def __init__(self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None) -> None:
+        attempt = CURRENT.get()
+        self.attempts = attempt.number  # for the event that tells of the stream's end
+        self.waited = (attempt.first or attempt).waited
         self.items = items
         self.item = item
         self.limits = NO_LIMITS if is_empty else limits_of_call()

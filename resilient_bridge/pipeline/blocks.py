@@ -15,6 +15,7 @@ from ..policies.fields import refuse
 from ..policies.timeout import Timeout
 from .attempt import CURRENT, Attempt
 from .endings import Left, leave_all
+from .finished import block_finished
 from .guards import bound, failure_in
 from .plan import Plan
 from .refresh import Refresh
@@ -93,6 +94,7 @@ class Attempts:
             if (again := run.again(attempt)) is not None:
                 if again.before is not None:
                     Refresh(again.before, again, attempt).block()
+                again.first.waited += again.decision.wait
                 attempt.env.sleep(again.decision.wait)
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
@@ -115,6 +117,7 @@ class Attempts:
             if (again := run.again(attempt)) is not None:
                 if again.before is not None:
                     await Refresh(again.before, again, attempt).suspend()
+                again.first.waited += again.decision.wait
                 await attempt.env.asleep(again.decision.wait)
 
     def _start(self, *, is_async: bool) -> _Run:
@@ -187,7 +190,7 @@ class _Run:
         if ending is None:
             if self.retrying is not None:
                 self.retrying.recovered(attempt)
-            self._over()
+            self._over(None)
             return False
         retry = self.plan.retry
         failure = failure_in(attempt, ending) if retry is not None and isinstance(ending, Exception) else None
@@ -227,7 +230,7 @@ class _Run:
         finally:
             if self._first is not None:
                 give_back(self.plan, self._first)
-        self._over()
+        self._over(ending)
         if ending is error:
             return False
         try:
@@ -254,8 +257,10 @@ class _Run:
         guards = (*reversed(self.plan.guards), *self.plan.around, *self.plan.before)
         return leave_all(guards, attempt, error)
 
-    def _over(self) -> None:
+    def _over(self, error: BaseException | None) -> None:
         self.is_done = True
+        if self._first is not None:
+            block_finished(self.plan, self._first, error)
         if self.retrying is not None:
             self.retrying.close()
         if self._first is not None:

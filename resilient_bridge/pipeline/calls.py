@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RejectedError
+from ..telemetry.hub import HUB
 from .attempt import CURRENT, ROOT, Attempt, begun
 from .endings import PLAIN, leave_all
 from .environment import REAL
+from .finished import block_finished, call_worked, rejected, tell_finished
 from .steps import Call, settled
 from .threads import run_in_thread
 from .ways import follow, follow_async, from_failure, from_start
@@ -33,7 +35,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
     function: Callable[..., Awaitable[Any]], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real, root = CURRENT, PLAIN, REAL, ROOT
+    current, plain, real, root, hub = CURRENT, PLAIN, REAL, ROOT, HUB
     monotonic = REAL.monotonic
 
     async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -49,7 +51,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer, plan)
         attempt = Attempt()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
         if circuit is not None:
@@ -80,6 +82,8 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     ):
                         ended = monotonic()
                         circuit.succeeded(permit, ended, ended - now)
+                    if hub.listening:
+                        call_worked(plan, monotonic() - now)
                     return result
             return await follow_async(
                 from_failure(plan, attempt, Call(function, args, kwargs), error, result)
@@ -101,7 +105,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real, root = CURRENT, PLAIN, REAL, ROOT
+    current, plain, real, root, hub = CURRENT, PLAIN, REAL, ROOT, HUB
     monotonic = REAL.monotonic
 
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -117,7 +121,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer)
+            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer, plan)
         attempt = Attempt()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
         if circuit is not None:
@@ -153,6 +157,8 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                     ):
                         ended = monotonic()
                         circuit.succeeded(permit, ended, ended - now)
+                    if hub.listening:
+                        call_worked(plan, monotonic() - now)
                     return result
             return follow(from_failure(plan, attempt, Call(function, args, kwargs), error, result))
         finally:
@@ -185,13 +191,16 @@ def _whole(plan: Plan, binding: Binding, outer: Attempt, call: Call) -> Steps:
         del first
 
 
-def _admitted(circuit: CircuitState, now: float, outer: Attempt) -> int:
+def _admitted(circuit: CircuitState, now: float, outer: Attempt, plan: Plan) -> int:
     """Ask a circuit that is not closed; its rejection ends the call before anything is called."""
     try:
         return circuit.admit(now)
-    except RejectedError:
+    except RejectedError as error:
         if outer.plan is None and outer is not ROOT:
             outer.calls = 0  # nothing was called: `capture` says so
+        if HUB.listening:
+            rejected(plan.name, "circuit", circuit.key, error.failure)
+            tell_finished(plan, "rejected", 0, 0.0, 0.0, error.failure)
         raise
 
 
@@ -199,3 +208,4 @@ def _let_go(plan: Plan, attempt: Attempt) -> None:
     """Leave the layers of a call that ended an iterator: neither a success nor a failure."""
     leave_all(reversed(plan.guards), attempt, GeneratorExit())
     leave_all(plan.around, attempt, None)
+    block_finished(plan, attempt, None)

@@ -7,7 +7,7 @@ its turn returns the wait, and the runner, which knows how, does it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from ..classification import failure_or_none
 from ..errors import (
@@ -19,6 +19,8 @@ from ..errors import (
     attach,
     record_of,
 )
+from ..telemetry.hub import HUB
+from .finished import rejected
 from .timers import Timers, timers_of
 from .verdicts import counts_for_breaker
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .breaker_state import CircuitState
 
-__all__ = ["BreakerGuard", "DeadlineGuard", "Guard", "TimeoutGuard", "Wait", "failure_in"]
+__all__ = ["BreakerGuard", "DeadlineGuard", "Guard", "TimeoutGuard", "Wait", "failure_in", "not_admitted"]
 
 
 E = TypeVar("E", bound=BaseException)
@@ -72,6 +74,15 @@ def failure_in(attempt: Attempt, error: BaseException) -> Failure | None:
     return failure
 
 
+def not_admitted(
+    attempt: Attempt, by: Literal["circuit", "bulkhead", "rate_limit"], key: str, error: RejectedError
+) -> None:
+    """A layer rejects the attempt: nothing was called."""
+    attempt.is_rejected = True
+    if HUB.listening and attempt.plan is not None:
+        rejected(attempt.plan.name, by, key, error.failure)
+
+
 class BreakerGuard:
     """Asks the circuit before the call, and tells it how the call ended."""
 
@@ -91,8 +102,8 @@ class BreakerGuard:
         """Ask a circuit that is not closed."""
         try:
             return self.state.admit(attempt.env.monotonic())
-        except RejectedError:
-            attempt.is_rejected = True
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.state.key, error)
             raise
 
     def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:

@@ -80,6 +80,7 @@ class Plan:
         "idempotent",
         "is_short",
         "is_timed",
+        "key",
         "leaves",
         "name",
         "named",
@@ -108,10 +109,17 @@ class Plan:
         self.held: tuple[Guard, ...] = ()
         states.current = None
         before, around, inner = self._cut(policy, states, form)
+        self.key = self._key(states)  # as events say it
         self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.asks_result = self.retry is not None and asks_result(self.retry)
         self._shorten([*before, *around], inner)
+
+    @staticmethod
+    def _key(states: States) -> str:
+        """Return the key of its circuit, or the name of what its state belongs to."""
+        circuit = states.current
+        return states.name if circuit is None else circuit.key
 
     def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
         """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.

@@ -19,6 +19,7 @@ from ..policies.foreign import is_tenacity
 from ..telemetry import emit, events
 from .attempt import Attempt, begun, report
 from .decision import Decision, counter, decide, match, may_run_again, place
+from .finished import rejected
 from .guards import failure_in
 
 
@@ -244,6 +245,7 @@ class Retrying:
         budget = self.plan.budget
         if budget is not None and not self._may_spend(budget):
             self.decision = Decision(0.0, "budget")
+            rejected(self.plan.name, "budget", budget.key, self.history[-1])
             return True
         return False
 
@@ -296,7 +298,8 @@ class Retrying:
 
     def _tell(self, stop: Stopped) -> None:
         told = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
-        emit(events.GaveUp(at=datetime.now(UTC), name=self.plan.name, failure=told))
+        seconds = self.first.env.monotonic() - self.first.started
+        emit(events.GaveUp(at=datetime.now(UTC), name=self.plan.name, failure=told, seconds=seconds))
 
     def _note(self, stop: Stopped, seconds: float) -> str:
         if stop == "not_idempotent" and self.calls == 1:

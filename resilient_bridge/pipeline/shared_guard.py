@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import RejectedError
-from .guards import BreakerGuard
+from .guards import BreakerGuard, not_admitted
 from .waits import Answer
 
 
@@ -36,8 +36,8 @@ class SharedBreakerGuard(BreakerGuard):
     def enter(self, attempt: Attempt) -> Wait | None:
         try:
             found = self.shared.try_admit(attempt.env.monotonic())
-        except RejectedError:
-            attempt.is_rejected = True
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.shared.key, error)
             raise
         if isinstance(found, int):
             attempt.permit = found
@@ -47,8 +47,8 @@ class SharedBreakerGuard(BreakerGuard):
     def _settle(self, attempt: Attempt, answer: CircuitAnswer | None) -> None:
         try:
             attempt.permit = self.shared.settle(answer, attempt.env.monotonic())
-        except RejectedError:
-            attempt.is_rejected = True
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.shared.key, error)
             raise
 
     def under_way(self) -> int:

@@ -17,6 +17,7 @@ from .attempt import begun as begin_attempt
 from .begun import Begun, starting, starting_async
 from .calls import protect_async, protect_sync
 from .endings import leave_all
+from .finished import stream_finished
 from .guards import BreakerGuard, failure_in
 from .stream_limits import NO_LIMITS
 
@@ -42,6 +43,7 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
         begun: Begun | None = None
+        ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
@@ -50,12 +52,16 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
             if started.is_empty:
                 return started.returned
             returned = yield from _rest(started)
-        except Exception as error:
-            if begun is not None:
+        except BaseException as error:
+            ending = error
+            if begun is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
+            if begun is not None:
+                stream_finished(plan, held, begun, ending)
+            del ending  # an error must not be held by a frame that it holds
         return returned
 
     attributes = stream.__dict__
@@ -98,6 +104,7 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
         begun: Begun | None = None
+        ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
@@ -125,12 +132,16 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
             except DeadlineExceededError:
                 await items.aclose()
                 raise
-        except Exception as error:
-            if begun is not None:
+        except BaseException as error:
+            ending = error
+            if begun is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
+            if begun is not None:
+                stream_finished(plan, held, begun, ending)
+            del ending  # an error must not be held by a frame that it holds
 
     attributes = stream.__dict__
     attributes["policy"] = binding.plan.policy

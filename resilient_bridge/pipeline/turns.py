@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from ..errors import RejectedError
+from .guards import not_admitted
 
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class _Place:
     def _join(self, wake: Callable[[], object]) -> Ticket:
         try:
             return self._state.join(wake)
-        except RejectedError:
-            self._attempt.is_rejected = True
+        except RejectedError as error:
+            not_admitted(self._attempt, "bulkhead", self._state.key, error)
             raise
 
     def _settle(self, ticket: Ticket) -> None:
@@ -102,8 +103,9 @@ class _Place:
             self._attempt.slot = self._state
             return
         self._state.leave(ticket)
-        self._attempt.is_rejected = True
-        raise self._state.rejection(self._patience)
+        error = self._state.rejection(self._patience)
+        not_admitted(self._attempt, "bulkhead", self._state.key, error)
+        raise error
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -126,8 +128,8 @@ class RateGuard:
             patience = min(patience, remaining)
         try:
             wait = self.state.reserve(attempt.env.monotonic(), patience)
-        except RejectedError:
-            attempt.is_rejected = True
+        except RejectedError as error:
+            not_admitted(attempt, "rate_limit", self.state.key, error)
             raise
         return None if wait <= 0 else _Turn(self.state, wait, attempt)
 

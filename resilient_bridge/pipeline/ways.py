@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .attempt import CURRENT
 from .endings import after_answer, after_failure, leave_all
 from .fallback import rungs_for
+from .finished import call_ended, call_returned
 from .refresh import Refresh
 from .steps import Discard, Sleep
 from .tokens import shared_after_answer, shared_after_failure
@@ -116,6 +117,7 @@ def _next(attempt: Attempt, retrying: Retrying) -> Generator[Step, Any, Attempt]
     if retrying.before is not None:
         yield Refresh(retrying.before, retrying, attempt)
     if retrying.decision.wait > 0:
+        retrying.first.waited += retrying.decision.wait
         yield Sleep(attempt.env, retrying.decision.wait)
     following = retrying.next_attempt(attempt)
     CURRENT.set(following)
@@ -124,6 +126,7 @@ def _next(attempt: Attempt, retrying: Retrying) -> Generator[Step, Any, Attempt]
 
 def _left(plan: Plan, first: Attempt, result: Any) -> Any:
     """The call is over, and well: leave the layers around the Retry."""
+    call_returned(plan, first)
     if first.run is not None:
         first.run.close()
     leave_all(plan.around, first, None)
@@ -142,8 +145,10 @@ def _ended(plan: Plan, first: Attempt, call: Call, error: BaseException) -> Step
                 ending = failed
             else:
                 leave_all(plan.before, first, None)
+                call_returned(plan, first, fell_back=True)
                 return result
         ending = _beyond(first, ending, leave_all(plan.before, first, ending))
+        call_ended(plan, first, ending)
         raise ending
     finally:
         if first.run is not None:

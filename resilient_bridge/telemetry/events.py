@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..errors import Failure
+    from .call_events import CallFinished, CallOutcome, CallRejected
     from .work_events import (
         ContextCompacted,
         ContextNearlyFull,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BridgeState",
+    "CallFinished",
+    "CallOutcome",
+    "CallRejected",
     "CircuitClosed",
     "CircuitHalfOpened",
     "CircuitOpened",
@@ -189,10 +193,11 @@ class Suspended(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class GaveUp(Event):
-    """`name` stopped trying for good; `failure` says why."""
+    """`name` stopped trying for good; `failure` says why, `seconds` how long a call took until then."""
 
     name: str
     failure: Failure
+    seconds: float | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -377,6 +382,16 @@ class StateSetAside(Event):
     failure: Failure
 
 
-# The records of work are as many again, and a program that only retries or sends makes none of them.
+# The records of work are as many again, and a program that only retries or sends makes none of them; those of single calls are made only
+# while somebody listens.
+_CALLS = ("CallFinished", "CallOutcome", "CallRejected")
+
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, {name: ".work_events" for name in __all__ if name not in globals()})
+    __getattr__ = lazily(
+        __name__,
+        {
+            name: ".call_events" if name in _CALLS else ".work_events"
+            for name in __all__
+            if name not in globals()
+        },
+    )

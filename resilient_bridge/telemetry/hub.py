@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-__all__ = ["emit", "has_listeners", "listen", "listener_failures"]
+__all__ = ["HUB", "emit", "has_listeners", "listen", "listener_failures"]
 
 _COROUTINE_FUNCTION: Final = (
     0x80  # inspect.CO_COROUTINE; `inspect` itself costs more to import than this room
@@ -36,12 +36,12 @@ class _Listening:
         self._complained = False
 
     def __enter__(self) -> None:
-        _hub.add(self)
+        HUB.add(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _hub.remove(self)
+        HUB.remove(self)
 
     def tell(self, event: Event) -> None:
         try:
@@ -49,7 +49,7 @@ class _Listening:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 -- a listener must not break what it watches, not even by CancelledError
-            _hub.failures += 1
+            HUB.failures += 1
             if not self._complained:
                 self._complained = True
                 from .log import log_listener_failure
@@ -76,7 +76,8 @@ class _Hub:
             self.listening = tuple(kept)
 
 
-_hub: Final = _Hub()
+HUB: Final = _Hub()
+"""Who listens, in this process. Its `listening` is what a caller on a hot path asks before it makes an event."""
 
 
 def listen(listener: Callable[[Event], object], /) -> _Listening:
@@ -98,17 +99,17 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
 
 def has_listeners() -> bool:
     """Return whether somebody listens: ask before building an event that the log does not show."""
-    return bool(_hub.listening)
+    return bool(HUB.listening)
 
 
 def listener_failures() -> int:
     """Return how many calls of listeners have raised in this process."""
-    return _hub.failures
+    return HUB.failures
 
 
 def emit(event: Event, /) -> None:
     """Tell every listener of `event`, and the log. Never raises what they raise."""
-    for one in _hub.listening:
+    for one in HUB.listening:
         one.tell(event)
     from .log import log_event
 

@@ -241,9 +241,13 @@ def disabled() -> AbstractContextManager[None]:
 
 
 class _Recording(AbstractContextManager[list[events.Event]]):
-    def __init__(self) -> None:
+    def __init__(self, *, calls: bool) -> None:
         self._collected: list[events.Event] = []
-        self._listening = listen(self._collected.append)
+        self._listening = listen(self._collected.append if calls else self._decided)
+
+    def _decided(self, event: events.Event) -> None:
+        if not isinstance(event, events.CallFinished | events.CallRejected):
+            self._collected.append(event)
 
     def __enter__(self) -> list[events.Event]:
         self._listening.__enter__()
@@ -255,9 +259,12 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening.__exit__(kind, error, trace)
 
 
-def record() -> AbstractContextManager[list[events.Event]]:
-    """Collect the events of this process, in their order, in the list that it gives."""
-    return _Recording()
+def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
+    """Collect the events of this process, in their order, in the list that it gives.
+
+    What was decided, that is; with `calls=True` also `CallFinished` and `CallRejected`, which tell of every single call.
+    """
+    return _Recording(calls=calls)
 
 
 def enter_simulation(monotonic: Callable[[], float], rng: Random) -> None:

@@ -35,7 +35,7 @@ def rb_time() -> Generator[VirtualTime, None, None]:
 
 @pytest.fixture
 def rb_events() -> Generator[list[Event], None, None]:
-    """The events of this process while the test runs, in their order; the default log is silent meanwhile."""
+    """The events of this process while the test runs, in their order, as `record()` collects them."""
     from .environment import record
 
     with record() as seen:

@@ -1,0 +1,144 @@
+"""How a call ended, told to whoever listens: one event for every call, whichever door it came in by.
+
+Rule: nothing of this exists while nobody listens. The runners ask `HUB.listening`, and nothing else, before they come here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..classification import failure_or_none
+from ..errors import RejectedError
+from ..telemetry import emit, events
+from ..telemetry.hub import HUB
+from .attempt import Attempt
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from ..errors import Failure
+
+    class Protected(Protocol):
+        """The part of a plan that an event speaks of."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def key(self) -> str: ...
+        @property
+        def form(self) -> str: ...
+
+    class Stream(Protocol):
+        """What is known of a stream's first item."""
+
+        attempts: int
+        waited: float
+
+
+__all__ = [
+    "block_finished",
+    "call_ended",
+    "call_returned",
+    "call_worked",
+    "rejected",
+    "stream_finished",
+    "tell_finished",
+]
+
+
+def call_worked(plan: Protected, seconds: float) -> None:
+    """The first attempt was let in and has succeeded."""
+    if not plan.form.endswith("stream"):  # those end with their last item
+        tell_finished(plan, "ok", 1, seconds, 0.0, None)
+
+
+def call_returned(plan: Protected, first: Attempt, *, fell_back: bool = False) -> None:
+    """A call has returned, which is no success if what it returned stands for a failure."""
+    if plan.form.endswith("stream") or not HUB.listening:
+        return
+    failure: Failure | None = first.answered
+    outcome: events.CallOutcome = "fell_back" if fell_back else "ok" if failure is None else "failed"
+    tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
+
+
+def call_ended(plan: Protected, first: Attempt, error: BaseException) -> None:
+    """A call has raised."""
+    if HUB.listening:  # also for a stream: it has not begun
+        tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
+
+
+def block_finished(plan: Protected, first: Attempt, error: BaseException | None) -> None:
+    """A block has ended; `error` is None if well."""
+    if not HUB.listening or first.env.is_disabled:
+        return
+    if error is None:
+        tell_finished(plan, "ok", _attempts(first, None), _seconds(first), first.waited, None)
+    else:
+        tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
+
+
+def stream_finished(plan: Protected, held: Attempt, begun: Stream, error: BaseException | None) -> None:
+    """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
+    if not HUB.listening or held.env.is_disabled:
+        return
+    failure: Failure | None = None
+    outcome: events.CallOutcome = "ok"
+    if error is not None and not isinstance(error, GeneratorExit):
+        failure = _failure(error)
+        outcome = "failed" if isinstance(error, Exception) else "cancelled"
+    tell_finished(plan, outcome, begun.attempts, _seconds(held), begun.waited, failure)
+
+
+def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
+    plan: Protected,
+    outcome: events.CallOutcome,
+    attempts: int,
+    seconds: float,
+    waited: float,
+    failure: Failure | None,
+) -> None:
+    """Emit the event."""
+    emit(
+        events.CallFinished(
+            at=datetime.now(UTC),
+            name=plan.name,
+            outcome=outcome,
+            attempts=attempts,
+            seconds=seconds,
+            waited=waited,
+            key=plan.key,
+            failure=failure,
+        )
+    )
+
+
+def rejected(
+    name: str, by: Literal["circuit", "bulkhead", "rate_limit", "budget"], key: str, failure: Failure
+) -> None:
+    """A layer did not admit an attempt."""
+    if HUB.listening:
+        emit(events.CallRejected(at=datetime.now(UTC), name=name, by=by, key=key, failure=failure))
+
+
+def _told(first: Attempt, error: BaseException) -> tuple[events.CallOutcome, int]:
+    attempts = _attempts(first, error)
+    if not isinstance(error, Exception):
+        return "cancelled", attempts
+    return ("rejected" if attempts == 0 else "failed"), attempts
+
+
+def _attempts(first: Attempt, error: BaseException | None) -> int:
+    run: Any = first.run
+    if run is not None:
+        return int(run.calls)
+    return 0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
+
+
+def _seconds(first: Attempt) -> float:
+    return first.env.monotonic() - first.started
+
+
+def _failure(error: BaseException) -> Failure | None:
+    return failure_or_none(error) if isinstance(error, Exception) else None
