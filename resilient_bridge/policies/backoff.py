@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         """The part of tenacity's RetryCallState that a wait looks at."""
 
         attempt_number: int
-        upcoming_sleep: float
 
 
 __all__ = ["Backoff", "Jitter", "spread"]
@@ -171,8 +170,9 @@ class Backoff(Value):
         """Return the wait after `retry_state.attempt_number` calls: this makes a Backoff a tenacity `wait=`."""
         from random import SystemRandom
 
-        # tenacity still holds the wait before this one there, 0 when there was none.
-        return self.next(retry_state.attempt_number, retry_state.upcoming_sleep or None, SystemRandom())
+        # tenacity still holds the wait before this one there, 0 when there was none; before 8.4 it forgot.
+        before: float | None = getattr(retry_state, "upcoming_sleep", None) or None
+        return self.next(retry_state.attempt_number, before, SystemRandom())
 
     def __add__(self, other: Any) -> Any:
         """Return tenacity's sum of two waits: `Backoff.exponential(1) + wait_random(0, 1)`."""
