@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .adapters import DaemonAnswer as DaemonAnswer
     from .adapters import DaemonHealth as DaemonHealth
     from .adapters import EventSource as EventSource
+    from .adapters import HTTPAdapter as HTTPAdapter
+    from .adapters import HTTPMiddleware as HTTPMiddleware
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import LinkHealth as LinkHealth
     from .adapters import Peer as Peer
@@ -161,6 +163,8 @@ __all__ = [
     "Failure",
     "Fallback",
     "Gap",
+    "HTTPAdapter",
+    "HTTPMiddleware",
     "HTTPTransport",
     "Health",
     "Heartbeat",
@@ -273,6 +277,8 @@ _HOMES = {
     "Failure": "errors",
     "Fallback": "policies",
     "Gap": "protocol",
+    "HTTPAdapter": "adapters",
+    "HTTPMiddleware": "adapters",
     "HTTPTransport": "adapters",
     "Health": "client",
     "Heartbeat": "policies",

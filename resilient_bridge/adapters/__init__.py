@@ -11,6 +11,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .aiohttp_middleware import HTTPMiddleware as HTTPMiddleware
     from .child_process import stdio as stdio
     from .clients import wrap as wrap
     from .command_answers import CommandStatus as CommandStatus
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .link_health import LinkHealth as LinkHealth
     from .peer import Peer as Peer
     from .repeats import Call as Call
+    from .requests_adapter import HTTPAdapter as HTTPAdapter
 
 __all__ = [
     "Call",
@@ -40,6 +42,8 @@ __all__ = [
     "DaemonAnswer",
     "DaemonHealth",
     "EventSource",
+    "HTTPAdapter",
+    "HTTPMiddleware",
     "HTTPTransport",
     "LinkHealth",
     "Peer",
@@ -60,6 +64,8 @@ _HOMES = {
     "DaemonAnswer": "daemon",
     "DaemonHealth": "daemon",
     "EventSource": "event_source",
+    "HTTPAdapter": "requests_adapter",
+    "HTTPMiddleware": "aiohttp_middleware",
     "HTTPTransport": "http",
     "LinkHealth": "link_health",
     "Peer": "peer",

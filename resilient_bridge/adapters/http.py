@@ -120,7 +120,7 @@ class HTTPTransport(_Bases):
         try:
             response = await send(request)
         except BridgeError as error:
-            _lend(error, request)
+            self._as_theirs(error, request)
             raise
         finally:
             request.extensions.pop(_OURS, None)
@@ -132,7 +132,7 @@ class HTTPTransport(_Bases):
         try:
             response = send(request)
         except BridgeError as error:
-            _lend(error, request)
+            self._as_theirs(error, request)
             raise
         finally:
             request.extensions.pop(_OURS, None)
@@ -151,7 +151,7 @@ class HTTPTransport(_Bases):
                 )
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
-            _lend(error, request)
+            self._as_theirs(error, request)
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
@@ -173,7 +173,7 @@ class HTTPTransport(_Bases):
         if not isinstance(is_idempotent, bool):
             raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
         by_key = has_key and not is_idempotent and "rb.idempotent" not in extensions
-        once(request)
+        self._watch(request)
         # Our own policy goes by None: to hash a policy takes as long as the rest of this.
         own = None if policy is self._policy else policy
         key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
@@ -211,7 +211,10 @@ class HTTPTransport(_Bases):
             self._protected.popitem(last=False)
         asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
         sends = (_sending_async if is_async else _sending)(
-            self._inner, sound_as=_same if asks else _Sound, window=_KEY_WINDOW if by_key else None
+            self._inner,
+            sound_as=_same if asks else _Sound,
+            window=_KEY_WINDOW if by_key else None,
+            look=self._peek_async if is_async else self._peek,
         )
         send = self._protected[key] = bind(
             keyed(policy, origin),
@@ -226,12 +229,34 @@ class HTTPTransport(_Bases):
         if type(response) is _Sound:
             response = response.response
         if "set-cookie" in response.headers:
-            note_domains(response, self._domains)
+            self._note_cookies(response)
         if 300 <= response.status_code < 400:
             mark_redirect(request)
         if self._max_body is not None:
             bounded(response, self._max_body, request, _lend)
         return response
+
+    # ---- what differs between client libraries --------------------------------------------------------------------
+
+    def _as_theirs(self, error: BridgeError, request: Any) -> None:
+        """Make our error one of the client's library as well."""
+        _lend(error, request)
+
+    def _note_cookies(self, response: Any) -> None:
+        """Remember which cookies a response sets for a whole domain."""
+        note_domains(response, self._domains)
+
+    def _watch(self, request: Any) -> None:
+        """Have the body say whether it has been read, if it can be read only once."""
+        once(request)
+
+    def _peek(self, response: Any) -> None:
+        """Look into the body of an error."""
+        peek(response)
+
+    async def _peek_async(self, response: Any) -> None:
+        """Look into the body of an error."""
+        await peek_async(response)
 
     # ---- its life ---------------------------------------------------------------------------------------------
 
@@ -309,7 +334,9 @@ def _same(response: Any) -> Any:
     return response
 
 
-def _sending(inner: Any, *, sound_as: Callable[[Any], Any], window: float | None) -> Callable[[Any], Any]:
+def _sending(
+    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
     once_sent = inner.handle_request
 
@@ -322,7 +349,7 @@ def _sending(inner: Any, *, sound_as: Callable[[Any], Any], window: float | None
             note_use(request)
         if response.status_code < 400:
             return sound_as(response)
-        peek(response)
+        look(response)
         return response
 
     def send_in_time(request: Any) -> Any:
@@ -336,7 +363,7 @@ def _sending(inner: Any, *, sound_as: Callable[[Any], Any], window: float | None
 
 
 def _sending_async(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None
+    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
     once_sent = inner.handle_async_request
@@ -350,7 +377,7 @@ def _sending_async(
             note_use(request)
         if response.status_code < 400:
             return sound_as(response)
-        await peek_async(response)
+        await look(response)
         return response
 
     return send

@@ -30,6 +30,7 @@ _READERS: Final[Mapping[Key, _Reader]] = {
     ("requests", "Response"): answer_status,
     ("urllib3", "BaseHTTPResponse"): answer_status,
     ("aiohttp", "ClientResponse"): answer_status,
+    ("resilient_bridge", "AnswerView"): answer_status,  # ours, of a ClientResponse
     **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types")},
     **{(package, "JSONRPCError"): error_answer for package in ("mcp", "mcp_types")},
 }

@@ -7,7 +7,9 @@ entry is one request, in our own adapters, is a refused connection a proof. A bo
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import attrs
@@ -65,7 +67,7 @@ def answer_status(answer: Any) -> Finding | None:
 def body_of(answer: Any) -> bytes | None:
     """Return a body that is in memory already; requests' `content` would read the network."""
     held: dict[str, Any] = getattr(answer, "__dict__", {})
-    body = held.get("_content", held.get("_body"))
+    body = held.get("_content", held.get("_body", held.get("body")))
     return body if isinstance(body, bytes) else None
 
 
@@ -208,3 +210,63 @@ LEAVES: Final = frozenset(
     }
 )
 """Subclasses of wrappers that hide nothing."""
+
+
+# ---- one request ---------------------------------------------------------------------------------------------------
+
+_MARK: Final = "__rb_one_request__"
+_DEEP: Final = 8  # errors below each other
+_CONNECTING: Final = frozenset({("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")})
+_TOO_LATE: Final = frozenset({("requests", "ConnectTimeout"), ("aiohttp", "ConnectionTimeoutError")})
+_NOT_CONNECTED: Final = frozenset(
+    getattr(errno, name)
+    for name in ("ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EADDRNOTAVAIL")
+    if hasattr(errno, name)
+)
+
+
+def allow_proof(error: BaseException) -> None:
+    """Say that an error came of one request, sent by an adapter of ours: then it can prove that this did not run."""
+    with suppress(Exception):  # a class may refuse attributes
+        object.__setattr__(error, _MARK, True)
+
+
+def withdraw_proof(error: BaseException) -> None:
+    """Say that a request was sent before the one whose error this is."""
+    with suppress(Exception):
+        object.__setattr__(error, _MARK, False)
+
+
+def proof_of(error: BaseException, root: BaseException) -> str:
+    """Return the row of the table of proofs that an error of one request is, empty for none; `root` is what stands below it."""
+    try:
+        if object.__getattribute__(error, "__dict__").get(_MARK) is not True:
+            return ""
+        chain = _classes_below(error, root)
+        number = getattr(root, "errno", None)
+    except Exception:  # noqa: BLE001 (a class may hide what it has)
+        return ""
+    if ("socket", "gaierror") in chain:
+        return "not_resolved"
+    if ("ssl", "SSLCertVerificationError") in chain:
+        return "tls_failed"
+    if chain & _TOO_LATE:
+        return "connect_timeout"
+    if ("aiohttp", "ClientHttpProxyError") in chain or text_of(root).startswith("Tunnel connection failed: "):
+        return "tunnel_refused"
+    return "not_connected" if chain & _CONNECTING and number in _NOT_CONNECTED else ""
+
+
+def _classes_below(error: BaseException, root: BaseException) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    below: BaseException | None = error
+    for _ in range(_DEEP):
+        if below is None:
+            break
+        found |= _names(below)
+        below = below.__cause__ or below.__context__
+    return found | _names(root)
+
+
+def _names(error: BaseException) -> set[tuple[str, str]]:
+    return {(str(cls.__module__).partition(".")[0], cls.__name__) for cls in type(error).__mro__}

@@ -13,6 +13,7 @@ import attrs
 from ..errors import BridgeError, Executed, Failure, Record, ended, record_of, text_of
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
+from .http_libraries import proof_of
 from .registry import applied
 from .texts import text_finding
 
@@ -51,6 +52,8 @@ def _judged(error: BaseException, root: BaseException, executed: Executed | None
     finding = finding or _unknown(root)
     if executed is not None and root is not error:  # where in the call it broke says more than how
         finding = attrs.evolve(finding, executed=executed)
+    if proof_of(error, root):  # of our own adapter: one entry is one request
+        finding = attrs.evolve(finding, executed=Executed.NO)
     if (provider := _provider(error) or _provider(root)) and "provider_id" not in finding.details:
         finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
     return applied(_with_record(finding.failure(error, root), record), error, root, known=known)

@@ -138,7 +138,7 @@ def _rpc_error(error: Any) -> Finding | None:
 def _pushback(error: Any) -> float | None:
     """Read what a server asks for in its metadata: `grpc-retry-pushback-ms` or `retry-after`."""
     try:
-        told = dict(error.trailing_metadata() or ())
+        told: dict[str, Any] = dict(error.trailing_metadata() or ())
     except Exception:  # noqa: BLE001 (an error that stands for no call has none)
         return None
     named = {"retry-after-ms": told.get("grpc-retry-pushback-ms"), "retry-after": told.get("retry-after")}

@@ -61,10 +61,12 @@ class Discard:
             close()
 
     async def suspend(self) -> None:
-        """Close it, if it can be closed."""
+        """Close it, if it can be closed: aiohttp's answers are closed by a plain function."""
         close = getattr(self.answer, "aclose", None)
         if callable(close):
             await cast("Any", close())
+        else:
+            self.block()
 
 
 def settled(function: Callable[..., Any], result: Any) -> Any:
