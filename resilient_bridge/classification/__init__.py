@@ -66,7 +66,12 @@ class Classifier:
                 failure_of,  # here, and so below: most programs import `classify` long before they need it
             )
 
-            return _counted(failure_of(cast("BaseException", error)))
+            try:
+                return _counted(failure_of(cast("BaseException", error)))
+            except Exception as wrong:
+                if wrong is error:  # it is no failure
+                    raise
+                return _unreadable(cast("BaseException", error))
         from .answers import answer_failure
 
         failure = answer_failure(error)
@@ -99,6 +104,13 @@ class Classifier:
     def __repr__(self) -> str:
         """Return the name it is known by."""
         return "classify"
+
+
+def _unreadable(error: BaseException) -> Failure:
+    """Return the failure of an exception that cannot be looked at: whatever it does when it is asked, its class has a name."""
+    from ..errors import Failure, class_name
+
+    return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
 
 
 def _counted(failure: Failure) -> Failure:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..errors import Category, Executed, Failure, Kind, code_info, text_of
+from ..errors import Category, Executed, Failure, Kind, class_name, code_info, text_of
 
 
 def _no_details() -> Mapping[str, Any]:
@@ -46,7 +46,7 @@ class Finding:
         details = dict(self.details)
         told_by = cause if seen is None else seen
         if told_by is not None:
-            details.setdefault("error", f"{type(told_by).__name__}: {text_of(told_by)}".removesuffix(": "))
+            details.setdefault("error", f"{class_name(told_by)}: {text_of(told_by)}".removesuffix(": "))
         return Failure.of(
             self.code,
             self.message,

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import BridgeError, Executed, Failure, Record, ended, record_of, text_of
+from ..errors import BridgeError, Executed, Failure, Record, class_name, ended, record_of, text_of
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
@@ -80,7 +80,7 @@ def _by_text(error: BaseException) -> Finding | None:
 
 def _unknown(error: BaseException) -> Finding:
     """Return the verdict on what nobody has a rule for: internal, not retryable (S10)."""
-    return Finding(code="SYS_INTERNAL_ERROR", message=type(error).__name__ + short_of(text_of(error)))
+    return Finding(code="SYS_INTERNAL_ERROR", message=class_name(error) + short_of(text_of(error)))
 
 
 def _with_record(failure: Failure, record: Record | None) -> Failure:
@@ -135,8 +135,19 @@ def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
     return cast("BaseExceptionGroup[BaseException]", error) if is_group else None
 
 
+def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | None:
+    """Return what is in a group, None where that cannot be had: a class may put a property in the place of `exceptions`."""
+    try:
+        return [error for error in group.exceptions if issubclass(type(error), BaseException)]
+    except Exception:  # noqa: BLE001 (whatever the property raises)
+        return None
+
+
 def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
-    failures = [failure_of(leaf, depth) for leaf in _leaves(group)]
+    failures = [
+        _judged(leaf, leaf, None) if _as_group(leaf) is not None else failure_of(leaf, depth)
+        for leaf in _leaves(group)
+    ]
     if not failures:
         return None
     # Several: repeating helps only if it helps all of them; then not before the last of them is ready.
@@ -160,7 +171,11 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     while pending and len(leaves) < _MOST_LEAVES:
         error = pending.pop()
         if (inner := _as_group(error)) is not None:
-            pending.extend(reversed(inner.exceptions))
+            members = _members(inner)
+            if members is None:
+                leaves.append(error)
+            else:
+                pending.extend(reversed(members))
         elif not dispatch(type(error)).stops:
             leaves.append(error)
         elif package_of(type(error)) == "builtins":  # an interrupt, no cancellation

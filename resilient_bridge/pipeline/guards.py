@@ -140,7 +140,7 @@ class BreakerGuard:
         seconds = now - attempt.started
         verdict = "neutral"
         try:
-            if failure is not None and not isinstance(error, RejectedError):
+            if failure is not None and not issubclass(type(error), RejectedError):
                 verdict = counts_for_breaker(failure, self.layer, self.named)
         except BaseException:  # a predicate of the user's: its mistake says nothing of the other side
             self.state.released(permit, now, seconds)

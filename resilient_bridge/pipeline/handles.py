@@ -121,7 +121,7 @@ class _Block:
         if error is None:
             state.succeeded(permit, now, seconds)
             return
-        failure = None if isinstance(error, RejectedError) else failure_or_none(error)
+        failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
         verdict = (
             "neutral" if failure is None else counts_for_breaker(failure, state.breaker, _own_class(error))
         )
@@ -148,7 +148,7 @@ _MISTAKES: Final = (
 def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
     """Return the class of an error that is the user's own, and says that something failed, not that somebody was mistaken."""
     kind = type(error)
-    is_own = kind.__module__ != "builtins" and not isinstance(error, _MISTAKES) and not rule_for(error).rules
+    is_own = kind.__module__ != "builtins" and not issubclass(kind, _MISTAKES) and not rule_for(error).rules
     return (kind,) if is_own else ()
 
 

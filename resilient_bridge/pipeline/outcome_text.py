@@ -53,11 +53,18 @@ def printed(name: str, value: object, error: BaseException | None, failure: Fail
             told = getattr(error, "returncode" if name == "exit_code" else name, None)
             if told is not None:
                 return told if name == "exit_code" else _redacted(told)
-        error = None if error is None else error.__cause__
+        error = _cause(error)
     if failure is not None:
         return failure.details.get(name)
     # By its module, because tools lie above: what others call exit_code has fields that would be lost.
     return getattr(value, name) if type(value).__module__ == _COMMANDS else None
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    try:
+        return None if error is None else error.__cause__
+    except Exception:  # noqa: BLE001 -- a class may put a property in its place
+        return None
 
 
 def _redacted(output: object) -> str:

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ..errors import Executed, Failure, Record, RejectedError, attach, ended, record_of, without_cause
+from ..errors import (
+    Executed,
+    Failure,
+    Record,
+    RejectedError,
+    attach,
+    ended,
+    record_of,
+    without_cause,
+)
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
+from ..policies.what import add_note, take_back
 from ..telemetry import emit, events
 from .attempt import Attempt, begun, report
 from .decision import Decision, counter, decide, match, may_run_again, place
@@ -93,8 +103,14 @@ class Retrying:
     def failed(self, attempt: Attempt, error: Exception, failure: Failure) -> float | None:
         """An attempt has ended in `error`. Return the seconds to wait before the next; None: `ending` is raised."""
         self.state.set_exception((type(error), error, error.__traceback__))
-        stop = self._step(attempt, failure)
-        if not (attempt.is_rejected and isinstance(error, RejectedError)):
+        try:
+            stop = self._step(attempt, failure)
+        except Exception as wrong:  # a condition, a schedule or a limit of the user's: his own error is still the one to be raised
+            if not add_note(error, "not repeated: the policy raised", wrong):
+                raise
+            self.ending = error
+            return None
+        if not (attempt.is_rejected and issubclass(type(error), RejectedError)):
             self.own = error, len(self.history)
         elif stop is not None and self.own is not None:
             # What has been called did fail, and that is the caller's to see; the layer's word only ended it.
@@ -285,7 +301,7 @@ class Retrying:
         note = self._note(stop, seconds)
         before = record_of(error)
         if before is not None and before.note:
-            _take_back(error, before.note)
+            take_back(error, before.note)
         history = tuple(self.history[:-1])
         ran = self.history[-1].executed
         record = Record(
@@ -374,10 +390,3 @@ def _with_hint(failure: Failure) -> Failure:
     if failure.retry_after is not None or not isinstance(moment, int | float):
         return failure
     return evolve(failure, retry_after=max(0.0, moment - datetime.now(UTC).timestamp()))
-
-
-def _take_back(error: BaseException, note: str) -> None:
-    """Remove the note of an earlier call that raised the same object: notes must not pile up on a constant."""
-    notes: list[str] = getattr(error, "__notes__", [])
-    if note in notes:
-        notes.remove(note)

@@ -170,7 +170,7 @@ def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
     held.seen = None
     if failure is None or held.env.is_disabled:
         return
-    says_nothing = isinstance(error, DeadlineExceededError)  # the caller's time is up
+    says_nothing = issubclass(type(error), DeadlineExceededError)  # the caller's time is up
     for guard in plan.guards:
         if isinstance(guard, BreakerGuard) and not says_nothing:
             guard.broke_off(held, error, failure)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import Category, RejectedError, Severity, error_for
-from ..policies.what import matches, names_class
+from ..policies.what import matches_safely, names_class
 
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def counts_for_breaker(
     `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
     names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.
     """
-    if isinstance(error_for(failure), RejectedError) or matches(breaker.ignore, failure):
+    if isinstance(error_for(failure), RejectedError) or matches_safely(breaker.ignore, failure):
         return "neutral"
     if failure.severity in _ALARMING:
         return "critical"
     if breaker.on:
-        return "failure" if matches(breaker.on, failure) else "neutral"
+        return "failure" if matches_safely(breaker.on, failure) else "neutral"
     if is_limited(failure):
         return "neutral"
     if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):

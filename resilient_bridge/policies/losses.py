@@ -134,7 +134,9 @@ def is_programming_error(failure: Failure) -> bool:
     """Is it a mistake in the code that was run? What a peer sent can be a ValueError, too: as JSON, as text, for a model of pydantic."""
     cause = failure.cause
     is_about_data = type(cause).__name__ == "ValidationError"
-    return failure.code == "SYS_INTERNAL_ERROR" and isinstance(cause, _PROGRAMMING) and not is_about_data
+    return (
+        failure.code == "SYS_INTERNAL_ERROR" and issubclass(type(cause), _PROGRAMMING) and not is_about_data
+    )
 
 
 def is_unreadable(failure: Failure) -> bool:

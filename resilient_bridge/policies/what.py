@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -25,14 +26,17 @@ __all__ = [
     "WANTED",
     "What",
     "Whats",
+    "add_note",
     "as_whats",
     "check_whats",
     "is_what",
     "matches",
     "matches_ended",
+    "matches_safely",
     "names_class",
     "plain",
     "rank",
+    "take_back",
     "whats",
 ]
 
@@ -112,13 +116,49 @@ def matches(these: Iterable[Any], failure: Failure) -> bool:
     return any(rank(what, failure) is not None for what in these)
 
 
+def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
+    """Do the same where an error of the caller's is on its way out: a condition that raises says no, and is told in a note on that error.
+
+    Where there is no such error, because an answer stands for the failure, the condition's own comes out.
+    """
+    try:
+        return matches(these, failure)
+    except Exception as wrong:
+        if failure.cause is None or not add_note(failure.cause, "a condition of the policy raised", wrong):
+            raise
+        return False
+
+
+def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
+    """Add a note about another error, once; False if that one is to be raised: it says that the policy itself is not right."""
+    from ..errors import ConfigError, class_name, text_of
+
+    if issubclass(type(wrong), ConfigError):
+        return False
+    note = f"{what} {class_name(wrong)}: {text_of(wrong)}"
+    with suppress(Exception):  # an exception may refuse notes, or hide those that it has
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+    return True
+
+
+def take_back(error: BaseException, note: str) -> None:
+    """Remove the note of an earlier call that raised the same object: notes must not pile up on a constant."""
+    try:
+        notes: list[str] = error.__notes__
+        if note in notes:
+            notes.remove(note)
+    except Exception:  # noqa: BLE001 (none yet, or a class that hides them)
+        return
+
+
 def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
     """Return whether one of `these` fits a failure whose repeats are over: one that became permanent by that still fits as transient (C2)."""
     these = tuple(these)
-    if matches(these, failure):
+    if matches_safely(these, failure):
         return True
     was_transient = failure.stopped == "attempts" and failure.retryable
-    return was_transient and matches(these, attrs.evolve(failure, kind=Kind.TRANSIENT))
+    return was_transient and matches_safely(these, attrs.evolve(failure, kind=Kind.TRANSIENT))
 
 
 def names_class(these: Iterable[Any], failure: Failure) -> bool:
@@ -153,7 +193,9 @@ def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, in
     A group is of a class if it says so itself, or if all of its members are.
     """
     cause: Any = failure.cause
-    if isinstance(cause, BaseExceptionGroup):
+    if issubclass(
+        type(cause), BaseExceptionGroup
+    ):  # not isinstance: it would ask the error for its __class__
         members = [_nearest(what, [(_CLASS, type(leaf))]) for leaf in _leaves(cast("Any", cause))]
         if members and None not in members:
             return max(cast("list[tuple[int, int]]", members))
@@ -166,9 +208,10 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
         if not pending:
             return
         error = pending.pop()
-        if isinstance(error, BaseExceptionGroup):
-            pending.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
-        elif isinstance(error, Exception):  # the cancelled ones say nothing
+        if issubclass(type(error), BaseExceptionGroup):
+            with suppress(Exception):  # a class may put a property of its own in their place
+                pending.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
+        elif issubclass(type(error), Exception):  # the cancelled ones say nothing
             yield error
 
 
@@ -182,7 +225,7 @@ def _nearest(
         )
         for tier, kind in classes
         for distance, base in enumerate(kind.__mro__)
-        if base is what or (base.__module__.partition(".")[0], base.__name__) == what
+        if base is what or (str(base.__module__).partition(".")[0], base.__name__) == what
     ]
     return min(found, default=None)
 

@@ -171,7 +171,9 @@ def bound_sync(function: Callable[..., Any], *, timeout: Timeout, name: str) -> 
 
 def timed_out(seconds: float, cause: BaseException | None) -> AttemptTimeoutError:
     """Return the error for a tool that took too long; what it had printed by then is known from its last error."""
-    told: Mapping[str, Any] = classify(cause).details if isinstance(cause, Exception) else {}
+    told: Mapping[str, Any] = (
+        classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
+    )
     error = AttemptTimeoutError(
         Failure.of(
             "TOOL_TIMEOUT",

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, config_error, without_cause
@@ -277,11 +277,11 @@ def _tell(told: list[Any]) -> None:
 
 def _failure_of(error: object) -> Failure | None:
     """Return the failure, None for cancellation and the end of the program."""
+    if issubclass(type(error), BaseException):
+        return failure_or_none(cast("BaseException", error))
     if isinstance(error, Failure):
         return error
-    if not isinstance(error, BaseException):
-        raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
-    return failure_or_none(error)
+    raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
 
 
 def _name(name: object) -> str:

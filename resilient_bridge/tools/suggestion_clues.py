@@ -91,6 +91,13 @@ def clue_of(failure: Failure, context: SuggestionContext) -> Clue:
 
 def os_error(failure: Failure) -> OSError | None:
     """Return the error of the operating system behind a failure: its cause, what that was raised from, or one of its group."""
+    try:
+        return _os_error(failure)
+    except Exception:  # noqa: BLE001 -- somebody else's error: its attributes may be anything, and may fail
+        return None
+
+
+def _os_error(failure: Failure) -> OSError | None:
     told = failure.details.get("errno")
     waiting: list[BaseException | None] = [failure.cause]
     for _ in range(_MOST_ERRORS):

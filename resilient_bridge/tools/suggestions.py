@@ -106,10 +106,10 @@ suggest: Final = Suggester()
 
 
 def _as_failure(given: object) -> Failure:
+    if issubclass(type(given), BaseException):  # not isinstance: it would ask the error for its __class__
+        return classify(cast("BaseException", given))
     if isinstance(given, Failure):
         return given
-    if issubclass(type(given), BaseException):
-        return classify(cast("BaseException", given))
     raise config_error("suggest.failure", "a Failure or an exception", given)
 
 

@@ -87,7 +87,7 @@ async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str |
         return _refused(failure, entry.tool)
     anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
     outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
-    if isinstance(outcome.error, MistakeError):
+    if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
     return await _told(entry, read, outcome)
 
@@ -153,7 +153,7 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
     if failure is not None:
         if failure.stopped != "not_idempotent":
             repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
-        if failure.code in _OF_THE_TOOL and not isinstance(error, BridgeError):
+        if failure.code in _OF_THE_TOOL and not issubclass(type(error), BridgeError):
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
         failure = await _with_fixes(failure, read.arguments, (), entry.directory)

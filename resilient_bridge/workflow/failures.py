@@ -82,8 +82,8 @@ def _is_of_the_phase(walked: _Walked) -> bool:
 
 def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
     """What a phase raised. CancelledError comes out as it is if somebody ends us; else the phase awaited what it had cancelled itself."""
-    if isinstance(error, Exception):
-        return error
+    if issubclass(type(error), Exception):
+        return cast("Exception", error)
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise error

@@ -290,14 +290,19 @@ def broken(*_):
     ids=["on_result", "on", "rules", "backoff", "ignore"],
 )
 def test_a_callback_that_raises_loses_nothing(form, layers):
-    """It ends the call with its own error, and the place in the bulkhead is given back."""
+    """The caller's own error is raised, with a note about the other (D04); of a result, where there is none, the callback's is.
+
+    The place in the bulkhead is given back.
+    """
+    expected = LookupError if layers[0].on_result else REFUSED
     server = Server(always=None if layers[0].on_result else REFUSED)
     with form.world():
         get = rb.Policy(*layers)(form.of(server.get))
         for _ in range(3):
-            with pytest.raises(LookupError):
+            with pytest.raises(expected) as caught:
                 form.run(get)
-    assert server.calls == 3
+            assert expected is LookupError or "a mistake in a callback" in "".join(caught.value.__notes__)
+    assert server.calls == (9 if layers[-1] == rb.Breaker.consecutive(9, ignore=broken) else 3)
 
 
 async def test_an_on_result_that_raises_leaves_no_timer():
