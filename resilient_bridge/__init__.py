@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .errors import Kind as Kind
     from .errors import NotConnectedError as NotConnectedError
     from .errors import NotDeliveredError as NotDeliveredError
+    from .errors import NotExecutedError as NotExecutedError
     from .errors import OutboxFullError as OutboxFullError
     from .errors import OutcomeUnknownError as OutcomeUnknownError
     from .errors import ProtocolError as ProtocolError
@@ -178,6 +179,7 @@ __all__ = [
     "Message",
     "NotConnectedError",
     "NotDeliveredError",
+    "NotExecutedError",
     "Outbox",
     "OutboxFullError",
     "Outcome",
@@ -292,6 +294,7 @@ _HOMES = {
     "Message": "protocol",
     "NotConnectedError": "errors",
     "NotDeliveredError": "errors",
+    "NotExecutedError": "errors",
     "Outbox": "policies",
     "OutboxFullError": "errors",
     "Outcome": "pipeline",

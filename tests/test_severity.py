@@ -35,7 +35,7 @@ def test_a_give_up_is_logged_at_its_severity(severity, caplog):
     """The page's level is that of the line, for a call that was given up."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
 
-    @rb.Policy(rb.Retry(attempts=1))
+    @rb.Policy(rb.Retry(attempts=1))(idempotent=True)
     def ask() -> None:
         raise _error(severity)
 
@@ -47,7 +47,7 @@ def test_a_give_up_is_logged_at_its_severity(severity, caplog):
 def test_an_error_that_no_policy_had_to_do_with_stays_at_debug(caplog):
     """A bug of the caller is his to log."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
-    rb.capture(rb.resilient(lambda: {}["missing"]))
+    rb.capture(rb.resilient(lambda: {}["missing"], idempotent=True))
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
@@ -89,7 +89,7 @@ def test_severity_decides_no_retry(severity):
     """The same failure is repeated, however bad it is."""
     calls = []
 
-    @rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)))
+    @rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)))(idempotent=True)
     def ask() -> None:
         calls.append(1)
         raise _error(severity)

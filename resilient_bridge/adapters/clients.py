@@ -25,7 +25,7 @@ def wrap(
     client: T,
     policy: Policy | BridgePolicy | None = None,
     *,
-    idempotent: Idempotent = False,
+    idempotent: Idempotent | None = None,
     methods: Mapping[str, Policy] | Collection[str] | None = None,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
@@ -35,7 +35,8 @@ def wrap(
     For the clients of openai, anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
     if it is a mapping. Without a `policy` it is the recommended one. Model calls and reads of the three SDKs may be repeated;
     any other call, and a model call whose tools the provider runs unasked, only if it provably did not run, or `idempotent` says
-    so. A call that runs tools inside of it, as google-genai's can, is repeated only if `idempotent` says so. What derives a
+    so; what a method of any other object raises proves nothing about the whole method. A 429 counts as not begun. `idempotent=False` takes
+    every permission away. A call that runs tools inside of it, as google-genai's can, is repeated only if `idempotent` says so. What derives a
     client (`with_options(…)`) gives a wrapped one. A stream is repeated up to its first item, which is fetched before the call returns or the context is entered.
     Each page of a list, and each step of a method that makes several calls, is a call of its own. The SDK's own error
     comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose

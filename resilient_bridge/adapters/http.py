@@ -25,10 +25,12 @@ from .http_requests import (
     SAFE_METHODS,
     bound_to,
     check_hop,
+    check_inner,
     check_plaintext,
     is_header_name,
     mark_redirect,
     note_domains,
+    note_sent,
     origin_of,
     package_of,
 )
@@ -58,6 +60,7 @@ __all__ = ["HTTPTransport"]
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 _KEY_WINDOW: Final = 270.0  # seconds: the 5 minutes for which a server remembers a key (V9), less a margin, as for Outbox.resend_within
 _OURS: Final = "rb.transport"  # on a request while one of ours has it
+_ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
 _OWN_KEY: Final = (
     "rb.idempotency_key"  # the key that we gave it, which is no permission; redirects carry it on
 )
@@ -141,7 +144,7 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return what sends it."""
         try:
-            self._check_inner(is_async=is_async)
+            check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request)
@@ -169,10 +172,12 @@ class HTTPTransport(_Bases):
         method = request.method
         # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
         has_key = method not in SAFE_METHODS and self._has_key(request)
-        is_idempotent = extensions.get("rb.idempotent", method in IDEMPOTENT_METHODS)
-        if not isinstance(is_idempotent, bool):
+        is_idempotent = extensions.get("rb.idempotent")
+        if is_idempotent is not None and not isinstance(is_idempotent, bool):
             raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
-        by_key = has_key and not is_idempotent and "rb.idempotent" not in extensions
+        if is_idempotent is None and method in IDEMPOTENT_METHODS:
+            is_idempotent = True
+        by_key = has_key and is_idempotent is None
         self._watch(request)
         # Our own policy goes by None: to hash a policy takes as long as the rest of this.
         own = None if policy is self._policy else policy
@@ -180,15 +185,6 @@ class HTTPTransport(_Bases):
         send = self._protected.get(key) or self._bind(key, origin_of(url))
         extensions[_OURS] = True
         return send
-
-    def _check_inner(self, *, is_async: bool) -> None:
-        """Refuse an inner transport of the other kind: that of a Client is sync, that of an AsyncClient async."""
-        wanted = "handle_async_request" if is_async else "handle_request"
-        if self._inner is None or hasattr(self._inner, wanted):
-            return
-        client, transport = ("an AsyncClient", "async") if is_async else ("a Client", "sync")
-        message = f"{transport} transport for {client}, such as {'AsyncHTTPTransport' if is_async else 'HTTPTransport'}()"
-        raise config_error("HTTPTransport.inner", f"{'an' if is_async else 'a'} {message}", self._inner)
 
     def _has_key(self, request: Any) -> bool:
         """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
@@ -219,7 +215,9 @@ class HTTPTransport(_Bases):
         send = self._protected[key] = bind(
             keyed(policy, origin),
             sends,
-            idempotent=is_idempotent or by_key,
+            idempotent=is_idempotent or (True if by_key else is_idempotent),
+            proofs="request",
+            allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
             states=States(origin),
         )
@@ -262,19 +260,19 @@ class HTTPTransport(_Bases):
 
     async def aclose(self) -> None:
         """Close the inner transport."""
-        self._check_inner(is_async=True)
+        check_inner(self._inner, is_async=True)
         if self._inner is not None:
             await self._inner.aclose()
 
     def close(self) -> None:
         """Close the inner transport."""
-        self._check_inner(is_async=False)
+        check_inner(self._inner, is_async=False)
         if self._inner is not None:
             self._inner.close()
 
     async def __aenter__(self) -> Self:
         """Enter the inner transport, if there is one yet."""
-        self._check_inner(is_async=True)
+        check_inner(self._inner, is_async=True)
         if self._inner is not None:
             await self._inner.__aenter__()
         return self
@@ -291,7 +289,7 @@ class HTTPTransport(_Bases):
 
     def __enter__(self) -> Self:
         """Enter the inner transport, if there is one yet."""
-        self._check_inner(is_async=False)
+        check_inner(self._inner, is_async=False)
         if self._inner is not None:
             self._inner.__enter__()
         return self
@@ -343,6 +341,7 @@ def _sending(
     def send(request: Any) -> Any:
         if window is not None:
             _limit(window)
+        note_sent(request)
         try:
             response = once_sent(request)
         finally:
@@ -371,6 +370,7 @@ def _sending_async(
     async def send(request: Any) -> Any:
         if window is not None:
             _limit(window)
+        note_sent(request)
         try:
             response = await once_sent(request)
         finally:

@@ -10,24 +10,31 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ..errors import Failure, error_for, is_sensitive
+from ..errors import Failure, config_error, error_for, is_sensitive
+from ..pipeline.attempt import count_request
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
 
 
 __all__ = [
+    "COUNTED",
     "IDEMPOTENT_METHODS",
     "SAFE_METHODS",
     "bound_to",
     "check_hop",
+    "check_inner",
     "check_plaintext",
     "is_header_name",
     "mark_redirect",
     "note_domains",
+    "note_sent",
     "origin_of",
     "package_of",
 ]
+
+COUNTED: Final = "rb.counted"
+"""On a request that has been counted in the attempts that it is part of."""
 
 IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """What RFC 9110 §9.2.2 calls idempotent: repeating it has the effect of doing it once."""
@@ -199,3 +206,19 @@ def bound_to(request: Any, left: float) -> Generator[None, None, None]:
             del extensions["timeout"]
         else:
             extensions["timeout"] = told
+
+
+def check_inner(inner: Any, *, is_async: bool) -> None:
+    """Refuse an inner transport of the other kind: that of a Client is sync, that of an AsyncClient async."""
+    wanted = "handle_async_request" if is_async else "handle_request"
+    if inner is None or hasattr(inner, wanted):
+        return
+    client, transport = ("an AsyncClient", "async") if is_async else ("a Client", "sync")
+    message = f"{transport} transport for {client}, such as {'AsyncHTTPTransport' if is_async else 'HTTPTransport'}()"
+    raise config_error("HTTPTransport.inner", f"{'an' if is_async else 'a'} {message}", inner)
+
+
+def note_sent(request: Any) -> None:
+    """Count a request in the attempts that it is part of, unless the client above has done so (see `sdks`)."""
+    if request.extensions.pop(COUNTED, None) != id(request):
+        count_request()

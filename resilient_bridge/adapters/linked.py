@@ -102,7 +102,7 @@ class Calls:
         self,
         link: Link,
         policy: Policy,
-        idempotent: Idempotent,
+        idempotent: Idempotent | None,
         patience: float,
         max_bytes: Mapping[str, int],
         *,
@@ -135,6 +135,8 @@ class Calls:
                 self._policy,
                 self._attempt,
                 idempotent=is_idempotent,
+                proofs="all",
+                allowed_by="reconnecting(…, idempotent=…)",
                 name=f"reconnecting.{name}" if name else "reconnecting",
                 states=self.states,
             )
@@ -147,7 +149,7 @@ class Calls:
         if callable(told):
             if permits(told, Call(name, args, kwargs)):
                 return True
-        elif told is not False and name in told:
+        elif told is not None and told is not False and name in told:
             return True
         return name in _READS.get(package_of(self.link.current), ()) or await self._is_harmless(
             name, args, kwargs

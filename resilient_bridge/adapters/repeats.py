@@ -35,13 +35,14 @@ class Repeats(Enum):
     """When a call may be repeated: whatever has become of it, only if it provably did not run, or never."""
 
     FREELY = "freely"
-    UNRUN = "unrun"
+    UNRUN = "unrun"  # or by the convention that a 429 was not begun
+    REFUSED = "refused"  # the user said no: only a proof counts
     NEVER = "never"
 
 
-def checked_idempotent(given: Idempotent, path: str) -> Idempotent:
+def checked_idempotent(given: Idempotent | None, path: str) -> Idempotent | None:
     """Return what says which calls may be repeated; a single name is a mistake, and so is a predicate that must be awaited."""
-    if isinstance(given, bool):
+    if given is None or isinstance(given, bool):
         return given
     if callable(given):
         if _is_async(given):

@@ -11,14 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
+from weakref import ref
 
 import attrs
 
 from ..errors import config_error
+from ..pipeline.attempt import count_request
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
+from .http_requests import COUNTED
 from .sdk_tools import anthropic_effect, google_config, google_effect, google_runs_tools, openai_effect, told
 
 
@@ -42,7 +45,7 @@ class SDK:
     `steps` are methods that make several calls: each of those goes through the policy, and not the whole, for what has run
     once must not run again because a later step failed. `has_effect`: a model call does more than cost money. `runs_tools`:
     tools run here, inside of the call. Both see its arguments by name, and the part of the client that it is a call of.
-    `addresses`: where a client sends its key. `options`: what one call says about its requests. `derived` are methods that give
+    `counts_requests`: have what a client sends counted, and return whether that can be. `addresses`: where a client sends its key. `options`: what one call says about its requests. `derived` are methods that give
     another client, `makes` those that give a part of this one, and ask nobody.
     """
 
@@ -50,6 +53,7 @@ class SDK:
     model_calls: re.Pattern[str]
     error: tuple[str, str]
     without_retries: Callable[[Any], Any]
+    counts_requests: Callable[[Any], bool]
     steps: re.Pattern[str] = re.compile(r"(?!)")
     has_effect: Callable[[Mapping[str, Any], object], bool]
     runs_tools: Callable[[str, Mapping[str, Any], object], bool] = _runs_no_tools
@@ -104,7 +108,55 @@ def is_page(value: object) -> bool:
 
 
 def _options_without_retries(client: Any) -> Any:
-    return client.with_options(max_retries=0)
+    """Return a copy of a client whose every request is tried once, whatever `max_retries` is set to later."""
+    once = client.with_options(max_retries=0)
+    once.request = _tried_once(type(once).request, ref(once))
+    return once
+
+
+def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
+    def tried_once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+        return request(client(), cast_to, options.copy(update={"max_retries": 0}), *args, **kwargs)
+
+    return tried_once
+
+
+# ---- requests, counted ----------------------------------------------------------------------------------------------
+
+
+def _count(request: Any) -> None:
+    if request.extensions.get(COUNTED) != id(request):  # a redirect takes the extensions along
+        request.extensions[COUNTED] = id(request)
+        count_request()
+
+
+async def _count_async(request: Any) -> None:
+    _count(request)
+
+
+def _counting(client: Any) -> bool:
+    """Count what an HTTP client of httpx or httpx2 sends, redirects too, in the attempts it is part of; False if it cannot be told to.
+
+    A proof speaks of the last request alone; with the number of requests it is known whether that was the whole call.
+    """
+    hooks = getattr(client, "event_hooks", None)
+    if not isinstance(hooks, dict) or "request" not in hooks:
+        return False
+    hook = _count_async if hasattr(client, "__aenter__") else _count
+    told: list[Any] = list(cast("dict[str, list[Any]]", hooks)["request"])
+    if hook not in told:
+        client.event_hooks = {**hooks, "request": [hook, *told]}
+    return True
+
+
+def _counts_own_client(client: Any) -> bool:
+    return _counting(getattr(client, "_client", None))
+
+
+def _counts_google_clients(client: Any) -> bool:
+    api = getattr(client, "_api_client", None)
+    both = [_counting(getattr(api, name, None)) for name in ("_httpx_client", "_async_httpx_client")]
+    return all(both) and getattr(api, "_use_aiohttp", None) is _never
 
 
 def _addresses(client: Any) -> Iterable[object]:
@@ -178,6 +230,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             error=("openai", "OpenAIError"),
             without_retries=_options_without_retries,
+            counts_requests=_counts_own_client,
             has_effect=openai_effect,
             addresses=_addresses,
             steps=re.compile(
@@ -193,6 +246,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             error=("anthropic", "AnthropicError"),
             without_retries=_options_without_retries,
+            counts_requests=_counts_own_client,
             has_effect=anthropic_effect,
             addresses=_addresses,
             steps=re.compile(r"[\w.]+\.(tool_runner|thread|iter_pages)"),
@@ -206,6 +260,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             error=("google.genai.errors", "APIError"),
             without_retries=_without_google_retries,
+            counts_requests=_counts_google_clients,
             has_effect=google_effect,
             runs_tools=google_runs_tools,
             addresses=_google_addresses,

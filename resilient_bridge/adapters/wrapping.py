@@ -33,6 +33,12 @@ __all__ = ["Wrapping", "wrapped"]
 
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
+_IDEMPOTENT: Final[Mapping[Repeats, bool | None]] = {
+    Repeats.FREELY: True,
+    Repeats.UNRUN: None,
+    Repeats.NEVER: None,
+    Repeats.REFUSED: False,
+}
 _REQUESTS: Final = frozenset(
     {"get", "post", "put", "patch", "delete", "request"}
 )  # of a client itself, for paths without a method
@@ -48,7 +54,7 @@ class Wrapping:
         name: str,
         sdk: SDK | None,
         is_async: bool,
-        idempotent: Idempotent,
+        idempotent: Idempotent | None,
         methods: Mapping[str, Policy | None],
         max_bytes: Mapping[str, int],
         allow_plaintext_credentials: bool,
@@ -62,6 +68,7 @@ class Wrapping:
         self.max_bytes = max_bytes
         self.allow_plaintext_credentials = allow_plaintext_credentials
         self.states = States(name)
+        self.counts_requests = False
         self._bound: dict[tuple[str, bool, Repeats], Any] = {}
         if sdk is not None and (is_async or not sdk.async_part):
             self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
@@ -72,19 +79,24 @@ class Wrapping:
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
         """Return when a call may be repeated."""
-        has_word = callable(self.idempotent)  # about model calls, too
-        if callable(self.idempotent):
-            is_said = permits(self.idempotent, call)
-        else:
-            is_said = self.idempotent if isinstance(self.idempotent, bool) else call.method in self.idempotent
-        if is_said:
+        said = self._said(call)
+        if said:
             return Repeats.FREELY
-        if self.sdk is None:
-            return Repeats.UNRUN
-        if self.sdk.runs_tools(call.method, arguments, owner):
+        if self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
             return Repeats.NEVER
-        is_free = not has_word and self.sdk.may_repeat(call.method, arguments, owner)
+        if said is False:
+            return Repeats.REFUSED
+        is_free = self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner)
         return Repeats.FREELY if is_free else Repeats.UNRUN
+
+    def _said(self, call: Call) -> bool | None:
+        """Return what the user says about a call, model calls too; None for nothing."""
+        told = self.idempotent
+        if told is None or isinstance(told, bool):
+            return told
+        if callable(told):
+            return permits(told, call)
+        return True if call.method in told else None
 
     def bound(self, path: str, *, is_async: bool, repeats: Repeats) -> Any:
         """Return the function that makes calls of this path, behind their policy."""
@@ -93,7 +105,9 @@ class Wrapping:
             self._bound[key] = bind(
                 self.methods.get(path) or self.policy,
                 _MAKERS[is_async, repeats is Repeats.NEVER],
-                idempotent=repeats is Repeats.FREELY,
+                idempotent=_IDEMPOTENT[repeats],
+                proofs="request" if self.counts_requests else "none",
+                allowed_by="wrap(…, idempotent=…)",
                 name=f"{self.name}.{path}" if path else self.name,
                 states=self.states,
             )
@@ -118,7 +132,7 @@ class Wrapping:
         for path in self.methods:
             method = attrgetter(path)(client)
             if form_of(method) in _STREAMS:
-                self.generating(path, method, is_idempotent=False)
+                self.generating(path, method, repeats=Repeats.UNRUN)
             else:
                 self.bound(path, is_async=self._is_async_at(path, method), repeats=Repeats.UNRUN)
 
@@ -171,12 +185,13 @@ class Wrapping:
         inner = inspect.unwrap(method)
         return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
 
-    def generating(self, path: str, method: Any, *, is_idempotent: bool) -> Any:
+    def generating(self, path: str, method: Any, *, repeats: Repeats) -> Any:
         """Return a generator function behind its policy."""
         return bind(
             self.methods.get(path) or self.policy,
             method,
-            idempotent=is_idempotent,
+            idempotent=_IDEMPOTENT[repeats],
+            allowed_by="wrap(…, idempotent=…)",
             name=f"{self.name}.{path}",
             states=self.states,
         )
@@ -319,8 +334,8 @@ def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_idempotent = _checked(wrapping, path, method, args, kwargs) is Repeats.FREELY
-        return wrapping.generating(path, method, is_idempotent=is_idempotent)(*args, **kwargs)
+        repeats = _checked(wrapping, path, method, args, kwargs)
+        return wrapping.generating(path, method, repeats=repeats)(*args, **kwargs)
 
     return call
 
@@ -364,5 +379,6 @@ def wrapped(client: Any, wrapping: Wrapping) -> Any:
                 wrapping.lend(error)
                 raise
         client = wrapping.sdk.without_retries(client)
+        wrapping.counts_requests = wrapping.sdk.counts_requests(client)
     wrapping.check(client)
     return Wrapped(client, wrapping, "")

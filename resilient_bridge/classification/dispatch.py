@@ -11,7 +11,6 @@ from typing import Final, cast
 
 import attrs
 
-from ..errors import Executed
 from . import exits, google, http_libraries, links, providers, rpc, services, system, tls, wrappers
 from .finding import Finding, Reader
 
@@ -30,7 +29,7 @@ RULES: Final[Mapping[Key, Finding | Reader]] = {
     **providers.RULES,
     **google.RULES,
 }
-_WRAPPERS: Final[Mapping[Key, Executed | None]] = {
+_WRAPPERS: Final[Mapping[Key, str | None]] = {
     **wrappers.WRAPPERS,
     **http_libraries.WRAPPERS,
     **services.WRAPPERS,
@@ -58,7 +57,7 @@ class Dispatch:
 
     rules: tuple[Finding | Reader, ...]
     wraps: bool
-    executed: Executed | None
+    proof: str | None
     through: bool
     stops: bool
     textual: bool
@@ -87,7 +86,7 @@ def _work_out(cls: type) -> Dispatch:
     found = _known[cls] = Dispatch(
         rules=tuple(RULES[key] for key in keys if key in RULES),
         wraps=wrapper in _WRAPPERS,
-        executed=None if wrapper is None else _WRAPPERS.get(wrapper),
+        proof=None if wrapper is None else _WRAPPERS.get(wrapper),
         through=keys[0][0] != "litellm" and any(key in wrappers.SDK_WRAPPERS for key in keys),
         stops=any(key in _STOPS for key in keys),
         textual=next((name in _TEXTUAL for package, name in keys if package == "builtins"), False),

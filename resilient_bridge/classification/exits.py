@@ -21,7 +21,7 @@ from .texts import text_finding
 _TAIL: Final = 480  # characters kept of each stream: the end says why
 _READ: Final = 4_096
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
-_NOT_RUN: Final = Finding(code="SYS_CONFIG_INVALID", executed=Executed.NO)
+_NOT_RUN: Final = Finding(code="SYS_CONFIG_INVALID")
 _LOST: Final = Finding(
     code="TOOL_EXECUTION_FAILED", category=Category.TRANSPORT, retryable=True, executed=Executed.MAYBE
 )

@@ -19,7 +19,10 @@ def _no_details() -> Mapping[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One verdict: a code, and only what differs from that code's row in the table; None means as the table says."""
+    """One verdict: a code, and only what differs from that code's row in the table; None means as the table says.
+
+    `executed=NO` is never said here: it follows from `proof`, the name of a row of `proofs.PROOFS`. Without a proof it may have run.
+    """
 
     code: str
     message: str = ""
@@ -27,6 +30,7 @@ class Finding:
     kind: Kind | None = None
     retryable: bool | None = None
     executed: Executed | None = None
+    proof: str = ""
     session_valid: bool | None = None
     retry_after: float | None = None
     suggestions: tuple[str, ...] = ()
@@ -36,6 +40,14 @@ class Finding:
     def summary(self) -> str:
         """The message, or what the code says without one."""
         return self.message or code_info(self.code).summary
+
+    @property
+    def ran(self) -> Executed:
+        """Whether it can have run: NO with a proof, and with nothing else."""
+        if self.proof and self.executed in (None, Executed.NO):
+            return Executed.NO
+        executed = self.executed or code_info(self.code).executed
+        return Executed.MAYBE if executed is Executed.NO else executed
 
     def failure(
         self,
@@ -53,7 +65,8 @@ class Finding:
             category=self.category,
             kind=self.kind,
             retryable=self.retryable,
-            executed=self.executed,
+            executed=self.ran,
+            proof=self.proof,
             session_valid=self.session_valid,
             retry_after=self.retry_after,
             suggestions=self.suggestions,

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Category, Executed, mapping_of
+from ..errors import Category, mapping_of
 from .closes import close_finding
 from .finding import Finding, Rules, short_of
 from .provider_codes import final_finding
@@ -36,13 +36,11 @@ _STATUSES: Mapping[str, Finding] = {
             "ALREADY_EXISTS",
             "UNIMPLEMENTED",
         ),
-        Finding(code="SYS_UPSTREAM_REJECTED", executed=Executed.NO),
+        Finding(code="SYS_UPSTREAM_REJECTED"),
     ),
 }
 _BAD_KEY: Final = Finding(code="AUTH_INVALID_TOKEN", message="api key not valid")
-_UNREADABLE: Final = Finding(
-    code="PROTO_INVALID_MESSAGE", message="answer is not valid json", executed=Executed.MAYBE
-)
+_UNREADABLE: Final = Finding(code="PROTO_INVALID_MESSAGE", message="answer is not valid json")
 _DELAY: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?)s")
 
 
@@ -62,6 +60,7 @@ def _api_error(error: Any) -> Finding:
             finding,
             retryable=finding.retryable if told is None else told,
             retry_after=http.retry_after,
+            proof=http.proof,
             details={**http.details, **finding.details},
         )
     if finding.retry_after is None and finding.code == "SYS_RATE_LIMITED":
@@ -119,9 +118,7 @@ def _auth_error(error: Any) -> Finding:
 RULES: Rules = {
     ("google", "APIError"): _api_error,
     ("google", "UnknownApiResponseError"): _UNREADABLE,
-    ("google", "TransportError"): Finding(
-        code="CONN_UNREACHABLE", message="token server not reached", executed=Executed.NO
-    ),
+    ("google", "TransportError"): Finding(code="CONN_UNREACHABLE", message="token server not reached"),
     ("google", "DefaultCredentialsError"): Finding(code="SYS_CONFIG_INVALID", message="credentials missing"),
     ("google", "GoogleAuthError"): _auth_error,
 }

@@ -188,16 +188,16 @@ RULES: Rules = {
 }
 """What each says by itself, or when nothing below it is known."""
 
-WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
-    ("requests", "ConnectionError"): _MAYBE,
-    ("requests", "RetryError"): _MAYBE,
-    ("requests", "ChunkedEncodingError"): _MAYBE,
-    ("urllib3", "MaxRetryError"): _MAYBE,
-    ("urllib3", "NewConnectionError"): _MAYBE,
-    ("urllib3", "ProtocolError"): _MAYBE,
-    ("urllib3", "SSLError"): _MAYBE,
-    ("urllib3", "ProxyError"): _MAYBE,
-    ("aiohttp", "ClientConnectorError"): _MAYBE,
+WRAPPERS: Mapping[tuple[str, str], str | None] = {
+    ("requests", "ConnectionError"): "",
+    ("requests", "RetryError"): "",
+    ("requests", "ChunkedEncodingError"): "",
+    ("urllib3", "MaxRetryError"): "",
+    ("urllib3", "NewConnectionError"): "",
+    ("urllib3", "ProtocolError"): "",
+    ("urllib3", "SSLError"): "",
+    ("urllib3", "ProxyError"): "",
+    ("aiohttp", "ClientConnectorError"): "",
 }
 """Classes below which the root cause is searched: what they know of the call is nothing."""
 

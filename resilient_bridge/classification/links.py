@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Category, Executed
+import attrs
+
+from ..errors import Category
 from .closes import close_finding
 from .finding import Finding, Rules
 from .statuses import status_finding
@@ -17,19 +19,17 @@ from .system import RULES as SYSTEM
 _HANDSHAKE = Finding(
     code="PROTO_VIOLATION",
     message="websocket handshake not valid",
-    executed=Executed.NO,
+    proof="upgrade_refused",
     suggestions=("check that the url's path leads to a websocket server",),
 )
 _HANDSHAKE_CUT = Finding(
-    code="CONN_RESET", message="connection lost during the handshake", executed=Executed.NO
+    code="CONN_RESET", message="connection lost during the handshake", proof="upgrade_refused"
 )
 _FRAMES = Finding(code="PROTO_VIOLATION", message="websocket protocol violated")
 _TOO_BIG = Finding(code="PROTO_MESSAGE_TOO_BIG")
 _MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="connection used in the wrong state")
 # of ours or of theirs: what we asked for may have run before its answer came out garbled
-_NO_MESSAGE = Finding(
-    code="PROTO_INVALID_MESSAGE", message="message is not valid json", executed=Executed.MAYBE
-)
+_NO_MESSAGE = Finding(code="PROTO_INVALID_MESSAGE", message="message is not valid json")
 _NO_TEXT = Finding(code="PROTO_INVALID_FRAME", message="bytes are not valid utf-8")
 
 
@@ -57,7 +57,8 @@ def _no_answer(error: BaseException) -> Finding:
     if isinstance(cause, ConnectionError):
         read = SYSTEM["builtins", "ConnectionError"]
         found = read(cause) if callable(read) else read
-        return found if isinstance(found, Finding) else _HANDSHAKE_CUT
+        lost = found if isinstance(found, Finding) else _HANDSHAKE_CUT
+        return attrs.evolve(lost, proof=_HANDSHAKE_CUT.proof)
     return _HANDSHAKE
 
 
@@ -72,7 +73,7 @@ RULES: Rules = {
     ("websockets", "InvalidMessage"): _no_answer,
     ("websockets", "InvalidProxyMessage"): _no_answer,
     ("websockets", "ProxyError"): Finding(
-        code="CONN_RESET", message="proxy could not be used", executed=Executed.NO
+        code="CONN_RESET", message="proxy could not be used", proof="tunnel_refused"
     ),
     ("websockets", "InvalidHandshake"): _HANDSHAKE,
     ("websockets", "InvalidURI"): _setting("url not valid"),

@@ -14,6 +14,7 @@ from ..errors import BridgeError, Executed, Failure, Record, class_name, ended, 
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
+from .proofs import SAID_ON_THE_WIRE
 from .registry import applied
 from .texts import text_finding
 
@@ -32,28 +33,33 @@ def failure_of(error: BaseException, depth: int = 0) -> Failure:
         return _with_record(failure, record_of(error))
     if dispatch(type(error)).stops:
         raise error
-    root, executed = _root(error)
+    root, proof = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
         if below is not None:
             return _with_record(attrs.evolve(below, cause=error), record_of(error))
-    return _judged(error, root, executed)
+    return _judged(error, root, proof)
 
 
-def _judged(error: BaseException, root: BaseException, executed: Executed | None) -> Failure:
+def _judged(error: BaseException, root: BaseException, proof: str | None) -> Failure:
     found = _find(root)
     if found is None and root is not error and not dispatch(type(error)).through:
         root, found = error, _find(error)  # nothing known below: the wrapper speaks for itself
     record = record_of(error) or (None if root is error else record_of(root))
     if isinstance(found, Failure):
+        if proof and root is not error:
+            found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
         return applied(_with_record(found, record), error, root, known=True)
     finding = found or _by_text(root)
     known = finding is not None
     finding = finding or _unknown(root)
-    if executed is not None and root is not error:  # where in the call it broke says more than how
-        finding = attrs.evolve(finding, executed=executed)
-    if proof_of(error, root):  # of our own adapter: one entry is one request
-        finding = attrs.evolve(finding, executed=Executed.NO)
+    if (
+        proof is not None and root is not error and finding.proof not in SAID_ON_THE_WIRE
+    ):  # where in the call it broke says more than how
+        executed = None if proof else Executed.MAYBE
+        finding = attrs.evolve(finding, executed=executed, proof=proof)
+    if own := proof_of(error, root):  # of our own adapter: one entry is one request
+        finding = attrs.evolve(finding, executed=None, proof=own)
     if (provider := _provider(error) or _provider(root)) and "provider_id" not in finding.details:
         finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
     return applied(_with_record(finding.failure(error, root), record), error, root, known=known)
@@ -98,19 +104,20 @@ def _provider(error: BaseException) -> str:
     return told if isinstance(told, str) and told else known
 
 
-def _root(error: BaseException) -> tuple[BaseException, Executed | None]:
-    """Return the first error below wrappers that is none itself, and what the outermost of them knows about the call."""
+def _root(error: BaseException) -> tuple[BaseException, str | None]:
+    """Return the first error below wrappers that is none itself, and what the outermost of them that knows proves about the call."""
     seen: set[int] = set()
-    current, executed = error, None
+    proof: str | None = None
+    current = error
     for _ in range(_LONGEST_CHAIN):
         known = dispatch(type(current))
         if not known.wraps:
-            return current, executed
-        executed = executed or known.executed
+            return current, proof
+        proof = known.proof if proof is None else proof
         seen.add(id(current))
         below = _below(current)
         if below is None or id(below) in seen or dispatch(type(below)).stops:
-            return current, executed
+            return current, proof
         current = below
     return error, None
 
@@ -154,9 +161,9 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
     worst = next((failure for failure in failures if not failure.retryable), failures[0])
     waits = [failure.retry_after for failure in failures if failure.retry_after is not None]
     wait = max(waits, default=None) if worst.retryable else worst.retry_after
-    return attrs.evolve(
-        worst, cause=group, retry_after=wait, executed=_most([failure.executed for failure in failures])
-    )
+    executed = _most([failure.executed for failure in failures])
+    proof = worst.proof if executed is Executed.NO else ""
+    return attrs.evolve(worst, cause=group, retry_after=wait, executed=executed, proof=proof)
 
 
 def _most(executed: list[Executed]) -> Executed:

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from ..errors import Executed, mapping_of
+from ..errors import mapping_of
 from .finding import Finding, short_of
 
 
@@ -18,7 +18,6 @@ _QUOTA: Final = Finding(
     code="SYS_UPSTREAM_REJECTED",
     message="quota exhausted",
     retryable=False,
-    executed=Executed.NO,
     suggestions=("raise the limit or add credit at the provider", "use another key or provider"),
     details={"reason": "quota_exhausted"},
 )
@@ -26,7 +25,6 @@ _CONTEXT: Final = Finding(
     code="SYS_UPSTREAM_REJECTED",
     message="context too long",
     retryable=False,
-    executed=Executed.NO,
     suggestions=("compact the history, or offer fewer tools", "start a new session"),
     details={"reason": "context_length_exceeded"},
 )
@@ -34,7 +32,6 @@ _CONTENT: Final = Finding(
     code="SYS_UPSTREAM_REJECTED",
     message="content refused by the provider's policy",
     retryable=False,
-    executed=Executed.NO,
     suggestions=("have a person review the request",),
     details={"reason": "content_policy_violation"},
 )
@@ -42,7 +39,6 @@ _MODEL: Final = Finding(
     code="SYS_UPSTREAM_REJECTED",
     message="model not found",
     retryable=False,
-    executed=Executed.NO,
     suggestions=("check the model's name, and that the key may use it",),
     details={"reason": "model_not_found"},
 )
@@ -76,9 +72,7 @@ _LOGIN: Final = Finding(code="AUTH_INVALID_TOKEN")
 _IN_STREAM: Mapping[str, Finding] = {
     **dict.fromkeys(("overloaded_error", "server_error", "api_error", "internal_server_error"), _PASSING),
     # the answer had begun: a limit reached inside it does not say that nothing ran
-    **dict.fromkeys(
-        ("rate_limit_error", "rate_limit_exceeded"), Finding(code="SYS_RATE_LIMITED", executed=Executed.MAYBE)
-    ),
+    **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded"), Finding(code="SYS_RATE_LIMITED")),
     "timeout_error": Finding(code="SYS_TIMEOUT"),
     **dict.fromkeys(("authentication_error", "invalid_api_key"), _LOGIN),
     "permission_error": Finding(code="AUTH_FORBIDDEN"),
@@ -123,7 +117,9 @@ def combined(status: Finding, names: Iterable[str], message: str) -> Finding | N
         found = key_finding(names, message)
     if found is None:
         return None
-    return attrs.evolve(with_message(found, message), details={**status.details, **found.details})
+    return attrs.evolve(
+        with_message(found, message), details={**status.details, **found.details}, proof=status.proof
+    )
 
 
 def key_finding(names: Iterable[str], message: str) -> Finding | None:

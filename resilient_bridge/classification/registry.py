@@ -102,6 +102,8 @@ class Registration(InForce):
             for name, value in (("kind", self.kind), ("category", self.category), ("executed", self.executed))
             if value is not None
         }
+        if self.executed is not None:
+            told["proof"] = "stated" if self.executed is Executed.NO else ""
         if self.kind is not None:
             told["retryable"] = self.kind is Kind.TRANSIENT
         if self.suggestions:
@@ -111,6 +113,8 @@ class Registration(InForce):
         cause = failure.cause
         message = failure.message if cause is None else code_info(code).summary + short_of(text_of(cause))
         told["retry_after"] = failure.retry_after
+        if self.executed is None:
+            told["executed"], told["proof"] = failure.executed, failure.proof
         return Failure.of(
             code,
             message,

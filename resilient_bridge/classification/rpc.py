@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Category, Executed, mapping_of, read_rpc_error
+from ..errors import Category, mapping_of, read_rpc_error
 from .finding import Finding, Rules, short_of
 from .payloads import payload_finding
 from .statuses import read_json
@@ -31,6 +31,7 @@ def rpc_finding(error: object) -> Finding:
         kind=told.get("kind"),
         retryable=told.get("retryable"),
         executed=told.get("executed"),
+        proof=told.get("proof", ""),
         session_valid=told.get("session_valid"),
         retry_after=told.get("retry_after"),
         suggestions=tuple(told.get("suggestions", ())),
@@ -118,7 +119,7 @@ RULES: Rules = {
     ("mcp", "SubscriptionLost"): _LOST,
     ("mcp", "OAuthFlowError"): _LOGIN,
     ("mcp", "ListenNotSupportedError"): Finding(
-        code="SYS_CONFIG_INVALID", message="server offers no subscriptions", executed=Executed.NO
+        code="SYS_CONFIG_INVALID", message="server offers no subscriptions", proof="own_layer"
     ),
     ("mcp", "InputRequiredRoundsExceededError"): Finding(
         code="SYS_UPSTREAM_REJECTED", message="server asked for input too often"

@@ -175,9 +175,9 @@ RULES: Rules = {
     ("google", "GoogleAPICallError"): _google_call,
 }
 
-WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
-    ("botocore", "ConnectionError"): _MAYBE,
-    ("botocore", "HTTPClientError"): _MAYBE,
+WRAPPERS: Mapping[tuple[str, str], str | None] = {
+    ("botocore", "ConnectionError"): "",
+    ("botocore", "HTTPClientError"): "",
 }
 """Classes below which the root cause is searched."""
 

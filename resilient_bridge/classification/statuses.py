@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import attrs
 
-from ..errors import Category, Executed, mapping_of
+from ..errors import Category, mapping_of
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import combined, names_of
@@ -20,6 +20,7 @@ from .retry_after import wait_from_headers
 
 _REPEATABLE = frozenset({408, 421, 423, 425, 429})
 _FUTILE_5XX = frozenset({501, 505, 506, 508, 510, 511})
+_PROOFS = {status: f"http_{status}" for status in (401, 407, 421, 425, 426)}
 _BODY_LIMIT = 65_536
 _RATE_LIMITED = 429
 _SERVER = 500
@@ -34,14 +35,11 @@ _OF_A_CALL: Mapping[int, Finding] = {
     402: Finding(
         code="SYS_UPSTREAM_REJECTED",
         message="payment required",
-        executed=Executed.NO,
         suggestions=("raise the limit or add credit at the provider",),
         details={"reason": "quota_exhausted"},
     ),
-    408: Finding(
-        code="SYS_TIMEOUT", message="the server waited too long for the request", executed=Executed.NO
-    ),
-    499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us", executed=Executed.MAYBE),
+    408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
+    499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
 _CATEGORIES: Mapping[int, Category] = {408: Category.TIMEOUT, 421: Category.TRANSPORT, 426: Category.PROTOCOL}
 
@@ -61,6 +59,7 @@ def status_finding(
 ) -> Finding:
     """Return the verdict on an answer that is no success; `upgrade` when it refused a WebSocket upgrade."""
     finding = _by_status(status, upgrade=upgrade)
+    proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
     retryable = is_passing(status)
     wait, retry_at = wait_from_headers(headers, now_wall)
     told = should_retry(headers)
@@ -72,7 +71,11 @@ def status_finding(
     if retry_at is not None:
         details["retry_at"] = retry_at
     finding = attrs.evolve(
-        finding, retryable=retryable, retry_after=wait if retryable else None, details=details
+        finding,
+        retryable=retryable,
+        retry_after=wait if retryable else None,
+        details=details,
+        proof=proof,
     )
     return _by_body(body, finding) or finding
 
@@ -82,11 +85,10 @@ def _by_status(status: int, *, upgrade: bool) -> Finding:
         return _STATUSES[status]
     if status in _OF_A_CALL and not upgrade:
         return _OF_A_CALL[status]
-    executed = Executed.NO if upgrade or status < _SERVER else Executed.MAYBE
     if status >= _SERVER and is_passing(status):
-        return Finding(code="SYS_UNAVAILABLE", executed=executed)
+        return Finding(code="SYS_UNAVAILABLE")
     code = "CONN_UPGRADE_REJECTED" if upgrade else "SYS_UPSTREAM_REJECTED"
-    return Finding(code=code, category=_CATEGORIES.get(status), executed=executed)
+    return Finding(code=code, category=_CATEGORIES.get(status))
 
 
 def _by_body(body: object, status: Finding) -> Finding | None:
@@ -96,7 +98,9 @@ def _by_body(body: object, status: Finding) -> Finding | None:
     if finding is None:
         return combined(status, *names_of(document))
     details = {**finding.details, **status.details}
-    return attrs.evolve(finding, retry_after=finding.retry_after or status.retry_after, details=details)
+    return attrs.evolve(
+        finding, retry_after=finding.retry_after or status.retry_after, details=details, proof=status.proof
+    )
 
 
 def read_json(body: object) -> object:

@@ -13,12 +13,12 @@ from typing import Any
 
 import attrs
 
-from ..errors import Category, Executed
+from ..errors import Category
 from .finding import Finding, Reader, Rules
 from .hints import hints
 
 
-_REFUSED = Finding(code="CONN_REFUSED", suggestions=hints("ECONNREFUSED"))
+_REFUSED = Finding(code="CONN_REFUSED", proof="not_connected", suggestions=hints("ECONNREFUSED"))
 _RESET = Finding(code="CONN_RESET", suggestions=hints("ECONNRESET"))
 _CLOSED = Finding(code="CONN_RESET", message="connection lost")
 _UNREACHABLE = Finding(code="CONN_UNREACHABLE")
@@ -26,10 +26,9 @@ _UNREACHABLE = Finding(code="CONN_UNREACHABLE")
 _TIMEOUT = Finding(
     code="CONN_TIMEOUT",
     message="timed out",
-    executed=Executed.MAYBE,
     suggestions=("allow more time, or ask for less at once",),
 )
-_NETWORK_TIMEOUT = Finding(code="CONN_TIMEOUT", executed=Executed.MAYBE)
+_NETWORK_TIMEOUT = Finding(code="CONN_TIMEOUT")
 _EXHAUSTED = Finding(code="CONN_RESOURCE_EXHAUSTED")
 _SETTING = Finding(code="SYS_CONFIG_INVALID", message="refused by the operating system")
 _MEMORY = Finding(
@@ -74,12 +73,13 @@ ERRNOS: dict[int, Finding] = dict(
 
 # getaddrinfo's own numbers: Linux counts down, BSD and macOS up, Windows from 10,000. They do not collide.
 _GAI_SETTINGS = frozenset({-1, -6, -7, -8, 3, 5, 9, 10, 10022, 10044, 10047, 10109})
-_DNS = Finding(code="CONN_DNS_FAILED")
+_DNS = Finding(code="CONN_DNS_FAILED", proof="not_resolved")
 _DNS_SETTING = Finding(
     code="CONN_DNS_FAILED",
     category=Category.CONFIG,
     retryable=False,
     message="address family or port not usable",
+    proof="not_resolved",
 )
 _SEVERAL = re.compile(r"\[Errno (\d{1,6})\]")
 

@@ -229,4 +229,4 @@ def _status(words: str) -> Finding | None:
     if number is None:
         return None
     said = status_finding(int(number.group()))
-    return attrs.evolve(said, category=Category.UPSTREAM, executed=Executed.MAYBE)
+    return attrs.evolve(said, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="")

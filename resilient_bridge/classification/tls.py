@@ -79,6 +79,8 @@ _VERIFY_CODES: Mapping[int, str] = {
     62: "HOSTNAME_MISMATCH",
     64: "HOSTNAME_MISMATCH",
 }
+# The client's own check, which comes before the request. What the server says of our certificate may come after it (TLS 1.3).
+_OURS = frozenset(_REASONS) - {"CLIENT_CERTIFICATE", "PROTOCOL"}
 _CUT = Finding(code="CONN_RESET", message="connection lost during tls")
 # The stream was damaged or cut on the way; a new connection starts with fresh keys.
 _DAMAGED = frozenset(
@@ -102,6 +104,7 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
         code="CONN_TLS_HANDSHAKE_FAILED",
         message=f"tls handshake failed: {advice.message}" + (f" ({expiry})" if expiry else ""),
         retryable=False,
+        proof="tls_failed" if reason in _OURS else "",
         suggestions=(advice.suggestion,),
         details=said,
     )

@@ -13,28 +13,33 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from ..errors import Category, Executed, Kind
+from ..errors import Category, Kind, text_of
 from .closes import close_finding
 from .finding import Finding, Reader, Rules
 from .statuses import status_finding
 
 
 T = TypeVar("T")
-_NO, _MAYBE = Executed.NO, Executed.MAYBE
 
-_UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_NO)
+_UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", proof="not_connected")
+_TUNNEL = Finding(code="CONN_UNREACHABLE", message="proxy could not be used", proof="tunnel_refused")
 _LOST = Finding(code="CONN_RESET")
-_CONNECT_TIMEOUT = Finding(code="CONN_TIMEOUT")
-_TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MAYBE)
-_POOL = Finding(code="CONN_TIMEOUT", message="no free connection in time")
+_CONNECT_TIMEOUT = Finding(code="CONN_TIMEOUT", proof="connect_timeout")
+_TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out")
+_POOL = Finding(code="CONN_TIMEOUT", message="no free connection in time", proof="pool_timeout")
 _BAD_ANSWER = Finding(
     code="PROTO_INVALID_FRAME",
     message="answer cannot be decoded",
-    executed=_MAYBE,
     suggestions=("check the server, and the proxy in between",),
 )
 _MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="response used in the wrong state")
 _PROXY_STATUS: Final = re.compile(r"([45][0-9]{2})\b")
+
+
+_BAD_REQUEST = Finding(code="SYS_CONFIG_INVALID", message="request not valid")
+_H2_STATES: Final = re.compile(r"\b(Connection|Stream)(Inputs|State)\.[A-Z]")
+_DEEPEST: Final = 10
+_REFUSED_STREAM: Final = 7  # RFC 9113, 8.7: no processing has taken place
 
 
 def _setting(message: str) -> Finding:
@@ -45,9 +50,47 @@ def _proxy(error: BaseException) -> Finding:
     """A proxy that refuses the tunnel says so in the text alone: `407 Proxy Authentication Required`."""
     match = _PROXY_STATUS.match(str(error))
     if match is None:
-        return _UNREACHED
+        return _TUNNEL
     found = status_finding(int(match[1]))
-    return attrs.evolve(found, message=f"proxy: {found.summary}", executed=_NO)
+    return attrs.evolve(found, message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
+
+
+def _local_protocol(error: BaseException) -> Finding:
+    """Tell a connection that went away from a request that cannot be sent.
+
+    httpcore raises this for input that comes on a closed HTTP/2 connection, after a GOAWAY in the middle of an answer, too; h11 for a body
+    that is not as long as was declared, of which a part was sent. Neither says that nothing ran.
+    """
+    if _H2_STATES.search(text_of(error)) or any(_is_of_h2(below) for below in _chain(error)):
+        return _LOST
+    return _BAD_REQUEST
+
+
+def _remote_protocol(error: BaseException) -> Finding:
+    """Read what the peer said of an HTTP/2 stream: that it was refused before anything was done with it."""
+    for below in _chain(error):
+        event = below.args[0] if below.args else None
+        if _number(event, "error_code") == _REFUSED_STREAM and hasattr(event, "stream_id"):
+            return attrs.evolve(_LOST, message="stream refused", proof="refused_stream")
+    return _LOST
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    below: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if below is None:
+            return
+        yield below
+        below = below.__cause__ or below.__context__
+
+
+def _is_of_h2(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "h2"
+
+
+def _number(event: object, name: str) -> int | None:
+    said = getattr(event, name, None)
+    return int(said) if isinstance(said, int) else None
 
 
 def _status(error: Any) -> Finding:
@@ -80,13 +123,13 @@ def _disconnect(error: Any) -> Finding:
 _RULES: Mapping[str, Finding | Reader] = {
     "ConnectError": _UNREACHED,
     "NetworkError": _LOST,
-    "RemoteProtocolError": _LOST,
+    "RemoteProtocolError": _remote_protocol,
     "ProxyError": _proxy,
     "ConnectTimeout": _CONNECT_TIMEOUT,
     "PoolTimeout": _POOL,
     "TimeoutException": _TIMEOUT,
     "HTTPStatusError": _status,
-    "LocalProtocolError": _setting("request not valid"),
+    "LocalProtocolError": _local_protocol,
     "UnsupportedProtocol": _setting("url without http:// or https://"),
     "InvalidURL": _setting("url not valid"),
     "CookieConflict": _setting("several cookies of one name"),
@@ -100,12 +143,12 @@ _RULES: Mapping[str, Finding | Reader] = {
     "WebSocketDisconnect": _disconnect,
     "WebSocketNetworkError": Finding(code="CONN_WEBSOCKET_CLOSED"),
 }
-_WRAPPING: Mapping[str, Executed] = {
-    "ConnectError": _NO,
-    "ProxyError": _NO,
-    "NetworkError": _MAYBE,
-    "RemoteProtocolError": _MAYBE,
-    "WebSocketNetworkError": _MAYBE,
+_WRAPPING: Mapping[str, str] = {
+    "ConnectError": "not_connected",
+    "ProxyError": "tunnel_refused",
+    "NetworkError": "",
+    "RemoteProtocolError": "",
+    "WebSocketNetworkError": "",
 }
 _HTTP: Final = ("httpx", "httpx2", "httpcore", "httpcore2")
 
@@ -116,16 +159,18 @@ def _each(names: Mapping[str, T]) -> Iterator[tuple[tuple[str, str], T]]:
             yield (package, name), value
 
 
-WRAPPERS: Mapping[tuple[str, str], Executed | None] = {
+WRAPPERS: Mapping[tuple[str, str], str | None] = {
     **dict(_each(_WRAPPING)),
     ("openai", "APIConnectionError"): None,
     ("anthropic", "APIConnectionError"): None,
-    ("google", "ContinuationInterruptedError"): _MAYBE,
-    ("google", "TransportError"): _NO,
+    ("google", "ContinuationInterruptedError"): "",
+    ("google", "TransportError"): "",
+    ("resilient_bridge", "NotExecutedError"): "not_executed",
     ("urllib", "URLError"): None,
     ("litellm", "BaseLLMException"): None,  # its own, between what it raises and what a client raised
 }
-"""Classes below which the root cause is searched, with their subclasses; and whether the call can have run when they came."""
+"""Classes below which the root cause is searched, with their subclasses; and what their coming proves: the name of a row of `proofs.PROOFS`,
+nothing (empty: it may have run), or what lies below (None)."""
 
 LEAVES: Final = frozenset({("urllib", "HTTPError"), ("litellm", "Timeout")})
 """Subclasses of wrappers that hide nothing."""
@@ -139,7 +184,7 @@ RULES: Rules = {
     ("urllib", "URLError"): _UNREACHED,
     ("http", "IncompleteRead"): _LOST,
     ("h11", "RemoteProtocolError"): _LOST,
-    ("h11", "LocalProtocolError"): _setting("request not valid"),
+    ("h11", "LocalProtocolError"): _local_protocol,
     ("http", "HTTPException"): attrs.evolve(_BAD_ANSWER, category=Category.PROTOCOL),
 }
 """What each says by itself, or when nothing below it is known."""

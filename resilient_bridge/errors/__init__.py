@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .exceptions import InboxFullError as InboxFullError
     from .exceptions import NotConnectedError as NotConnectedError
     from .exceptions import NotDeliveredError as NotDeliveredError
+    from .exceptions import NotExecutedError as NotExecutedError
     from .exceptions import OutboxFullError as OutboxFullError
     from .exceptions import OutcomeUnknownError as OutcomeUnknownError
     from .exceptions import ProtocolError as ProtocolError
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from .exceptions import config_error as config_error
     from .exceptions import error_for as error_for
     from .exceptions import stays_here as stays_here
+    from .failure import OWN_LAYER as OWN_LAYER
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
     from .failure import is_timeout as is_timeout
     from .failure import model_report as model_report
     from .failure import model_type as model_type
+    from .failure import unproven as unproven
     from .failure import without_cause as without_cause
+    from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
     from .record import ended as ended
@@ -73,6 +77,8 @@ __all__ = [
     "MASK",
     "MCP_CODES",
     "OWN_DETAILS",
+    "OWN_LAYER",
+    "OWN_WORDS",
     "PREFIXES",
     "RPC_CODES",
     "AttemptTimeoutError",
@@ -91,6 +97,7 @@ __all__ = [
     "Kind",
     "NotConnectedError",
     "NotDeliveredError",
+    "NotExecutedError",
     "OutboxFullError",
     "OutcomeUnknownError",
     "ProtocolError",
@@ -122,6 +129,7 @@ __all__ = [
     "redact_value",
     "stays_here",
     "text_of",
+    "unproven",
     "without_cause",
 ]
 
@@ -131,6 +139,8 @@ _HOMES = {
     "MASK": "redaction",
     "MCP_CODES": "taxonomy",
     "OWN_DETAILS": "rpc",
+    "OWN_LAYER": "failure",
+    "OWN_WORDS": "record",
     "PREFIXES": "codes",
     "RPC_CODES": "rpc",
     "AttemptTimeoutError": "exceptions",
@@ -148,6 +158,7 @@ _HOMES = {
     "Kind": "taxonomy",
     "NotConnectedError": "exceptions",
     "NotDeliveredError": "exceptions",
+    "NotExecutedError": "exceptions",
     "OutboxFullError": "exceptions",
     "OutcomeUnknownError": "exceptions",
     "ProtocolError": "exceptions",
@@ -180,6 +191,7 @@ _HOMES = {
     "redact_value": "redaction",
     "stays_here": "exceptions",
     "text_of": "redaction",
+    "unproven": "failure",
     "without_cause": "failure",
 }
 

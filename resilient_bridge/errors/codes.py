@@ -254,7 +254,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _CONFIG, _ERROR, _NO, "invalid configuration", "correct the named setting"
         ),
         "SYS_RATE_LIMITED": _passing(
-            _UPSTREAM, _WARNING, _NO, "rate limited", "wait, then repeat; slow down if it recurs"
+            _UPSTREAM, _WARNING, _MAYBE, "rate limited", "wait, then repeat; slow down if it recurs"
         ),
         "SYS_UNAVAILABLE": _passing(
             _UPSTREAM, _ERROR, _MAYBE, "server unavailable", "wait for the server to come back"
@@ -284,6 +284,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "SYS_NOT_DELIVERED": _passing(
             _TRANSPORT, _ERROR, _NO, "message not delivered", "send it again: it provably never left"
         ),
+        "SYS_NOT_EXECUTED": _passing(_UPSTREAM, _ERROR, _NO, "not executed", "repeat it: nothing ran"),
         "SYS_STORE_UNAVAILABLE": _passing(
             _TRANSPORT,
             _ERROR,

@@ -72,6 +72,20 @@ class InboxFullError(OutcomeUnknownError):
     """The answer came, or may have come, and was not read: the inbox is full."""
 
 
+class NotExecutedError(BridgeError):
+    """Nothing of the function that raises this has happened: `raise NotExecutedError from error`.
+
+    It is the proof that lets a policy repeat a function that may not run twice. It counts for the innermost protected function that
+    it leaves and for no outer one. Whether a repeat can help is judged by the error it was raised from; without one it can.
+    """
+
+    def __init__(self, failure: Failure | str = "", /) -> None:
+        """Take a text, or nothing; a Failure where the error is made again, as by pickle."""
+        if isinstance(failure, str):
+            failure = Failure.of("SYS_NOT_EXECUTED", failure, proof="not_executed")
+        super().__init__(failure)
+
+
 class RejectedError(BridgeError):
     """It never left this process: sending it again is safe."""
 
@@ -135,6 +149,7 @@ _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
         "SYS_STATE_FOREIGN": StoreError,
         "SYS_SPEND_LIMIT": SpendLimitError,
         "SYS_CONTEXT_OVERFLOW": ContextOverflowError,
+        "SYS_NOT_EXECUTED": NotExecutedError,
         "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
         "SYS_INBOX_FULL": InboxFullError,
     }

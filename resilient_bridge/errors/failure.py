@@ -18,6 +18,7 @@ import attrs
 from .codes import CODES, code_info
 from .redaction import class_name, redact, redact_all, redact_details, redact_value
 from .rpc import read_rpc_error
+from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
 
@@ -34,6 +35,7 @@ class Overrides(TypedDict, total=False):
     severity: Severity | None
     retryable: bool | None
     executed: Executed | None
+    proof: str
     session_valid: bool | None
     retry_after: float | None
     suggestions: Iterable[str]
@@ -85,7 +87,8 @@ class Failure:
     close_code close_text close_by http_status rpc_code errno exit_code stdout stderr reason expiry suggested_action violations
     phase expected received provider_id request_id session_id max_retries (repeat no more often than this) error (the native error's class
     and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why
-    no further one was made. Equality ignores the cause; pickling drops it.
+    no further one was made. `proof` names the row of docs/reference/executed.md that `executed=NO` rests on; empty for MAYBE and YES.
+    Equality ignores the cause; pickling drops it.
     """
 
     code: str
@@ -104,6 +107,7 @@ class Failure:
     cause: BaseException | None = attrs.field(default=None, eq=False, repr=_class_name)
     history: tuple[Failure, ...] = ()
     stopped: Stopped | None = None
+    proof: str = ""
 
     @classmethod
     def of(cls, code: str, message: str = "", **overrides: Unpack[Overrides]) -> Failure:
@@ -116,6 +120,8 @@ class Failure:
         given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
         retryable: bool = given.get("retryable", row.retryable)
         kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
+        executed: Executed = given.get("executed", row.executed)
+        proof: str = given.get("proof") or OWN_LAYER if executed is Executed.NO else ""
         return cls(
             code=code,
             message=message.strip() or row.summary,
@@ -123,7 +129,8 @@ class Failure:
             kind=given.get("kind", kind),
             severity=given.get("severity", row.severity),
             retryable=retryable,
-            executed=given.get("executed", row.executed),
+            executed=executed,
+            proof=proof,
             session_valid=given.get("session_valid", row.session_valid),
             retry_after=given.get("retry_after"),
             suggestions=tuple(given.get("suggestions", ())) or (row.hint,),
@@ -146,10 +153,12 @@ class Failure:
 
     def explain(self) -> str:
         """Return the report for a person: what, whether it ran, the session, what to do; no stack trace (S7)."""
-        ran = {Executed.NO: "it did not run", Executed.MAYBE: "it may have run", Executed.YES: "it ran"}
         session = "the session is valid" if self.session_valid else "the session is gone"
         again = "retryable" if self.retryable else "not retryable"
-        lines = [str(self), f"{self.code}, {self.severity}: {again}; {ran[self.executed]}; {session}"]
+        lines = [
+            str(self),
+            f"{self.code}, {self.severity}: {again}; {ran_text(self.executed, self.details)}; {session}",
+        ]
         lines += [
             f"{key}: {_brief(value)}" for key, value in self.details.items() if value not in (None, "", ())
         ]
@@ -258,30 +267,10 @@ class Failure:
         return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
 
 
-_PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
-    "errno": (errno.EACCES, errno.EPERM),
-    "exit_code": (126, 77),
-    "http_status": (403,),
-    "reason": ("permission_denied",),
-    "error": ("PermissionError",),  # raised with a text alone, as tools do: no errno
-}
-_NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
-    "errno": (errno.ENOENT,),
-    "exit_code": (127,),
-    "http_status": (404, 410),
-    "reason": ("not_found",),
-    "error": ("FileNotFoundError",),
-}
-_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
-    "rpc_code": (-32602,),
-    "http_status": (422,),
-    "error": ("ValidationError",),  # pydantic's, jsonschema's, marshmallow's
-}
 _REFUSED_REPEAT: Final = "not_idempotent"
 _LOOK_FIRST: Final = "it may have run: find out whether it did before doing it again"
-_INVALID: Final = frozenset(
-    {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
-)
+OWN_LAYER: Final = "own_layer"
+"""The proof of what this package refused before anything was sent."""
 
 
 def model_report(failure: Failure) -> dict[str, Any]:
@@ -329,21 +318,21 @@ def model_type(failure: Failure) -> str:
     if failure.code == "SYS_CONTEXT_OVERFLOW" or failure.details.get("reason") == "context_length_exceeded":
         return "context_overflow"
     # A missing file and a command that may not run are SYS_CONFIG_INVALID as well: the numbers say more.
-    if failure.category is Category.AUTH or _is_told(failure, _PERMISSION):
+    if failure.category is Category.AUTH or shows(failure.details, PERMISSION):
         return "permission"
-    if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or _is_told(failure, _NOT_FOUND):
+    if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or shows(failure.details, NOT_FOUND):
         return "not_found"
-    is_invalid = failure.code in _INVALID or failure.details.get("violations") or _is_told(failure, _REFUSED)
+    is_invalid = (
+        failure.code in INVALID or failure.details.get("violations") or shows(failure.details, REFUSED)
+    )
     return "validation" if is_invalid else "unknown"
 
 
-def _is_told(failure: Failure, signs: Mapping[str, tuple[object, ...]]) -> bool:
-    """Return whether a detail is one of these signs; of a text only what stands before its colon counts."""
-    for key, these in signs.items():
-        told = failure.details.get(key)
-        if (told.partition(":")[0] if isinstance(told, str) else told) in these:
-            return True
-    return False
+def unproven(failure: Failure) -> Failure:
+    """Return the failure as it stands where its proof does not hold: it may have run."""
+    if failure.executed is not Executed.NO:
+        return failure
+    return attrs.evolve(failure, executed=Executed.MAYBE, proof="")
 
 
 def _rebuild(state: dict[str, Any]) -> Failure:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .failure import Failure, Stopped
 
 ATTRIBUTE: Final = "__resilience__"
+OWN_WORDS: Final = frozenset({"not_executed", "stated"})
+"""The proofs that a function gives of itself: `NotExecutedError`, `classify.register`."""
 
 
 class Record(NamedTuple):
@@ -27,6 +29,9 @@ class Record(NamedTuple):
     seconds: float = 0.0
     note: str = ""
     executed: Executed | None = None  # what was known of the call, beyond what its error says
+    crossed: int = 0  # protected functions that it has left
+    mark: object = None  # by which the policies around know that it was left inside of them
+    requests: int = 0  # sent inside of it, as far as they were counted
 
 
 def ended(failure: Failure, record: Record) -> Failure:
@@ -34,7 +39,22 @@ def ended(failure: Failure, record: Record) -> Failure:
     is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
     kind = Kind.PERMANENT if is_over else failure.kind
     executed = record.executed or failure.executed
-    return attrs.evolve(failure, history=record.history, stopped=record.stopped, kind=kind, executed=executed)
+    # What a function raises says nothing about the whole function, but its own word, and that for the innermost alone.
+    if executed is Executed.NO and record.crossed and (failure.proof not in OWN_WORDS or record.crossed > 1):
+        executed = Executed.MAYBE
+    proof = failure.proof if executed is failure.executed else ""
+    details = (
+        {**failure.details, "requests_sent": record.requests} if record.requests > 1 else failure.details
+    )
+    return attrs.evolve(
+        failure,
+        history=record.history,
+        stopped=record.stopped,
+        kind=kind,
+        executed=executed,
+        proof=proof,
+        details=details,
+    )
 
 
 def attach(error: BaseException, record: Record | None) -> bool:

@@ -22,6 +22,7 @@ class Told(TypedDict, total=False):
     kind: Kind
     retryable: bool
     executed: Executed
+    proof: str
     session_valid: bool
     retry_after: float
     suggestions: tuple[str, ...]
@@ -31,8 +32,7 @@ class Told(TypedDict, total=False):
 Meaning: TypeAlias = tuple[str, Told]
 
 _UNKNOWN: Final = "SYS_INTERNAL_ERROR"
-_REFUSED: Told = {"executed": Executed.NO}
-_PROTOCOL: Told = {"executed": Executed.NO, "kind": Kind.PERMANENT}
+_PROTOCOL: Told = {"kind": Kind.PERMANENT}
 
 RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
     {
@@ -46,13 +46,13 @@ RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
         -32022: ("SYS_CONFIG_INVALID", {}),  # MCP: protocol version not supported
         -32042: (
             "SYS_UPSTREAM_REJECTED",
-            {**_REFUSED, "suggestions": ("open the url it names, then repeat",)},
+            {"suggestions": ("open the url it names, then repeat",)},
         ),
         -32600: ("PROTO_INVALID_MESSAGE", _PROTOCOL),
-        -32601: ("PROTO_UNKNOWN_TYPE", {}),
-        -32602: ("SYS_UPSTREAM_REJECTED", {**_REFUSED, "suggestions": ("correct the parameters",)}),
+        -32601: ("PROTO_UNKNOWN_TYPE", {"proof": "rpc_unknown_method"}),
+        -32602: ("SYS_UPSTREAM_REJECTED", {"suggestions": ("correct the parameters",)}),
         -32603: (_UNKNOWN, {}),
-        -32700: ("PROTO_INVALID_FRAME", _REFUSED),
+        -32700: ("PROTO_INVALID_FRAME", {"proof": "rpc_not_parsed"}),
     }
 )
 """What each number means; one that is missing here is an internal error (S2)."""
@@ -134,6 +134,12 @@ def read_rpc_error(error: object) -> tuple[str, str, Told]:
     code, base = _meaning(number, message, data)
     code, advised = _advised(code, number, message, data)
     overrides: Told = {**base, **advised, **_overrides(code, data)}
+    if "executed" in overrides:
+        overrides.pop("proof", None)
+    elif "proof" in overrides:
+        overrides["executed"] = Executed.NO
+    elif CODES.get(code, CODES[_UNKNOWN]).executed is Executed.NO:
+        overrides["executed"] = Executed.MAYBE
     details: dict[str, Any] = {} if number is None else {"rpc_code": number}
     for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
         if isinstance(told := data.get(name), str):
@@ -165,7 +171,7 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
     if is_our_code(told):
         return str(told), {}
     if number in _SESSION_GONE and message.lower().startswith(_SESSION):
-        return "SESS_NOT_FOUND", {}
+        return "SESS_NOT_FOUND", {"proof": "mcp_session_unknown"}
     meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
     category = _category(data)
     if category is not None and category is not CODES[meaning[0]].category:  # -32000 stands for two of them
@@ -203,11 +209,10 @@ def _overrides(code: str, data: Mapping[object, Any]) -> Told:
     if isinstance(retryable, bool) and code != "CONN_TLS_HANDSHAKE_FAILED":
         found["retryable"] = retryable
         if retryable:
-            # Who marks an error retryable allows the repeat: that is what the mark is for (S8).
-            found["kind"], found["executed"] = Kind.TRANSIENT, Executed.NO
+            found["kind"] = Kind.TRANSIENT  # worth repeating; whether it ran, the mark does not say
     executed = data.get("executed")
-    if isinstance(executed, str) and executed in set(Executed):
-        found["executed"] = Executed(executed)
+    if isinstance(executed, str) and executed in {Executed.MAYBE, Executed.YES}:
+        found["executed"] = Executed(executed)  # "no" would be a proof, which is not the peer's to give
     if isinstance(session, bool):
         found["session_valid"] = session
     wait = data.get("retryAfter")

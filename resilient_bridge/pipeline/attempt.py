@@ -29,12 +29,39 @@ if TYPE_CHECKING:
         @property
         def retry(self) -> Retry | None: ...
         @property
-        def idempotent(self) -> bool: ...
+        def idempotent(self) -> bool | None: ...
         @property
         def name(self) -> str: ...
 
 
-__all__ = ["CURRENT", "ROOT", "Attempt", "begun", "current_attempt", "outside_of", "report"]
+__all__ = [
+    "CURRENT",
+    "ROOT",
+    "Attempt",
+    "Inside",
+    "begun",
+    "count_request",
+    "current_attempt",
+    "enclosing",
+    "inside_of",
+    "mark_around",
+    "outside_of",
+    "report",
+]
+
+
+class Inside:
+    """What the policies inside of one attempt report: how often each operation failed for good, and the most calls that one took.
+
+    So that retries inside each other do not multiply: what was repeated inside counts as used up outside.
+    """
+
+    __slots__ = ("failed", "mark", "most")
+
+    def __init__(self) -> None:
+        self.failed: dict[int, int] = {}  # by the id of the operation's plan
+        self.most = 0
+        self.mark: object = None  # of the last record that a call inside left with its error
 
 
 class Attempt:
@@ -61,11 +88,18 @@ class Attempt:
     may_repeat_until: float | None = (
         None  # monotonic: from then on only what provably did not run is repeated
     )
+    is_protected: bool = (
+        False  # an edge: what is called from it has a policy, which knows what its errors prove
+    )
     before_of: Rule | None = None  # an edge: this is a rule's `before` at work
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
     waited: float = 0.0  # seconds between attempts; on the first one
-    answered: Failure | None = None  # on the first one: what a returned answer stands for
     calls: int = 1  # what `capture` reads on the edge it made
+    answered: Failure | None = (
+        None  # what a returned answer stands for; on the first one, and on such an edge
+    )
+    requests: int = 0  # sent inside of this attempt, as far as they were counted
+    inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
     # enough; those around the Retry keep theirs on the first attempt.
     permit: int | None = None
@@ -129,6 +163,35 @@ def report(first: Attempt, calls: int) -> None:
     edge = first.outer
     if edge is not None and edge.plan is None and edge is not ROOT:
         edge.calls = calls
+
+
+def inside_of(attempt: Attempt) -> Inside:
+    """Return what is known of the calls inside of an attempt."""
+    if attempt.inside is None:
+        attempt.inside = Inside()
+    return attempt.inside
+
+
+def enclosing(attempt: Attempt) -> Attempt | None:
+    """Return the attempt or edge that the call of this attempt was made in."""
+    return attempt.outer if attempt.plan is None else (attempt.first or attempt).outer
+
+
+def mark_around(first: Attempt, mark: object) -> None:
+    """Tell the attempts around a call that the record with this mark comes from inside of them."""
+    around = first.outer
+    while around is not None and around is not ROOT:
+        if around.plan is not None:
+            inside_of(around).mark = mark
+        around = enclosing(around)
+
+
+def count_request() -> None:
+    """Note that a request leaves: in the attempt in progress, and in those around it."""
+    attempt: Attempt | None = CURRENT.get()
+    while attempt is not None and attempt is not ROOT:
+        attempt.requests += 1
+        attempt = enclosing(attempt)
 
 
 def current_attempt() -> Attempt | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import config_error, without_cause
+from ..errors import config_error
 from ..policies.deadline import Deadline
 from ..policies.fields import refuse
 from ..policies.timeout import Timeout
 from .attempt import CURRENT, Attempt
 from .endings import Left, leave_all
+from .evidence import leave_function, proven
 from .finished import block_finished
 from .guards import bound, failure_in
 from .plan import Plan
@@ -70,7 +71,7 @@ class BlockAttempt(Attempt):
 class Attempts:
     """What `policy.attempts()` returns: iterate over it once, sync or async."""
 
-    def __init__(self, policy: HasLayers, states: States, *, idempotent: bool) -> None:
+    def __init__(self, policy: HasLayers, states: States, *, idempotent: bool | None) -> None:
         """Prepare; nothing is taken yet."""
         self._policy = policy
         self._states = states
@@ -131,6 +132,7 @@ class Attempts:
             form="async_block" if is_async else "block",
             idempotent=self._idempotent,
             name=self._states.name,
+            allowed_by="policy.attempts(idempotent=True)",
         )
         if plan.fallback is not None:
             refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
@@ -172,7 +174,7 @@ class _Run:
                 last.deadline_at,
             )
             failed = None if self.retrying is None else self.retrying.history[-1]
-            attempt.failure = None if failed is None else without_cause(failed)
+            attempt.failure = failed
         self._last = attempt
         return attempt
 
@@ -194,6 +196,8 @@ class _Run:
             return False
         retry = self.plan.retry
         failure = failure_in(attempt, ending) if retry is not None and isinstance(ending, Exception) else None
+        if failure is not None:
+            failure = proven(self.plan, attempt, failure, ending)
         attempt.seen = None
         end = Left(ending, failure)
         try:
@@ -230,6 +234,8 @@ class _Run:
         finally:
             if self._first is not None:
                 give_back(self.plan, self._first)
+        if self._first is not None:
+            leave_function(self.plan, self._first, attempt, ending)
         self._over(ending)
         if ending is error:
             return False

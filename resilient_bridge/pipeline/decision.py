@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..errors import BridgeError, Category, Executed, Kind
+from ..errors import BridgeError, Category, Kind
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..policies.rule import most_specific
@@ -32,7 +32,6 @@ __all__ = [
     "decide",
     "is_used_up",
     "match",
-    "may_run_again",
     "most_calls",
     "place",
     "sits_out_circuits",
@@ -43,11 +42,10 @@ _HINT_SPREAD: Final = 0.1  # clients that were told the same second come back ov
 
 
 class Match(NamedTuple):
-    """What the policy says about a failure: is it one to repeat, by which rule, and is it named by its class."""
+    """What the policy says about a failure: is it one that is worth repeating, and by which rule."""
 
     is_repeatable: bool
     rule: Rule | None
-    is_named: bool
 
 
 class Decision(NamedTuple):
@@ -57,8 +55,11 @@ class Decision(NamedTuple):
     stop: Stopped | None = None
 
 
-def match(retry: Retry, failure: Failure, *, is_permitted: bool = False) -> Match:
-    """Find what the policy says about a failure. `is_permitted`: the caller named it in a way of its own (`on_result`)."""
+def match(retry: Retry, failure: Failure, *, is_asked_for: bool = False) -> Match:
+    """Find whether a failure is worth repeating. `is_asked_for`: a condition of the user's on the result or on tenacity's state said so.
+
+    Worth is no permission: that is `evidence.permission_for`.
+    """
     on: Any = retry.on
     rules: Mapping[Any, Rule] = retry.rules
     if failure.code == _CIRCUIT_OPEN:
@@ -66,15 +67,12 @@ def match(retry: Retry, failure: Failure, *, is_permitted: bool = False) -> Matc
         on = [what for what in on if _names_circuit(what)]
         rules = {what: rule for what, rule in rules.items() if _names_circuit(what)}
     rule = most_specific(rules, failure)
-    is_named = is_permitted or names_class(on, failure)
-    if rule is not None or is_named:
-        return Match(True, rule, is_named)
+    if rule is not None or is_asked_for or names_class(on, failure):
+        return Match(True, rule)
     general = [what for what in on if isinstance(what, Category | Kind)]
     particular = [what for what in on if not isinstance(what, Category | Kind)]
     # A category or a kind holds what no repeat can help, too; a number, a code or a predicate was written for this failure.
-    return Match(
-        (failure.retryable and matches(general, failure)) or matches(particular, failure), None, False
-    )
+    return Match((failure.retryable and matches(general, failure)) or matches(particular, failure), None)
 
 
 def sits_out_circuits(retry: Retry) -> bool:
@@ -91,18 +89,15 @@ def asks_result(retry: Retry) -> bool:
     return retry.on_result is not None or any(is_tenacity(what, "retry_base") for what in retry.on)
 
 
-def may_run_again(failure: Failure, *, idempotent: bool, is_named: bool) -> bool:
-    """The gate: what may have run is repeated only with permission, by the operation or by the class of its error."""
-    return idempotent or is_named or failure.executed is Executed.NO
-
-
 def decide(
     retry: Retry,
     failure: Failure,
     found: Match,
     *,
-    idempotent: bool,
+    may_repeat: bool,
     counts: Mapping[int | None, int],
+    cap: int | None,
+    elsewhere: int,
     recurred: int,
     drawn: float,
     remaining: float | None,
@@ -110,14 +105,14 @@ def decide(
 ) -> Decision:
     """Return the decision about the call that has just ended in `failure`.
 
-    `counts`: calls that ended so far, this one included, by the `place` of the rule that counts them. `recurred`: how many
-    calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
+    `may_repeat`: there is a permission or a proof. `counts`: calls that ended so far, this one included, by the `place` of the rule that
+    counts them. `cap` and `elsewhere`: see `is_used_up`. `recurred`: how many calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
     """
     if not found.is_repeatable:
         return Decision(0.0, "not_retryable")
-    if not may_run_again(failure, idempotent=idempotent, is_named=found.is_named):
+    if not may_repeat:
         return Decision(0.0, "not_idempotent")
-    if is_used_up(retry, failure, found, counts, recurred):
+    if is_used_up(retry, failure, found, counts, recurred, cap=cap, elsewhere=elsewhere):
         return Decision(0.0, "attempts")
     wait = drawn
     if failure.retry_after is not None:
@@ -132,14 +127,32 @@ def decide(
 
 
 def is_used_up(
-    retry: Retry, failure: Failure, found: Match, counts: Mapping[int | None, int], recurred: int
+    retry: Retry,
+    failure: Failure,
+    found: Match,
+    counts: Mapping[int | None, int],
+    recurred: int,
+    *,
+    cap: int | None = None,
+    elsewhere: int = 0,
 ) -> bool:
-    """Return whether no further call is left; the arguments are those of `decide`."""
+    """Return whether no further call is left; the arguments are those of `decide`.
+
+    `cap`: the largest `attempts` of the policies around this one, which takes the place of a smaller one here. `elsewhere`: calls of the same
+    operation that failed before, inside the same attempt of the outermost policy.
+    """
     counted_by = counter(found.rule)
     limit = retry.attempts if counted_by is None else counted_by.attempts
+    most = most_calls(retry)
+    if cap is not None:
+        if counted_by is None and isinstance(limit, int):
+            limit = max(limit, cap)
+        if most is not None:
+            most = max(most, cap)
+            if elsewhere + sum(counts.values()) >= most:
+                return True
     if isinstance(limit, int) and counts.get(place(counted_by), 0) >= limit:
         return True
-    most = most_calls(retry)
     if most is not None and sum(counts.values()) >= most:
         return True
     allowed = failure.details.get("max_retries")  # out of memory: once more, whoever counts (R11)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..errors import Failure
-from .attempt import report
+from .asking import wants_another
+from .attempt import ROOT, report
 from .decision import match
+from .evidence import proven
 from .guards import BreakerGuard, failure_in
-from .retrying import Retrying, wants_another
+from .retrying import Retrying
 
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ __all__ = [
     "after_failure",
     "decided",
     "decided_answer",
+    "failure_of_answer",
+    "forget_answer",
     "leave_all",
     "left",
     "left_answer",
@@ -41,7 +45,7 @@ class Left(NamedTuple):
     error: BaseException | None
     failure: Failure | None
     result: object = None
-    is_permitted: bool = False
+    is_asked_for: bool = False
 
 
 def after_failure(
@@ -57,6 +61,8 @@ def left(plan: Plan, attempt: Attempt, error: BaseException) -> Left:
     failure = None
     if plan.retry is not None and isinstance(ending, Exception):
         failure = failure_in(attempt, ending)
+        if failure is not None:
+            failure = proven(plan, attempt, failure, ending)
     attempt.seen = None
     return Left(ending, failure)
 
@@ -89,9 +95,9 @@ def after_answer(
 def left_answer(plan: Plan, attempt: Attempt, result: object) -> Left:
     """Leave the layers of an attempt that has returned."""
     try:
-        failure, is_permitted = _failure_of_answer(result), False
-        if plan.asks_result and plan.retry is not None and wants_another(plan.retry, result):
-            failure, is_permitted = failure or Failure.of("SYS_RESULT_REJECTED"), True
+        failure, is_asked_for = failure_of_answer(result), False
+        if plan.asks_result and plan.retry is not None and wants_another(plan.retry, attempt, result):
+            failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
         # A mistake in `on_result` says nothing of the other side.
         leave_all(reversed(plan.guards), attempt, None)
@@ -100,23 +106,43 @@ def left_answer(plan: Plan, attempt: Attempt, result: object) -> Left:
         if failure is not None and isinstance(guard, BreakerGuard):
             guard.answered(attempt, failure)
         guard.leave(attempt, None)
-    return Left(None, failure, result, is_permitted)
+    if failure is not None:
+        failure = proven(plan, attempt, failure, None)
+    return Left(None, failure, result, is_asked_for)
 
 
 def decided_answer(
     plan: Plan, first: Attempt, attempt: Attempt, end: Left, retrying: Retrying | None
 ) -> Retrying | None:
     """Decide about an answer whose layers have been left: return what `after_answer` does."""
+    first.answered = None
     if end.failure is None:
         if retrying is not None:
             retrying.recovered(attempt)
         return None
     if plan.retry is None:
+        _keep_answer(first, end.failure)
         return None
     if retrying is None:
         retrying = Retrying(plan, plan.retry, first)
-    again = retrying.answered(attempt, end.result, end.failure, is_permitted=end.is_permitted)
-    return None if again is None else retrying
+    again = retrying.answered(attempt, end.result, end.failure, is_asked_for=end.is_asked_for)
+    if again is None:
+        _keep_answer(first, retrying.history[-1])
+        return None
+    return retrying
+
+
+def _keep_answer(first: Attempt, failure: Failure | None) -> None:
+    """Keep what a returned answer stands for: for the Fallback, and for `capture`."""
+    first.answered = failure
+    edge = first.outer
+    if edge is not None and edge.plan is None and edge is not ROOT:
+        edge.answered = failure
+
+
+def forget_answer(first: Attempt) -> None:
+    """The answer was replaced."""
+    _keep_answer(first, None)
 
 
 def leave_all(guards: Iterable[Guard], attempt: Attempt, error: BaseException | None) -> BaseException | None:
@@ -129,7 +155,8 @@ def leave_all(guards: Iterable[Guard], attempt: Attempt, error: BaseException | 
     return error
 
 
-def _failure_of_answer(result: object) -> Failure | None:
+def failure_of_answer(result: object) -> Failure | None:
+    """Return what a returned answer stands for, None when it is a success."""
     kind = type(result)
     if kind in PLAIN:
         return None

@@ -42,14 +42,15 @@ class Explanation:
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None) -> Self:
-        """Work it out."""
+    def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = "") -> Self:
+        """Work it out; `repeats` says what may be repeated of the function that the layers stand around."""
         calls, seconds = _calls(layers), _seconds(layers)
         order = [f"{place}. {layer!r}: {_meaning(layer)}" for place, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
-        lines = ["outermost first:", *order, worst, *shared, *(f"warning: {text}" for text in warned)]
+        said = (f"repeats: {repeats}",) if repeats else ()
+        lines = ["outermost first:", *order, *said, worst, *shared, *(f"warning: {text}" for text in warned)]
         return cls(tuple(lines), calls, seconds, warned)
 
     def __str__(self) -> str:

@@ -1,52 +1,147 @@
-"""The rungs of a Fallback, after the call has failed for good.
+"""The rungs of a Fallback, after the call has failed for good: raised, or returned what stands for a failure.
 
-Rule: never silently. The switch is asked for where `acknowledge` is given, and told in every case: an event a rung.
+Rule: never silently. The switch is asked for where `acknowledge` is given, and told in every case: an event a rung. And never twice: after a
+call that may have run, a rung needs the permission that a repeat would need, or `may_have_run=`.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import failure_or_none
+from ..errors import Executed
 from ..policies.what import matches_ended
 from ..telemetry import emit, events
-from .attempt import CURRENT, outside_of
+from .asking import Ask, answering, conditions
+from .attempt import CURRENT, Attempt, outside_of
 from .begun import starting, starting_async
-from .steps import Call, Step
+from .endings import failure_of_answer, forget_answer
+from .evidence import proven
+from .steps import Call, Discard, Step
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from .attempt import Attempt
+    from ..errors import Failure
     from .plan import Plan
 
-__all__ = ["rungs_for"]
+__all__ = ["rungs_for", "rungs_for_answer"]
 
 _LONGEST_CHAIN: Final = 100
+_NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allows it"
 
 
 def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
-    fallback, failure = plan.fallback, failure_or_none(error)
-    if fallback is None or failure is None or (fallback.on and not matches_ended(fallback.on, failure)):
+    failure = failure_or_none(error)
+    if failure is None:
         raise error
-    # The repeats are over: a rung that repeats on its own is inside of nothing that would.
-    token = CURRENT.set(outside_of(first))
+    last = CURRENT.get()
+    failure = proven(plan, last if last.first is first else first, failure, error)
     try:
-        if fallback.acknowledge is not None and not (yield Call(fallback.acknowledge, (failure,), {})):
-            raise error
-        for number, rung in enumerate(fallback.ladder, 1):
-            emit(events.FellBack(at=datetime.now(UTC), name=plan.name, rung=number, failure=failure))
-            try:
-                return (yield Call(_begun_by(plan, rung), call.args, call.kwargs))
-            except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
-                error = _after(error, failed)
+        is_replaced, result = yield from _climb(plan, first, failure, error, call)
+        if is_replaced:
+            return result
         raise error
     finally:
-        CURRENT.reset(token)
         del error, failure  # an error must not be held by a frame that it holds
+
+
+def rungs_for_answer(
+    plan: Plan, first: Attempt, result: Any, call: Call
+) -> Generator[Step, Any, tuple[bool, Any]]:
+    """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
+
+    The answer stays where no rung may be tried.
+    """
+    failure = first.answered
+    if failure is None:
+        return False, result
+    is_replaced, replacement = yield from _climb(plan, first, failure, None, call)
+    if not is_replaced:
+        return False, result
+    forget_answer(first)
+    yield Discard(result)
+    return True, replacement
+
+
+def _climb(
+    plan: Plan, first: Attempt, failure: Failure, error: Exception | None, call: Call
+) -> Generator[Step, Any, tuple[bool, Any]]:
+    """Return whether a rung stands in, and what it returned; raise what the last one raised."""
+    fallback = plan.fallback
+    if fallback is None or not (yield from _is_for(plan, failure)):
+        return False, None
+    rungs = [
+        (number, rung) for number, rung in enumerate(fallback.ladder, 1) if _may_try(plan, failure, rung)
+    ]
+    if not rungs:
+        _explain(error)
+        return False, None
+    # The repeats are over: a rung that repeats on its own is inside of nothing that would.
+    token = CURRENT.set(outside_of(first))
+    ending: Exception | None = error
+    answer: Any = None
+    try:
+        if fallback.acknowledge is not None and not (yield from _is_acknowledged(plan, failure, error)):
+            return False, None
+        for number, rung in rungs:
+            emit(events.FellBack(at=datetime.now(UTC), name=plan.name, rung=number, failure=failure))
+            try:
+                answer = yield Call(_begun_by(plan, rung), call.args, call.kwargs)
+            except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
+                ending = failed if ending is None else _after(ending, failed)
+                continue
+            if failure_of_answer(answer) is None or number == rungs[-1][0]:
+                return True, answer
+            yield Discard(answer)
+        if ending is None:
+            return False, None
+        raise ending
+    finally:
+        CURRENT.reset(token)
+        del error, ending, failure  # an error must not be held by a frame that it holds
+
+
+def _is_for(plan: Plan, failure: Failure) -> Generator[Step, Any, bool]:
+    fallback = plan.fallback
+    if fallback is None or not fallback.on:
+        return fallback is not None
+    answers: dict[int, bool | Exception] = {}
+    if plan.asks:
+        yield Ask(conditions(fallback), failure, answers)
+    with answering(answers):
+        return matches_ended(fallback.on, failure)
+
+
+def _may_try(plan: Plan, failure: Failure, rung: Callable[..., Any]) -> bool:
+    """Return whether a rung may do its work although the call may have done its own."""
+    allowed: Any = plan.fallback.may_have_run if plan.fallback is not None else False
+    if failure.executed is Executed.NO or plan.idempotent or allowed is True:
+        return True
+    return not isinstance(allowed, bool) and rung in allowed
+
+
+def _is_acknowledged(plan: Plan, failure: Failure, error: Exception | None) -> Generator[Step, Any, bool]:
+    """Ask whether to switch. Who raises instead of answering has said no: the failure stands, with a note of the mistake."""
+    acknowledge: Any = plan.fallback.acknowledge if plan.fallback is not None else None
+    try:
+        return bool((yield Call(acknowledge, (failure,), {})))
+    except Exception as mistake:  # noqa: BLE001 -- the caller's failure must not be lost for it
+        if error is not None:
+            with suppress(Exception):  # a frozen exception takes no note
+                error.add_note(f"not replaced: acknowledge raised {type(mistake).__name__}")
+        return False
+
+
+def _explain(error: Exception | None) -> None:
+    notes = getattr(error, "__notes__", None)
+    if error is not None and (not isinstance(notes, list) or _NOTE not in notes):
+        with suppress(Exception):  # a frozen exception takes no note
+            error.add_note(_NOTE)
 
 
 def _after(error: Exception, failed: Exception) -> Exception:

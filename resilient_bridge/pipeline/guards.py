@@ -238,6 +238,7 @@ def bound(attempt: Attempt, seconds: float) -> None:
     inherited, own = attempt.deadline_at, now + seconds
     attempt.deadline_at = own if inherited is None else min(own, inherited)
     if attempt.deadline_at <= now:  # only one that was inherited can have passed already
+        attempt.is_rejected = True
         text = "the deadline of the call around this one has passed"
         raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
 
@@ -248,6 +249,7 @@ def still_left(attempt: Attempt, seconds: float) -> float:
     if left is None:
         return seconds
     if left <= 0:
+        attempt.is_rejected = True
         raise too_late(seconds, Executed.NO, None)
     return left
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..classification import classify
-from ..errors import model_report, model_type
+from ..errors import OWN_WORDS, model_report, model_type, unproven
 from .attempt import CURRENT, Attempt, begun
 
 
@@ -191,7 +191,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":
         return captured(function, args, kwargs)
-    edge = _edge()
+    edge = _edge(function)
     token = CURRENT.set(edge)
     try:
         return _returned(edge, function(*args, **kwargs))
@@ -205,7 +205,7 @@ async def captured(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None
 ) -> Outcome[Any]:
     """Do what `capture` does for an async function; `key` is left where a tool of a Toolbox finds it."""
-    edge = _edge()
+    edge = _edge(function)
     edge.key = key
     token = CURRENT.set(edge)
     try:
@@ -219,19 +219,24 @@ async def captured(
             CURRENT.reset(token)
 
 
-def _edge() -> Attempt:
+def _edge(function: object) -> Attempt:
     """Return an edge inside of where we are: what runs inside leaves its count there."""
     around = CURRENT.get()
     edge = begun(None, around, around.env, around.env.monotonic(), around.deadline_at)
     edge.first = around.first or around
+    edge.is_protected = hasattr(function, "__binding__")
     return edge
 
 
 def _returned(edge: Attempt, value: Any) -> Outcome[Any]:
-    failure = None if isinstance(value, BaseException) else classify(value)
+    failure = edge.answered or (None if isinstance(value, BaseException) else classify(value))
     return Outcome(value, None, failure, edge.calls, edge.env.monotonic() - edge.started)
 
 
 def _raised(edge: Attempt, error: Exception) -> Outcome[Any]:
     failure = classify(error)  # raises again an Exception that stands for cancellation
+    if (
+        not edge.is_protected and failure.proof not in OWN_WORDS
+    ):  # a function that is not ours: see `evidence`
+        failure = unproven(failure)
     return Outcome(None, error, failure, edge.calls, edge.env.monotonic() - edge.started)

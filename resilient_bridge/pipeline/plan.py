@@ -17,6 +17,7 @@ from ..policies.fields import refuse
 from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
+from .asking import check_conditions, conditions
 from .decision import asks_result, sits_out_circuits
 from .gates import Gate, gate_of
 from .guards import (
@@ -53,11 +54,15 @@ if TYPE_CHECKING:
         def state(self) -> SharedState | None: ...
 
 
-__all__ = ["Form", "Plan"]
+__all__ = ["Form", "Plan", "Proofs"]
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
 """What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
 
+
+Proofs: TypeAlias = Literal["none", "request", "all"]
+"""Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
+done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
 
 _MAY_WAIT: Final = (BulkheadGuard, RateGuard, SharedBreakerGuard)
 
@@ -67,7 +72,9 @@ class Plan:
 
     __slots__ = (
         "_gates",
+        "allowed_by",
         "around",
+        "asks",
         "asks_result",
         "before",
         "budget",
@@ -79,6 +86,7 @@ class Plan:
         "held",
         "idempotent",
         "is_short",
+        "is_slow",
         "is_timed",
         "key",
         "leaves",
@@ -86,17 +94,30 @@ class Plan:
         "named",
         "outer_enters",
         "policy",
+        "proofs",
         "retry",
         "slow_after",
         "thread_timeout",
         "tokens",
     )
 
-    def __init__(self, policy: HasLayers, states: States, *, form: Form, idempotent: bool, name: str) -> None:
+    def __init__(
+        self,
+        policy: HasLayers,
+        states: States,
+        *,
+        form: Form,
+        idempotent: bool | None,
+        name: str,
+        proofs: Proofs = "none",
+        allowed_by: str = "@policy(idempotent=True)",
+    ) -> None:
         self.policy = policy
         self.form = form
         self.name = name
-        self.idempotent = idempotent
+        self.idempotent = idempotent  # None: not said
+        self.proofs: Proofs = proofs
+        self.allowed_by = allowed_by  # how a user would permit repeats
         self.retry: Retry | None = _only(policy.layers, Retry)
         self.fallback: Fallback | None = _only(policy.layers, Fallback)
         self.named = _named_by_class(self.retry)
@@ -113,6 +134,11 @@ class Plan:
         self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.asks_result = self.retry is not None and asks_result(self.retry)
+        check_conditions(policy.layers, form, name)
+        self.asks = form in ("async", "async_stream") and (
+            self.asks_result or any(conditions(layer) for layer in policy.layers)
+        )
+        self.is_slow = self.asks or self.tokens is not None
         self._shorten([*before, *around], inner)
 
     @staticmethod

@@ -7,7 +7,6 @@ key of its own and is found elsewhere. There is no global switch.
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 import attrs
@@ -15,6 +14,7 @@ import attrs
 from ..policies.fields import refuse
 from ..policies.layer import Layer
 from ..policies.ports import SharedState
+from ..policies.retry import Retry
 
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation
     from .states import States
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "PolicyDecorator"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
 
     `@policy` protects functions, methods, generator functions and their async kin, and keeps the signature. A call that may have
-    run is repeated only with `@policy(idempotent=True)`. Each decorated function has its own circuit and budget unless a layer
+    run is repeated only with `@policy(idempotent=True)`, and a policy with a Retry is refused until it is told. Each decorated function has its own circuit and budget unless a layer
     has a `key`; `call` and `attempts` use those of this object. `name` stands in events instead of the function's name.
     `state=RedisState(url)` shares circuits and retry budgets between processes: under their `key`, else under the function's
     qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does harm warns (UserWarning).
@@ -120,41 +120,43 @@ class Policy(Layer):
     @overload
     def __call__(self, function: F, /) -> F: ...
     @overload
-    def __call__(self, /, *, idempotent: bool = ..., name: str | None = ...) -> Callable[[F], F]: ...
-    def __call__(self, function: Any = None, /, *, idempotent: bool = False, name: str | None = None) -> Any:
-        """Protect a function: `@policy`, or `@policy(idempotent=True)` if it may be repeated although it may have run.
+    def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
+    def __call__(
+        self, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
+    ) -> Any:
+        """Protect a function: `@policy(idempotent=True)` if running it twice is harmless, `@policy(idempotent=False)` if not.
 
-        The result has the same signature and kind; its attribute `policy` reads this policy and sets another at run time, state
-        kept. ConfigError for what cannot be protected: a class, a Timeout on a sync function.
+        A policy with a Retry has to be told one of the two; without a Retry `@policy` is enough. The result has the same signature and
+        kind; its attribute `policy` reads this policy and sets another at run time, state kept, and `explain()` says what may be repeated.
+        ConfigError for what cannot be protected: a class, a Timeout on a sync function, a Retry that was told nothing.
         """
-        from .protect import bind
-
         _check_flag("Policy(idempotent=)", idempotent)
-        if function is None:
-            return partial(bind, self, idempotent=idempotent, name=name or self.name, shared_as=name)
-        return bind(self, function, idempotent=idempotent, name=name or self.name, shared_as=name)
+        decorator = PolicyDecorator(self, idempotent, name)
+        return decorator if function is None else decorator(function)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
 
-        The circuit and the budget are those of this Policy object, whatever the function.
+        The circuit and the budget are those of this Policy object, whatever the function. A policy with a Retry has to be told whether a
+        repeat is harmless: `policy(idempotent=True).call(f, …)`; ConfigError without that.
         """
-        from .protect import bind
+        return PolicyDecorator(self).call(function, *args, **kwargs)
 
-        protected = bind(self, function, idempotent=False, name=self.name, states=self._own())
-        result: T = protected(*args, **kwargs)
-        return result
-
-    def attempts(self, *, idempotent: bool = False) -> Attempts:
-        """Return the attempts as a loop: `async for attempt in policy.attempts(): with attempt: …`, or `for`.
+    def attempts(self, *, idempotent: bool | None = None) -> Attempts:
+        """Return the attempts as a loop: `async for attempt in policy.attempts(idempotent=True): with attempt: …`, or `for`.
 
         A block may be repeated when it failed and the policy says so; the last failure is raised. Every layer is taken for each
-        attempt anew. ConfigError for a policy with a Fallback: a block cannot be replaced.
+        attempt anew. ConfigError for a policy with a Fallback, which cannot replace a block, and for a Retry that was not told
+        whether a repeat is harmless.
         """
         from .blocks import Attempts
 
         _check_flag("Policy.attempts.idempotent", idempotent)
-        return Attempts(self, self._own(), idempotent=idempotent)
+        if idempotent is None and any(isinstance(layer, Retry) for layer in self.layers):
+            from .binding import undecided
+
+            raise undecided(self.name or "Policy.attempts")
+        return Attempts(self, self.own_states(), idempotent=idempotent)
 
     def replace(self, *layers: Layer) -> Self:
         """Return this policy with layers in the place of those of the same class, or added where they usually stand.
@@ -171,7 +173,7 @@ class Policy(Layer):
                 keep = key is not None and getattr(layer, "key", key) is None
                 new[place] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
         replaced = type(self)(*new, name=self.name, state=self.state)
-        replaced._states.append(self._own())  # noqa: SLF001 -- of its own class
+        replaced._states.append(self.own_states())  # noqa: SLF001 -- of its own class
         return replaced
 
     def evolve(self, **fields: Any) -> Self:
@@ -194,10 +196,10 @@ class Policy(Layer):
         from ..policies.breaker import Breaker
 
         breaker = next((layer for layer in self.layers if isinstance(layer, Breaker)), None)
-        return None if breaker is None else self._own().circuit(breaker, self.state)
+        return None if breaker is None else self.own_states().circuit(breaker, self.state)
 
-    def _own(self) -> States:
-        """Return the state that `call` and `attempts` use."""
+    def own_states(self) -> States:
+        """Return the state that `call` and `attempts` use; not for users."""
         if not self._states:
             from .states import States
 
@@ -218,8 +220,57 @@ class Policy(Layer):
         return f"Policy({', '.join(told)})"
 
 
+@attrs.frozen
+class PolicyDecorator:
+    """What `policy(idempotent=…)` returns: `@policy(idempotent=True)`, and `policy(idempotent=True).call(f, …)`.
+
+    `idempotent=True`: running the function twice is harmless, so it is repeated although it may have run. False: it is repeated only
+    if it provably did not run.
+    """
+
+    policy: Policy
+    idempotent: bool | None = None
+    name: str | None = None
+
+    def __call__(self, function: F, /) -> F:
+        """Protect a function; see `Policy`."""
+        from .protect import bind
+
+        protected: F = bind(
+            self.policy,
+            function,
+            idempotent=self.idempotent,
+            must_say=True,
+            name=self.name or self.policy.name,
+            shared_as=self.name,
+        )
+        return protected
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+
+        The circuit and the budget are those of the Policy object, whatever the function.
+        """
+        from .protect import bind
+
+        protected = bind(
+            self.policy,
+            function,
+            idempotent=self.idempotent,
+            must_say=True,
+            name=self.name or self.policy.name,
+            states=self.policy.own_states(),
+        )
+        result: T = protected(*args, **kwargs)
+        return result
+
+    def attempts(self) -> Attempts:
+        """Return the attempts as a loop; see `Policy.attempts`."""
+        return self.policy.attempts(idempotent=self.idempotent)
+
+
 def _check_flag(path: str, value: object) -> None:
-    if not isinstance(value, bool):
+    if value is not None and not isinstance(value, bool):
         refuse(path, "True or False", value)
 
 

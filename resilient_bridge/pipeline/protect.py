@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from asyncio import coroutines
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..errors import config_error
-from .binding import Binding
+from .binding import Binding, Options
 from .calls import protect_async, protect_sync
 from .states import States
 from .streams import protect_async_stream, protect_stream
@@ -26,22 +26,23 @@ def bind(
     policy: HasLayers,
     function: Any,
     *,
-    idempotent: bool,
     name: str | None = None,
     states: States | None = None,
     shared_as: str | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Return `function` protected by `policy`. With `states` it is for one `policy.call`, without it a decoration.
 
-    `shared_as` is its name for other processes; None: its qualified name.
+    `shared_as` is its name for other processes; None: its qualified name. The rest: see `Options`.
     """
     form = form_of(function)
     label = name or label_of(function)
     used = states or States(label, shared_as or label_of(function))
-    binding = Binding(policy, used, form=form, idempotent=idempotent, name=label)
+    binding = Binding(policy, used, form=form, name=label, **options)
     protected: Any = _PROTECT[form](function, binding)
     if states is None:
         update_wrapper(protected, function)
+        protected.explain = binding.explain
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
     protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected

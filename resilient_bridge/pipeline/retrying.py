@@ -13,24 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ..errors import (
-    Executed,
-    Failure,
-    Record,
-    RejectedError,
-    attach,
-    ended,
-    record_of,
-    without_cause,
-)
+from ..errors import Executed, Failure, Record, RejectedError, ended, record_of, without_cause
 from ..policies.backoff import Backoff
-from ..policies.foreign import is_tenacity
-from ..policies.what import add_note, take_back
+from ..policies.foreign import as_wait, is_tenacity
+from ..policies.what import add_note, ask, take_back
 from ..telemetry import emit, events
-from .attempt import Attempt, begun, report
-from .decision import Decision, counter, decide, match, may_run_again, place
+from .attempt import Attempt, begun, inside_of, report
+from .decision import Decision, Match, counter, decide, match, place
+from .evidence import keep, permission_for, record_inside
 from .finished import rejected
 from .guards import failure_in
+from .nesting import largest_cap, retries_around
 
 
 if TYPE_CHECKING:
@@ -44,7 +37,7 @@ if TYPE_CHECKING:
     from .budget_state import BudgetState
     from .plan import Plan
 
-__all__ = ["Retrying", "wants_another"]
+__all__ = ["Retrying"]
 
 _STOP: Final = object()
 _WHY: Final[dict[str, str]] = {
@@ -53,17 +46,18 @@ _WHY: Final[dict[str, str]] = {
     "budget": "retry budget used up",
     "not_retryable": "repeating cannot help",
     "rejected": "the next one was not admitted",
-    "not_idempotent": "the call may have run",
+    "not_idempotent": "it may have run",
 }
-_PERMISSION: Final = "not repeated: the call may have run; @policy(idempotent=True) allows it"
 
 
 class Retrying:
     """What is known about a call that has failed at least once."""
 
     __slots__ = (
+        "around",
         "before",
         "calls",
+        "cap",
         "controller",
         "counts",
         "current",
@@ -72,9 +66,10 @@ class Retrying:
         "ending",
         "first",
         "history",
-        "is_left_to_outer",
         "own",
+        "permission",
         "plan",
+        "requests",
         "retry",
         "rule",
         "state",
@@ -85,7 +80,8 @@ class Retrying:
         self.retry = retry
         self.first = first
         self.calls = 0
-        self.is_left_to_outer = False
+        self.permission = ""
+        self.requests = 0
         self.counts: dict[int | None, int] = {}  # by `place`
         self.history: list[Failure] = []
         # By schedule (None: the general one): how often it has been asked, and what it said last.
@@ -97,6 +93,8 @@ class Retrying:
         # The last error of a call, not of a layer that let none be made, and how many failures that was.
         self.own: tuple[Exception, int] | None = None
         self.decision = Decision(0.0)
+        self.around = retries_around(first)
+        self.cap = largest_cap(retry, self.around)
         self.controller, self.state = _primed(self, first)
         first.run = self  # for a deadline that ends the call from outside
 
@@ -121,20 +119,21 @@ class Retrying:
         if stop == "rejected" and self.own is not None:
             self.ending, known = self.own
             del self.history[known:]
-        if not self.is_left_to_outer:
-            self._gave_up(self.ending, stop, attempt.env.monotonic())
+        self._report_inside()
+        self.first.is_rejected = attempt.is_rejected and self.own is None
+        self._gave_up(self.ending, stop, attempt)
         return None
 
     def answered(
-        self, attempt: Attempt, result: object, failure: Failure, *, is_permitted: bool
+        self, attempt: Attempt, result: object, failure: Failure, *, is_asked_for: bool
     ) -> float | None:
         """An attempt has returned what stands for a failure. Return the wait; None: the result is returned as it is."""
         self.state.set_result(result)
-        stop = self._step(attempt, failure, is_permitted=is_permitted)
+        stop = self._step(attempt, failure, is_asked_for=is_asked_for)
         if stop is None:
             return self.decision.wait
-        if not self.is_left_to_outer:
-            self._tell(stop)
+        self._report_inside()
+        self._tell(stop)
         return None
 
     def next_attempt(self, attempt: Attempt) -> Attempt:
@@ -142,53 +141,44 @@ class Retrying:
         env = attempt.env
         following = begun(attempt.plan, self.first, env, env.monotonic(), attempt.deadline_at)
         following.number = attempt.number + 1
-        # Without its cause: the callee's frame must not hold the error that holds it.
-        following.failure = without_cause(self.history[-1])
+        following.failure = self.history[-1]
         following.first = self.first
         self.current = following
         return following
 
     def recovered(self, attempt: Attempt) -> None:
         """The last attempt worked."""
+        for outer in self.around:
+            inside = inside_of(outer)
+            inside.most = max(inside.most, self.calls)
+        if attempt.failure is not None:
+            attempt.failure = without_cause(attempt.failure)
         self.calls += 1
         report(self.first, self.calls)
         emit(events.RetryRecovered(at=datetime.now(UTC), name=self.plan.name, attempt=attempt.number))
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(self, attempt: Attempt, failure: Failure, *, is_permitted: bool = False) -> Stopped | None:
+    def _step(self, attempt: Attempt, failure: Failure, *, is_asked_for: bool = False) -> Stopped | None:
         """Decide about the attempt that has just ended; None means that it is repeated."""
         env, retry = attempt.env, self.retry
         self.current = None
+        if (
+            attempt.failure is not None
+        ):  # whoever keeps the attempt must not keep the error that keeps the attempt
+            attempt.failure = without_cause(attempt.failure)
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
         failure = _with_hint(failure)
-        found = match(retry, failure, is_permitted=is_permitted or self._tenacity_says_so())
+        found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
         self.rule, counted_by = found.rule, place(counter(found.rule))
-        self.counts[counted_by] = self.counts.get(counted_by, 0) + 1
-        recurred = sum(earlier.code == failure.code for earlier in self.history)
-        self.history.append(failure)
-        remaining = attempt.remaining
-        self.decision = decide(
-            retry,
-            failure,
-            found,
-            idempotent=self.plan.idempotent,
-            counts=self.counts,
-            recurred=recurred,
-            drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
-            remaining=remaining,
-            rng=env.rng,
-        )
-        if self.decision.stop is None:
-            self.is_left_to_outer = _is_left_to_outer(attempt, failure)
-            if self.is_left_to_outer or self._recurses():
-                self.decision = Decision(0.0, "attempts")
-            elif attempt.is_last:
-                self.decision = Decision(0.0, "not_retryable")
-            elif self._comes_too_late(attempt):
-                self.decision = Decision(0.0, "not_idempotent")
+        inside = attempt.inside
+        used = 1 if inside is None else max(1, inside.most)  # what was repeated inside counts here, too
+        self.counts[counted_by] = self.counts.get(counted_by, 0) + used
+        self.requests += attempt.requests
+        self.permission = permission_for(self.plan, attempt, failure)
+        self.decision = self._decided(attempt, failure, found)
         self._keep_time(env.monotonic())
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
@@ -203,9 +193,35 @@ class Retrying:
                 attempt=attempt.number + 1,
                 wait=self.decision.wait,
                 failure=failure,
+                permission=self.permission,
             )
         )
         return None
+
+    def _decided(self, attempt: Attempt, failure: Failure, found: Match) -> Decision:
+        recurred = sum(earlier.code == failure.code for earlier in self.history)
+        self.history.append(failure)
+        decision = decide(
+            self.retry,
+            failure,
+            found,
+            may_repeat=bool(self.permission),
+            counts=self.counts,
+            cap=self.cap,
+            elsewhere=self._failed_elsewhere(),
+            recurred=recurred,
+            drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
+            remaining=attempt.remaining,
+            rng=attempt.env.rng,
+        )
+        if decision.stop is None:
+            if self._recurses():
+                return Decision(0.0, "attempts")
+            if attempt.is_last:
+                return Decision(0.0, "not_retryable")
+            if self._comes_too_late(attempt, decision.wait):
+                return Decision(0.0, "not_idempotent")
+        return decision
 
     def _drawn(self, attempt: Attempt, failure: Failure) -> float:
         """Return what the schedule says: one of ours, one of tenacity's, or a function of the attempt that has just failed.
@@ -218,15 +234,31 @@ class Retrying:
         if isinstance(backoff, Backoff):
             wait = backoff.next(count + 1, previous, attempt.env.rng)
         elif is_tenacity(backoff, "wait_base"):
-            wait = _as_wait(backoff(self.state))
+            wait = as_wait(backoff(self.state))
         else:
-            attempt.failure = without_cause(failure)
-            wait = _as_wait(backoff(attempt))
+            before, attempt.failure = attempt.failure, failure
+            try:
+                wait = as_wait(backoff(attempt))
+            finally:
+                attempt.failure = before
         self.drawn[place(rule)] = count + 1, wait
         return wait
 
     def _tenacity_says_so(self) -> bool:
-        return any(is_tenacity(what, "retry_base") and what(self.state) for what in self.retry.on)  # type: ignore[operator, arg-type]
+        return any(is_tenacity(what, "retry_base") and ask(what, self.state) for what in self.retry.on)
+
+    def _failed_elsewhere(self) -> int:
+        """Return how many calls of this operation failed for good before, inside the same attempt of the outermost policy."""
+        outermost = self.around[-1].inside if self.around else None
+        return 0 if outermost is None else outermost.failed.get(id(self.plan), 0)
+
+    def _report_inside(self) -> None:
+        """Tell the policies around this one how many calls failed here."""
+        key = id(self.plan)
+        for outer in self.around:
+            inside = inside_of(outer)
+            inside.failed[key] = failed = inside.failed.get(key, 0) + sum(self.counts.values())
+            inside.most = max(inside.most, failed)
 
     def _keep_time(self, now: float) -> None:
         self.state.start_time = self.first.started
@@ -241,10 +273,10 @@ class Retrying:
             around = around.outer
         return False
 
-    def _comes_too_late(self, attempt: Attempt) -> bool:
+    def _comes_too_late(self, attempt: Attempt, wait: float) -> bool:
         """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
         until = attempt.may_repeat_until
-        if until is None or attempt.env.monotonic() + self.decision.wait <= until:
+        if until is None or attempt.env.monotonic() + wait <= until:
             return False
         return any(failure.executed is not Executed.NO for failure in self.history)
 
@@ -293,21 +325,34 @@ class Retrying:
         if failure is None:
             return
         self.history.append(failure)
-        self._gave_up(error, "deadline", now)
+        self._gave_up(error, "deadline", self.first, now)
 
-    def _gave_up(self, error: BaseException, stop: Stopped, now: float) -> None:
+    def _gave_up(
+        self, error: BaseException, stop: Stopped, attempt: Attempt, now: float | None = None
+    ) -> None:
         """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
-        seconds = now - self.first.started
-        note = self._note(stop, seconds)
+        seconds = (attempt.env.monotonic() if now is None else now) - self.first.started
+        ran = self.history[-1].executed
+        inner = record_inside(attempt, error)
+        if inner is not None and inner.stopped and self.calls == 1:
+            # A policy inside has repeated it, and its account says more than "1 call" would.
+            keep(self.first, attempt, error, inner._replace(executed=ran, requests=self.requests))
+            return
         before = record_of(error)
+        note = self._note(stop, seconds)
         if before is not None and before.note:
             take_back(error, before.note)
-        history = tuple(self.history[:-1])
-        ran = self.history[-1].executed
         record = Record(
-            history=history, stopped=stop, calls=self.calls, seconds=seconds, note=note, executed=ran
+            history=tuple(self.history[:-1]),
+            stopped=stop,
+            calls=self.calls,
+            seconds=seconds,
+            note=note,
+            executed=ran,
+            crossed=0 if inner is None else inner.crossed,
+            requests=self.requests,
         )
-        if attach(error, record) and note:
+        if keep(self.first, attempt, error, record) and note:
             with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
                 error.add_note(note)
         self._tell(stop)
@@ -319,7 +364,8 @@ class Retrying:
 
     def _note(self, stop: Stopped, seconds: float) -> str:
         if stop == "not_idempotent" and self.calls == 1:
-            return _PERMISSION
+            sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
+            return f"not repeated: it may have run{sent}; {self.plan.allowed_by} allows it"
         if stop == "not_retryable" and self.calls == 1:
             return ""  # an ordinary error: a policy has nothing to add
         why = _WHY.get(stop, stop)
@@ -343,45 +389,6 @@ def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenac
     controller.begin()
     # No function and no arguments: they may hold secrets, and tenacity would show them.
     return controller, tenacity.RetryCallState(controller, None, (), {})
-
-
-def wants_another(retry: Retry, result: object) -> bool:
-    """Return whether the policy repeats a call that returned this: by `on_result`, or by a condition of tenacity's in `on=`."""
-    if retry.on_result is not None and retry.on_result(result):
-        return True
-    conditions: list[Any] = [what for what in retry.on if is_tenacity(what, "retry_base")]
-    if not conditions:
-        return False
-    import tenacity
-
-    state: Any = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
-    state.set_result(result)
-    return any(condition(state) for condition in conditions)
-
-
-def _is_left_to_outer(attempt: Attempt, failure: Failure) -> bool:
-    """Return whether a Retry around this one repeats such a failure itself: then one attempt here is enough.
-
-    Three policies of three attempts inside each other would make 27 calls. An outer Retry that would not repeat the failure,
-    because its operation does not allow it or its `on=` does not name it, leaves the repeating to this one.
-    """
-    around = (attempt.first or attempt).outer
-    while around is not None and around.before_of is None:
-        plan = around.plan
-        if plan is not None and plan.retry is not None and not around.is_over:
-            found = match(plan.retry, failure)
-            if found.is_repeatable and may_run_again(
-                failure, idempotent=plan.idempotent, is_named=found.is_named
-            ):
-                return True
-        around = around.outer
-    return False
-
-
-def _as_wait(said: Any) -> float:
-    """Return the seconds that somebody's schedule asks for; nan, which stops other timers, and less than nothing are no wait."""
-    seconds = said.total_seconds() if hasattr(said, "total_seconds") else float(said)
-    return seconds if 0 <= seconds < float("inf") else 0.0
 
 
 def _with_hint(failure: Failure) -> Failure:

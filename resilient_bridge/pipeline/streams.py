@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import DeadlineExceededError, Record, attach
+from ..errors import DeadlineExceededError, Executed, Record, attach
 from .attempt import CURRENT, Attempt
 from .attempt import begun as begin_attempt
 from .begun import Begun, starting, starting_async
@@ -174,7 +174,10 @@ def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
     for guard in plan.guards:
         if isinstance(guard, BreakerGuard) and not says_nothing:
             guard.broke_off(held, error, failure)
-    if plan.retry is not None and attach(error, Record(stopped="not_idempotent", note=_NOTE)):
+    record = Record(executed=Executed.MAYBE, crossed=0 if plan.proofs != "none" else 1)
+    if plan.retry is not None:
+        record = record._replace(stopped="not_idempotent", note=_NOTE)
+    if attach(error, record) and record.note:
         with suppress(Exception):  # a frozen exception takes no note
             error.add_note(_NOTE)
 

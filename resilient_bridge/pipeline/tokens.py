@@ -1,4 +1,4 @@
-"""The step of a failed call that asks a budget shared between processes for a repeat.
+"""The steps of a call that has to wait before it is decided on: for a budget shared between processes, for conditions of the user's.
 
 Rule: a repeat is asked for before it is decided on, because only a step can wait, and only where one may follow: what is never repeated
 costs no question. One that the decision then does without goes back.
@@ -7,11 +7,14 @@ costs no question. One that the decision then does without goes back.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..policies.foreign import is_tenacity
-from .decision import counter, is_used_up, match, may_run_again, place
-from .endings import decided, decided_answer, left, left_answer
+from .asking import Ask, answering, conditions, tenacity_state
+from .decision import counter, is_used_up, match, place
+from .endings import Left, decided, decided_answer, failure_of_answer, leave_all, left, left_answer
+from .evidence import permission_for, proven
+from .guards import BreakerGuard, failure_in
 from .shared_budget import Token
 from .waits import Answer
 
@@ -20,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from .attempt import Attempt
-    from .endings import Left
     from .plan import Plan
     from .retrying import Retrying
     from .shared_budget import SharedBudget
     from .steps import Step
 
-__all__ = ["give_back", "shared_after_answer", "shared_after_failure", "token_for"]
+__all__ = ["give_back", "slowly_after_answer", "slowly_after_failure", "token_for"]
 
 
 class _Asking:
@@ -64,10 +66,8 @@ def token_for(plan: Plan, attempt: Attempt, end: Left, retrying: Retrying | None
     if budget is None or retry is None or failure is None or attempt.is_last:
         return None
     theirs = any(is_tenacity(what, "retry_base") for what in cast("Iterable[object]", retry.on))
-    found = match(retry, failure, is_permitted=end.is_permitted or theirs)
-    if not found.is_repeatable or not may_run_again(
-        failure, idempotent=plan.idempotent, is_named=found.is_named
-    ):
+    found = match(retry, failure, is_asked_for=end.is_asked_for or theirs)
+    if not found.is_repeatable or not permission_for(plan, attempt, failure):
         return None
     counts = {} if retrying is None else dict(retrying.counts)
     counted_by = place(counter(found.rule))
@@ -78,31 +78,94 @@ def token_for(plan: Plan, attempt: Attempt, end: Left, retrying: Retrying | None
     return _Asking(budget, attempt.first or attempt, attempt)
 
 
-def shared_after_failure(
+def slowly_after_failure(
     plan: Plan, first: Attempt, attempt: Attempt, error: BaseException, retrying: Retrying | None
 ) -> Generator[Step, None, tuple[Retrying | None, BaseException | None]]:
-    """Do what `after_failure` does, for a call whose repeats are shared with other processes."""
-    end = left(plan, attempt, error)
+    """Do what `after_failure` does, for a call that has to wait for conditions, or for a budget shared with other processes."""
+    answers: dict[int, bool | Exception] = {}
+    if plan.asks:
+        end = yield from _left_asking(plan, attempt, error, answers)
+    else:
+        end = left(plan, attempt, error)
     try:
-        if (step := token_for(plan, attempt, end, retrying)) is not None:
+        with answering(answers):
+            step = token_for(plan, attempt, end, retrying)
+        if step is not None:
             yield step
-        return decided(plan, first, attempt, end, retrying)
+        with answering(answers):
+            return decided(plan, first, attempt, end, retrying)
     finally:
         give_back(plan, first)
         del error, end  # an error must not be held by a frame that it holds
 
 
-def shared_after_answer(
+def slowly_after_answer(
     plan: Plan, first: Attempt, attempt: Attempt, result: object, retrying: Retrying | None
 ) -> Generator[Step, None, Retrying | None]:
-    """Do what `after_answer` does, for a call whose repeats are shared with other processes."""
-    end = left_answer(plan, attempt, result)
+    """Do what `after_answer` does, for a call that has to wait for conditions, or for a budget shared with other processes."""
+    answers: dict[int, bool | Exception] = {}
+    if plan.asks:
+        yield from _asked_of_answer(plan, attempt, result, answers)
+    with answering(answers):
+        end = left_answer(plan, attempt, result)
+    if plan.asks and end.failure is not None:
+        yield Ask(conditions(plan.retry), end.failure, answers)
     try:
-        if (step := token_for(plan, attempt, end, retrying)) is not None:
+        with answering(answers):
+            step = token_for(plan, attempt, end, retrying)
+        if step is not None:
             yield step
-        return decided_answer(plan, first, attempt, end, retrying)
+        with answering(answers):
+            return decided_answer(plan, first, attempt, end, retrying)
     finally:
         give_back(plan, first)
+
+
+def _left_asking(
+    plan: Plan, attempt: Attempt, error: BaseException, answers: dict[int, bool | Exception]
+) -> Generator[Step, None, Left]:
+    """Leave the layers of an attempt that has raised, asking before each what its conditions say."""
+    ending: BaseException | None = error
+    try:
+        for guard in reversed(plan.guards):
+            if isinstance(guard, BreakerGuard) and isinstance(ending, Exception):
+                failure = failure_in(attempt, ending)
+                if failure is not None:
+                    yield Ask(conditions(guard.layer), failure, answers)
+            with answering(answers):
+                ending = leave_all((guard,), attempt, ending)
+        failure = failure_in(attempt, ending) if isinstance(ending, Exception) else None
+        if failure is not None and ending is not None and plan.retry is not None:
+            failure = proven(plan, attempt, failure, ending)
+            yield Ask(conditions(plan.retry), failure, answers)
+            if theirs := _of_tenacity(plan):
+                yield Ask(theirs, tenacity_state(attempt, ending, None), answers)
+        attempt.seen = None
+        return Left(ending, failure if plan.retry is not None else None)
+    finally:
+        del error, ending
+
+
+def _asked_of_answer(
+    plan: Plan, attempt: Attempt, result: object, answers: dict[int, bool | Exception]
+) -> Generator[Step, None, None]:
+    """Ask what stands about results, and about what this one stands for."""
+    retry = plan.retry
+    if retry is not None and retry.on_result is not None:
+        yield Ask((retry.on_result,), result, answers)
+    if theirs := _of_tenacity(plan):
+        yield Ask(theirs, tenacity_state(attempt, None, result), answers)
+    failure = failure_of_answer(result)
+    if failure is not None:
+        for guard in plan.guards:
+            if isinstance(guard, BreakerGuard):
+                yield Ask(conditions(guard.layer), failure, answers)
+
+
+def _of_tenacity(plan: Plan) -> tuple[Any, ...]:
+    return (
+        () if plan.retry is None else tuple(what for what in plan.retry.on if is_tenacity(what, "retry_base"))
+    )
 
 
 def give_back(plan: Plan, first: Attempt) -> None:

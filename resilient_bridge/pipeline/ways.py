@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .attempt import CURRENT
 from .endings import after_answer, after_failure, leave_all
-from .fallback import rungs_for
+from .evidence import leave_function
+from .fallback import rungs_for, rungs_for_answer
 from .finished import call_ended, call_returned
 from .refresh import Refresh
 from .steps import Discard, Sleep
-from .tokens import shared_after_answer, shared_after_failure
+from .tokens import slowly_after_answer, slowly_after_failure
 
 
 if TYPE_CHECKING:
@@ -33,17 +34,21 @@ __all__ = ["follow", "follow_async", "from_failure", "from_start"]
 
 def from_start(plan: Plan, first: Attempt, call: Call) -> Steps:
     """Go the whole way, layers around the Retry first."""
+    fell_back = False
     try:
         for enter in plan.outer_enters:
             if (turn := enter(first)) is not None:
                 yield turn
         result = yield from _attempts(plan, first, first, call, None)
+        if plan.fallback is not None and first.answered is not None:
+            fell_back = True
+            fell_back, result = yield from rungs_for_answer(plan, first, result, call)
     except BaseException as error:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
         ending = error
     else:
-        return _left(plan, first, result)
+        return _left(plan, first, result, fell_back=fell_back)
     try:
-        return (yield from _ended(plan, first, call, ending))
+        return (yield from _ended(plan, first, call, ending, fell_back=fell_back))
     finally:
         del ending  # an error must not be held by a frame that it holds; so everywhere here
 
@@ -53,14 +58,14 @@ def from_failure(plan: Plan, first: Attempt, call: Call, error: BaseException | 
     ending: BaseException | None = None
     try:
         if error is None:
-            if plan.tokens is None:
+            if not plan.is_slow:
                 retrying = after_answer(plan, first, first, result, None)
             else:
-                retrying = yield from shared_after_answer(plan, first, first, result, None)
-        elif plan.tokens is None:
+                retrying = yield from slowly_after_answer(plan, first, first, result, None)
+        elif not plan.is_slow:
             retrying, ending = after_failure(plan, first, first, error, None)
-        else:  # a budget that is not this process's alone has to be asked first
-            retrying, ending = yield from shared_after_failure(plan, first, first, error, None)
+        else:  # somebody has to be asked first
+            retrying, ending = yield from slowly_after_failure(plan, first, first, error, None)
         if ending is None:
             if retrying is not None:
                 if error is None:
@@ -88,19 +93,19 @@ def _attempts(  # noqa: C901, PLR0912 -- a generator more for each decision woul
             attempt.is_called = True
             result = yield call
         except BaseException as error:
-            if plan.tokens is None:
+            if not plan.is_slow:
                 retrying, ending = after_failure(plan, first, attempt, error, retrying)
             else:
-                retrying, ending = yield from shared_after_failure(plan, first, attempt, error, retrying)
+                retrying, ending = yield from slowly_after_failure(plan, first, attempt, error, retrying)
             if ending is error:
                 del ending
                 raise
         else:
             ending = None
-            if plan.tokens is None:
+            if not plan.is_slow:
                 retrying = after_answer(plan, first, attempt, result, retrying)
             else:
-                retrying = yield from shared_after_answer(plan, first, attempt, result, retrying)
+                retrying = yield from slowly_after_answer(plan, first, attempt, result, retrying)
             if retrying is None:
                 return result
             yield Discard(result)
@@ -124,9 +129,9 @@ def _next(attempt: Attempt, retrying: Retrying) -> Generator[Step, Any, Attempt]
     return following
 
 
-def _left(plan: Plan, first: Attempt, result: Any) -> Any:
+def _left(plan: Plan, first: Attempt, result: Any, *, fell_back: bool = False) -> Any:
     """The call is over, and well: leave the layers around the Retry."""
-    call_returned(plan, first)
+    call_returned(plan, first, fell_back=fell_back)
     if first.run is not None:
         first.run.close()
     leave_all(plan.around, first, None)
@@ -134,11 +139,11 @@ def _left(plan: Plan, first: Attempt, result: Any) -> Any:
     return result
 
 
-def _ended(plan: Plan, first: Attempt, call: Call, error: BaseException) -> Steps:
+def _ended(plan: Plan, first: Attempt, call: Call, error: BaseException, *, fell_back: bool = False) -> Steps:
     """The call has failed for good: leave the layers, try the rungs of the Fallback in between."""
     try:
         ending = _beyond(first, error, leave_all(plan.around, first, error))
-        if plan.fallback is not None and isinstance(ending, Exception):
+        if plan.fallback is not None and isinstance(ending, Exception) and not fell_back:
             try:
                 result = yield from rungs_for(plan, first, ending, call)
             except BaseException as failed:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
@@ -148,12 +153,18 @@ def _ended(plan: Plan, first: Attempt, call: Call, error: BaseException) -> Step
                 call_returned(plan, first, fell_back=True)
                 return result
         ending = _beyond(first, ending, leave_all(plan.before, first, ending))
+        leave_function(plan, first, _last(first), ending)
         call_ended(plan, first, ending)
         raise ending
     finally:
         if first.run is not None:
             first.run.close()
         ending = error = None  # type: ignore[assignment]
+
+
+def _last(first: Attempt) -> Attempt:
+    attempt = CURRENT.get()
+    return attempt if attempt.first is first else first
 
 
 def _beyond(first: Attempt, before: BaseException, after: BaseException | None) -> BaseException:

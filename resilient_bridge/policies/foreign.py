@@ -6,6 +6,7 @@ Rule: a class is recognised by the name of its package, never by importing it; w
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .fields import path_of, refuse
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .backoff import Backoff
     from .fields import Seconds
 
-__all__ = ["Wait", "check_wait", "is_tenacity"]
+__all__ = ["Wait", "as_wait", "check_wait", "is_tenacity"]
 
 Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 """A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
@@ -37,3 +38,11 @@ def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object)
     if not callable(value) or isinstance(value, type):
         wanted = "a Backoff, a tenacity wait or a function of the Attempt"
         refuse(path_of(instance, attribute), wanted, value)
+    if iscoroutinefunction(value):
+        refuse(path_of(instance, attribute), "a schedule that is no async function: nobody awaits it", value)
+
+
+def as_wait(said: Any) -> float:
+    """Return the seconds that somebody's schedule asks for; nan, which stops other timers, and less than nothing are no wait."""
+    seconds = said.total_seconds() if hasattr(said, "total_seconds") else float(said)
+    return seconds if 0 <= seconds < float("inf") else 0.0

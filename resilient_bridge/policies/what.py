@@ -6,13 +6,17 @@ Rule of this file: a `What` is written once and means the same wherever it stand
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from enum import Enum
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
+from ..errors import config_error
 from ..errors.taxonomy import Category, Kind
 from .fields import path_of, refuse, shown
 from .foreign import is_tenacity
@@ -23,12 +27,16 @@ if TYPE_CHECKING:
     from .fields import Validator
 
 __all__ = [
+    "ANSWERS",
     "WANTED",
     "What",
     "Whats",
     "add_note",
     "as_whats",
+    "ask",
     "check_whats",
+    "is_async",
+    "is_condition",
     "is_what",
     "matches",
     "matches_ended",
@@ -111,6 +119,48 @@ def plain(what: Any) -> Any:
     return int(what) if isinstance(what, int) and not isinstance(what, bool) else what
 
 
+ANSWERS: Final[ContextVar[Mapping[int, bool | Exception] | None]] = ContextVar(
+    "resilient_bridge.answers", default=None
+)
+"""What conditions that had to be awaited have answered, by their id, while a decision is made that asks them again."""
+
+
+def ask(condition: Any, about: object) -> bool:
+    """Return what a condition of the user's says about a failure, a result or tenacity's state.
+
+    ConfigError for one that has to be awaited where nobody awaits: a coroutine is true, and would allow everything.
+    """
+    answers = ANSWERS.get()
+    if answers is not None and id(condition) in answers:
+        answer = answers[id(condition)]
+        if isinstance(answer, Exception):  # it raised when it was awaited
+            raise answer
+        return answer
+    said = condition(about)
+    if not hasattr(type(said), "__await__"):
+        return bool(said)
+    close = getattr(said, "close", None)
+    if callable(close):
+        close()  # or Python warns that nobody has awaited it
+    name = getattr(condition, "__qualname__", type(condition).__qualname__)
+    raise config_error(
+        name, "True or False: a condition is awaited in async calls alone", type(said).__name__
+    )
+
+
+def is_condition(what: object) -> bool:
+    """Return whether it is a function or an object of tenacity's that has to be called for its answer."""
+    return callable(what) and not isinstance(what, type)
+
+
+def is_async(condition: object) -> bool:
+    """Return whether calling it gives a coroutine, as far as can be seen without calling it."""
+    while isinstance(condition, partial):
+        condition = cast("object", condition.func)
+    called = getattr(type(condition), "__call__", None)  # noqa: B004 -- of an object whose `__call__` is async
+    return iscoroutinefunction(condition) or iscoroutinefunction(called)
+
+
 def matches(these: Iterable[Any], failure: Failure) -> bool:
     """Return whether one of `these` fits `failure`; an object of tenacity fits none: it asks for tenacity's own state."""
     return any(rank(what, failure) is not None for what in these)
@@ -183,7 +233,7 @@ def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
     elif is_tenacity(what, "retry_base"):
         return None
     else:
-        tier, fits = _PREDICATE, bool(what(failure))
+        tier, fits = _PREDICATE, ask(what, failure)
     return (tier, 0) if fits else None
 
 

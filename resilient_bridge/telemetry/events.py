@@ -202,12 +202,13 @@ class GaveUp(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class RetryScheduled(Event):
-    """Call number `attempt` of `name` starts in `wait` seconds: the one before it ended in `failure`."""
+    """Call number `attempt` of `name` starts in `wait` seconds: `failure` ended the one before, and `permission` is why a repeat is safe."""
 
     name: str
     attempt: int
     wait: float
     failure: Failure
+    permission: str = ""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

@@ -183,7 +183,7 @@ async def test_an_outer_retry_does_not_cut_the_escalation():
     with virtual_time() as time:
         commands = peer.commands(time)
 
-        @rb.Policy(rb.Retry(attempts=2))
+        @rb.Policy(rb.Retry(attempts=2))(idempotent=True)
         async def audit():
             return await (await commands.start("audit")).result()
 

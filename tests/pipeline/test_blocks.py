@@ -18,12 +18,12 @@ async def looped(policy, body, *, is_async, **how):
     """Run `body(attempt)` in a loop of this kind; return the numbers of the attempts."""
     numbers = []
     if is_async:
-        async for attempt in policy.attempts(**how):
+        async for attempt in policy.attempts(**{"idempotent": True, **how}):
             with attempt:
                 numbers.append(attempt.number)
                 body(attempt)
     else:
-        for attempt in policy.attempts(**how):
+        for attempt in policy.attempts(**{"idempotent": True, **how}):
             with attempt:
                 numbers.append(attempt.number)
                 body(attempt)
@@ -109,7 +109,7 @@ async def test_a_layer_is_taken_once_an_attempt(is_async, layers):
 def free(policy):
     """Whether the bulkhead of a policy is free."""
     try:
-        return policy.call(lambda: True)
+        return policy(idempotent=True).call(lambda: True)
     except rb.BulkheadFullError:
         return False
 
@@ -122,7 +122,7 @@ def test_a_loop_that_is_left_gives_everything_back(where):
     policy = rb.Policy(at_once(), rb.Bulkhead(1), rb.Breaker())
 
     def leave():
-        for attempt in policy.attempts():
+        for attempt in policy.attempts(idempotent=True):
             if where == "break before":
                 break
             if where == "raise before":
@@ -153,7 +153,7 @@ async def test_an_async_loop_that_is_left_gives_everything_back(where):
     policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1), rb.Breaker())
 
     async def leave():
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             if where == "break before":
                 break
             if where == "raise before":
@@ -173,21 +173,21 @@ async def test_an_async_loop_that_is_left_gives_everything_back(where):
         await leave()
     gc.collect()
     await settle()
-    assert await policy.call(asyncio.sleep, 0, True)
+    assert await policy(idempotent=True).call(asyncio.sleep, 0, True)
     assert rb.current_attempt() is None
 
 
 def test_a_body_without_its_block_is_refused():
     """`with attempt:` forgotten: ConfigError in the second turn, instead of an endless loop."""
     with pytest.raises(rb.ConfigError, match="with attempt"):
-        for _ in rb.Policy(at_once()).attempts():
+        for _ in rb.Policy(at_once()).attempts(idempotent=True):
             pass
 
 
 def test_an_attempt_is_entered_once():
     """A second `with` on the same attempt is refused."""
     with pytest.raises(rb.ConfigError, match="one `with`"):
-        for attempt in rb.Policy(at_once()).attempts():
+        for attempt in rb.Policy(at_once()).attempts(idempotent=True):
             with attempt:
                 pass
             with attempt:
@@ -262,7 +262,7 @@ async def test_a_loop_inside_of_a_retry_leaves_the_repeating_to_it(is_async):
     server = Server(always=REFUSED)
     policy = rb.Policy(at_once(attempts=3))
 
-    @policy
+    @policy(idempotent=True)
     async def outer():
         await looped(policy, lambda _: server.get(), is_async=is_async)
 

@@ -36,10 +36,10 @@ each_way = pytest.mark.parametrize("way", list(policies()))
 def test_arguments_go_in_and_the_result_comes_out(form, way):
     """By position, by keyword, and the very object that is returned."""
     with form.world():
-        get = policies()[way](form.of(lambda *args, **kwargs: (args, kwargs)))
+        get = policies()[way](form.of(lambda *args, **kwargs: (args, kwargs)), idempotent=True)
         result = object()
         assert form.run(get, 1, result, key=2) == ((1, result), {"key": 2})
-        assert form.run(policies()[way](form.of(lambda: result))) is result
+        assert form.run(policies()[way](form.of(lambda: result), idempotent=True)) is result
 
 
 @everywhere
@@ -54,7 +54,7 @@ def test_the_arguments_are_the_same_on_every_attempt(form, way):
 
     policy = rb.Policy(at_once()) if way in ("breaker alone", "deadline", "fallback") else policies()[way]
     with form.world():
-        form.run(policy(form.of(body)), 1, key=2)
+        form.run(policy(form.of(body), idempotent=True), 1, key=2)
     assert seen == [((1,), {"key": 2})] * 3
 
 
@@ -69,21 +69,21 @@ class Client:
     def __init__(self, *script):
         self.server = Server(*script)
 
-    @policy
+    @policy(idempotent=True)
     def get(self, path):
         return path, self.server.get()
 
-    @policy
+    @policy(idempotent=True)
     async def fetch(self, path):
         return path, self.server.get()
 
     @staticmethod
-    @policy
+    @policy(idempotent=True)
     def static(value):
         return value
 
     @classmethod
-    @policy
+    @policy(idempotent=True)
     def made(cls):
         return cls()
 
@@ -146,7 +146,7 @@ def test_whatever_can_be_called_is_protected(form, kind):
         "partial of an object": lambda: partial(flaky),
     }[kind]()
     with form.world():
-        protected = rb.Policy(at_once())(made)
+        protected = rb.Policy(at_once())(made, idempotent=True)
         assert inspect.iscoroutinefunction(protected) is form.is_async
         assert form.run(protected, 7) == 7
         assert form.run(rb.Policy(at_once()).call, made, 8) == 8
@@ -155,8 +155,8 @@ def test_whatever_can_be_called_is_protected(form, kind):
 
 def test_builtins_are_functions():
     """`len` and a type's method can be protected."""
-    assert rb.Policy(rb.Retry())(len)([1, 2]) == 2
-    assert rb.Policy(rb.Retry()).call("a,b".split, ",") == ["a", "b"]
+    assert rb.Policy(rb.Retry())(len, idempotent=True)([1, 2]) == 2
+    assert rb.Policy(rb.Retry())(idempotent=True).call("a,b".split, ",") == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def later():
 def test_a_sync_function_that_returns_an_awaitable_is_refused(way, virtual):
     """A lambda around an async function would run outside of every layer; stamina makes one call and says nothing."""
     with rb.testing.virtual_time() if virtual else rb.testing.record():
-        protected = policies()[way](lambda: later())  # noqa: PLW0108 -- what people write
+        protected = policies()[way](lambda: later(), idempotent=True)  # noqa: PLW0108 -- what people write
         for _ in range(2):
             with pytest.raises(rb.ConfigError, match="wanted an async function"):
                 protected()
@@ -210,7 +210,7 @@ def test_an_awaitable_is_refused_although_an_async_function_may_return_it():
     """What an async function returns is its own business, and teaches the policy nothing about sync ones."""
     policy = rb.Policy(at_once())
 
-    @policy
+    @policy(idempotent=True)
     async def get():
         return Ticket()
 
@@ -219,7 +219,7 @@ def test_an_awaitable_is_refused_although_an_async_function_may_return_it():
 
     assert asyncio.run(main()) == "ok"
     with pytest.raises(rb.ConfigError, match="wanted an async function"):
-        policy(lambda: Ticket())()  # noqa: PLW0108 -- a class cannot be protected
+        policy(lambda: Ticket(), idempotent=True)()  # noqa: PLW0108 -- a class cannot be protected
 
 
 # ---- how a call ends -------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_the_callers_exception_comes_out_as_the_same_object(form, way, error):
     with form.world():
         policy = rb.Policy(rb.Fallback(server.get)) if way == "fallback" else policies()[way]
         with pytest.raises(type(error)) as raised:
-            form.run(policy(form.of(server.get)))
+            form.run(policy(form.of(server.get), idempotent=True))
     assert raised.value is error
     assert raised.traceback[-1].name == "get"
     assert error.__cause__ is None
@@ -249,7 +249,7 @@ def test_the_end_of_an_iterator_is_no_failure(way, virtual):
     items = iter([1])
     policy = policies()[way]
     with rb.testing.virtual_time() if virtual else rb.testing.record():
-        protected = policy(lambda: next(items))
+        protected = policy(lambda: next(items), idempotent=True)
         assert protected() == 1
         for _ in range(20):
             with pytest.raises(StopIteration):
@@ -263,7 +263,9 @@ def test_layers_are_given_back_on_every_way_out(form):
     """A bulkhead of one is free again after a success, an error, an interrupt and a refused answer."""
     server = Server(None, ValueError, KeyboardInterrupt, REFUSED, SystemExit, None)
     with form.world():
-        get = rb.Policy(at_once(attempts=1), rb.Bulkhead(1), rb.Breaker())(form.of(server.get))
+        get = rb.Policy(at_once(attempts=1), rb.Bulkhead(1), rb.Breaker())(
+            form.of(server.get), idempotent=True
+        )
         for expected in (None, ValueError, KeyboardInterrupt, REFUSED, SystemExit, None):
             if expected is None:
                 assert form.run(get) == "ok"
@@ -297,7 +299,7 @@ def test_a_callback_that_raises_loses_nothing(form, layers):
     expected = LookupError if layers[0].on_result else REFUSED
     server = Server(always=None if layers[0].on_result else REFUSED)
     with form.world():
-        get = rb.Policy(*layers)(form.of(server.get))
+        get = rb.Policy(*layers)(form.of(server.get), idempotent=True)
         for _ in range(3):
             with pytest.raises(expected) as caught:
                 form.run(get)
@@ -308,7 +310,7 @@ def test_a_callback_that_raises_loses_nothing(form, layers):
 async def test_an_on_result_that_raises_leaves_no_timer():
     """The time limit of the call ends with it: it does not cancel what the caller does afterwards."""
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(at_once(on_result=broken), rb.Timeout(5))(ASYNC.of(Server().get))
+        get = rb.Policy(at_once(on_result=broken), rb.Timeout(5))(ASYNC.of(Server().get), idempotent=True)
         with pytest.raises(LookupError):
             await get()
         clock.advance(10)
@@ -320,7 +322,7 @@ def test_two_policies_around_one_function():
     """They stack: the outer one repeats what the inner one rejects."""
     server = Server(REFUSED, REFUSED)
     inner = rb.Policy(rb.Breaker.consecutive(1, open_for=0))(server.get)
-    outer = rb.Policy(at_once())(inner)
+    outer = rb.Policy(at_once())(inner, idempotent=True)
     assert outer() == "ok"
     assert outer.policy != inner.policy
     assert rb.circuit(inner).state == "closed"
@@ -337,8 +339,10 @@ def test_call_returns_what_the_function_returns():
         yield 2
 
     async def main():
-        return await policy.call(ASYNC.of(lambda: 3)), [item async for item in policy.call(async_items)]
+        return await policy(idempotent=True).call(ASYNC.of(lambda: 3)), [
+            item async for item in policy(idempotent=True).call(async_items)
+        ]
 
-    assert policy.call(SYNC.of(lambda: 0)) == 0
-    assert list(policy.call(items)) == [1]
+    assert policy(idempotent=True).call(SYNC.of(lambda: 0)) == 0
+    assert list(policy(idempotent=True).call(items)) == [1]
     assert asyncio.run(main()) == (3, [2])

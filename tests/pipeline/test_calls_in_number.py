@@ -40,7 +40,7 @@ def test_memory_does_not_grow_with_calls(form, fails):
     """10,000 calls that succeed, 1,000 that fail: no object more than before."""
     server = Server(always=ConnectionRefusedError if fails else None)
     policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(5), rb.Breaker(rate=1, window=100_000))
-    get = policy(form.of(server.get))
+    get = policy(form.of(server.get), idempotent=True)
     grown = 0
 
     def call():
@@ -72,7 +72,7 @@ def test_memory_does_not_grow_with_policy_call(form):
     def call():
         function = form.of(lambda: "ok")
         functions.append(weakref.ref(function))
-        assert form.run(policy.call, function) == "ok"
+        assert form.run(policy(idempotent=True).call, function) == "ok"
 
     for _ in range(20):
         call()
@@ -84,7 +84,7 @@ def test_a_function_that_is_thrown_away_takes_its_state_along():
     """A circuit without a key lives as long as what it protects: it disappears from `circuits()`, too."""
 
     def made():
-        @rb.Policy(rb.Retry(), rb.Breaker(), rb.Bulkhead(1))
+        @rb.Policy(rb.Retry(), rb.Breaker(), rb.Bulkhead(1))(idempotent=True)
         def short_lived():
             return "ok"
 
@@ -131,7 +131,7 @@ async def test_loops_of_attempts_leave_no_timer():
     policy = rb.Policy(rb.Deadline(3600), at_once())
     before = len(await scheduled())
     for _ in range(500):
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 pass
     assert len(await scheduled()) - before <= 2
@@ -148,7 +148,7 @@ async def test_no_task_is_left():
 
     policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1, queue=1), rb.RateLimit(99), rb.Timeout(5))
     with suppress(ConnectionRefusedError):
-        await policy(body)()
+        await policy(body, idempotent=True)()
     assert seen == [set()] * 4
     assert asyncio.all_tasks() == before
 
@@ -162,7 +162,7 @@ async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
     ended = loop.create_future()
     left = 200
 
-    @rb.Policy(*layers)
+    @rb.Policy(*layers)(idempotent=True)
     async def poll():
         nonlocal left
         left -= 1
@@ -187,7 +187,7 @@ async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
 def test_the_same_exception_again_and_again_does_not_grow(form):
     """A constant exception, raised by 300 calls of 3 attempts: one note, two earlier failures, and no history within the history."""
     error = ConnectionRefusedError("constant")
-    get = rb.Policy(at_once(attempts=3))(form.of(Server(always=error).get))
+    get = rb.Policy(at_once(attempts=3))(form.of(Server(always=error).get), idempotent=True)
     for _ in range(300 if not form.is_async else 30):
         with pytest.raises(ConnectionRefusedError) as raised:
             form.run(get)
@@ -201,7 +201,9 @@ def test_the_same_exception_again_and_again_does_not_grow(form):
 
 def test_an_outcome_may_be_asked_again_and_again():
     """`outcome.value` raises the error each time, and its traceback does not grow."""
-    outcome = rb.capture(rb.Policy(at_once())(SYNC.of(Server(always=ConnectionRefusedError("x")).get)))
+    outcome = rb.capture(
+        rb.Policy(at_once())(SYNC.of(Server(always=ConnectionRefusedError("x")).get), idempotent=True)
+    )
     depths = set()
     for _ in range(100):
         with pytest.raises(ConnectionRefusedError) as raised:

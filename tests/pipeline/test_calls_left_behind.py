@@ -102,7 +102,7 @@ def test_no_exception_is_kept(form, scene):
     layers, kind, times = SCENES[scene]
     watched = Watched(kind, times)
     with form.world(), no_collector():
-        get = rb.Policy(*layers)(form.of(watched.get))
+        get = rb.Policy(*layers)(form.of(watched.get), idempotent=True)
         let_end(form, get, kind, KeyError)
         if scene == "rejected in between":  # the circuit says why it opened, without the exception
             assert rb.circuit(get).state == "open"
@@ -118,12 +118,12 @@ def test_no_exception_is_kept_by_a_loop(form, times):
     policy = rb.Policy(at_once(), rb.Breaker())
 
     def loop():
-        for attempt in policy.attempts():
+        for attempt in policy.attempts(idempotent=True):
             with attempt:
                 watched.get()
 
     async def async_loop():
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 watched.get()
 
@@ -148,7 +148,7 @@ def test_no_exception_is_kept_by_a_stream(form, times):
     async def collect(stream):
         return [item async for item in stream()]
 
-    stream = rb.Policy(at_once(), rb.Breaker())(async_items if form.is_async else items)
+    stream = rb.Policy(at_once(), rb.Breaker())(async_items if form.is_async else items, idempotent=True)
     with no_collector():
         let_end(form, lambda: collect(stream) if form.is_async else list(stream()), LostError)
         assert watched.raised
@@ -160,7 +160,7 @@ def test_no_exception_is_kept_by_capture(form):
     """An Outcome holds its error, and nobody else does."""
     watched = Watched()
     with no_collector():
-        get = rb.Policy(at_once())(form.of(watched.get))
+        get = rb.Policy(at_once())(form.of(watched.get), idempotent=True)
         outcome = form.run(rb.capture, get)
         assert len(watched.alive) == 4
         del outcome
@@ -180,7 +180,7 @@ async def test_no_exception_is_kept_by_a_timeout():
         ([at_once(attempts=2), rb.Timeout(5)], rb.AttemptTimeoutError),
     ]:
 
-        @rb.Policy(*layers)
+        @rb.Policy(*layers)(idempotent=True)
         async def get():
             held = Held()
             cancelled.append(weakref.ref(held))

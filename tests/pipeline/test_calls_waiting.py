@@ -39,15 +39,15 @@ def test_no_wait_is_no_sleep(form, monkeypatch):
     policy, server = rb.Policy(at_once()), Server(REFUSED, REFUSED)
 
     async def loop():
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 server.get()
 
-    assert form.run(policy(form.of(Server(REFUSED, REFUSED).get))) == "ok"
+    assert form.run(policy(form.of(Server(REFUSED, REFUSED).get), idempotent=True)) == "ok"
     if form.is_async:
         form.run(loop)
     else:
-        for attempt in policy.attempts():
+        for attempt in policy.attempts(idempotent=True):
             with attempt:
                 server.get()
     assert server.calls == 3
@@ -153,8 +153,8 @@ def test_what_is_refused_for_another_reason_spends_nothing(form, key):
     with rb.testing.virtual_time() as clock:
         for error, layers in [(ConnectionResetError, ()), (ValueError, ()), (REFUSED, (rb.Deadline(0.5),))]:
             with pytest.raises(error):
-                form.run(rb.Policy(*layers, retry)(form.of(Server(always=error).get)))
-        assert form.run(rb.Policy(retry)(form.of(Server(REFUSED).get))) == "ok"
+                form.run(rb.Policy(*layers, retry)(form.of(Server(always=error).get), idempotent=True))
+        assert form.run(rb.Policy(retry)(form.of(Server(REFUSED).get), idempotent=True)) == "ok"
     assert clock.slept == [1]
 
 
@@ -180,9 +180,11 @@ def test_a_wait_that_does_not_fit_is_not_begun(form):
 
 async def test_other_tasks_run_while_one_waits():
     """A wait blocks only its own call: in real time an hour's wait of one lets the other end."""
-    waiting = asyncio.create_task(rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600))).call(failing))
+    waiting = asyncio.create_task(
+        rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)))(idempotent=True).call(failing)
+    )
     await settle()
-    assert await rb.Policy(at_once()).call(asyncio.sleep, 0, "other") == "other"
+    assert await rb.Policy(at_once())(idempotent=True).call(asyncio.sleep, 0, "other") == "other"
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

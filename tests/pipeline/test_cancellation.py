@@ -32,7 +32,7 @@ class Place:
                 rb.Fallback(Server().get, acknowledge=self._rung), at_once(attempts=1), rb.Bulkhead(1)
             ),
         }[where]
-        self.get = self.policy(self._get)
+        self.get = self.policy(self._get, idempotent=True)
 
     async def _wait(self):
         await asyncio.get_running_loop().create_future()
@@ -184,7 +184,7 @@ async def test_cancelled_calls_are_neither_told_nor_repeated():
 
 async def test_uncancel_counts_are_the_callers():
     """Two requests before, two after: a policy takes back its own and no other."""
-    get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang)
+    get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang, idempotent=True)
     counts = []
 
     async def main():

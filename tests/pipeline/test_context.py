@@ -36,9 +36,9 @@ async def test_context_variables_are_seen_and_kept():
             return TENANT.get(), TENANT.set("async")
 
         TENANT.set("acme")
-        assert policy(body)() == "acme+"
+        assert policy(body, idempotent=True)() == "acme+"
         assert TENANT.get() == "acme++"
-        await policy(async_body)()
+        await policy(async_body, idempotent=True)()
         assert TENANT.get() == "async"
 
 
@@ -66,7 +66,7 @@ def test_it_is_none_again_after_an_error(form, error):
     with form.world():
         for policy in layers():
             with pytest.raises(error):
-                form.run(policy(form.of(Server(always=error).get)))
+                form.run(policy(form.of(Server(always=error).get), idempotent=True))
             assert rb.current_attempt() is None
 
 
@@ -88,7 +88,7 @@ def test_remaining_counts_down_and_never_below_zero(form):
 async def test_calls_side_by_side_have_an_attempt_each():
     """Fifty at once: everyone sees its own number and key, before and after it gave way."""
 
-    @rb.Policy(at_once(attempts=60))
+    @rb.Policy(at_once(attempts=60))(idempotent=True)
     async def get(fails):
         attempt = rb.current_attempt()
         key = attempt.idempotency_key
@@ -107,6 +107,6 @@ def test_what_it_prints():
     """The number, and the time left where there is a deadline."""
     shown = []
     with rb.testing.virtual_time():
-        rb.Policy(at_once()).call(lambda: shown.append(repr(rb.current_attempt())))
+        rb.Policy(at_once())(idempotent=True).call(lambda: shown.append(repr(rb.current_attempt())))
         rb.Policy(rb.Deadline(9.5)).call(lambda: shown.append(repr(rb.current_attempt())))
     assert shown == ["<Attempt 1>", "<Attempt 1, 9.5 s left>"]

@@ -26,7 +26,7 @@ def test_what_simply_works_is_not_told(form):
         policy = rb.Policy(
             rb.Deadline(60), rb.Fallback(print), at_once(), rb.Bulkhead(5), rb.RateLimit(5), rb.Breaker()
         )
-        form.run(policy(form.of(Server().get)))
+        form.run(policy(form.of(Server().get), idempotent=True))
     assert told == []
 
 
@@ -50,7 +50,7 @@ def test_a_repeat_names_the_call_that_comes_and_its_wait(form):
 def test_a_giving_up_says_why(form):
     """The last failure, with the history and the reason."""
     with form.world(), rb.testing.record() as told:
-        get = rb.Policy(at_once(attempts=3), name="get")(form.of(Server(always=REFUSED).get))
+        get = rb.Policy(at_once(attempts=3), name="get")(form.of(Server(always=REFUSED).get), idempotent=True)
         with pytest.raises(REFUSED):
             form.run(get)
     (gave_up,) = [event for event in told if isinstance(event, rb.events.GaveUp)]
@@ -84,7 +84,7 @@ def test_the_order_is_the_order_of_things(form):
     """A repeat, an opening, a rejected attempt, the end, the rung that is tried instead."""
     with form.world(), rb.testing.record() as told:
         policy = rb.Policy(rb.Fallback(lambda: "other"), at_once(), rb.Breaker.consecutive(2))
-        form.run(policy(form.of(Server(always=REFUSED).get)))
+        form.run(policy(form.of(Server(always=REFUSED).get), idempotent=True))
     assert kinds(told) == ["RetryScheduled", "CircuitOpened", "RetryScheduled", "GaveUp", "FellBack"]
 
 
@@ -94,9 +94,9 @@ def test_names(form):
     with form.world(), rb.testing.record() as told:
         body = form.of(Server(always=ValueError).get)
         for protected in (
-            rb.Policy(at_once())(body),
-            rb.Policy(at_once(), name="policy")(body),
-            rb.Policy(at_once(), name="policy")(body, name="here"),
+            rb.Policy(at_once())(body, idempotent=True),
+            rb.Policy(at_once(), name="policy")(body, idempotent=True),
+            rb.Policy(at_once(), name="policy")(body, name="here", idempotent=True),
         ):
             with pytest.raises(ValueError):
                 form.run(protected)
@@ -111,7 +111,7 @@ def test_no_argument_is_ever_told(form, caplog):
     """Neither to a listener nor to the log, in none of the events of a call with a secret for an argument."""
     with form.world(), caplog.at_level(logging.DEBUG, "resilient_bridge"):
         policy = rb.Policy(rb.Fallback(lambda *_, **__: "other"), at_once(), rb.Breaker.consecutive(2))
-        get = policy(form.of(lambda *_, **__: server.get()))
+        get = policy(form.of(lambda *_, **__: server.get()), idempotent=True)
         server = Server(always=REFUSED)
         with rb.testing.record() as told:
             form.run(get, SECRET, token=SECRET)
@@ -126,7 +126,7 @@ def test_without_a_listener_long_waits_and_the_end_are_logged(form, caplog):
     with rb.testing.virtual_time(), caplog.at_level(logging.INFO, "resilient_bridge"):
         policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.steps(0.5, 5)), name="get")
         with pytest.raises(REFUSED):
-            form.run(policy(form.of(Server(always=REFUSED).get)))
+            form.run(policy(form.of(Server(always=REFUSED).get), idempotent=True))
     assert len(caplog.records) == 2
     assert "5" in caplog.records[0].getMessage()
     assert "gave up" in caplog.records[1].getMessage()
@@ -140,5 +140,5 @@ def test_a_listener_that_fails_disturbs_nobody(form):
         raise LookupError
 
     with form.world(), rb.listen(broken):
-        get = rb.Policy(at_once())(form.of(Server(REFUSED, REFUSED).get))
+        get = rb.Policy(at_once())(form.of(Server(REFUSED, REFUSED).get), idempotent=True)
         assert form.run(get) == "ok"

@@ -36,7 +36,7 @@ def test_the_rungs_are_tried_in_order_with_the_arguments_of_the_call(form):
             at_once(attempts=3),
             name="models",
         )
-        get = policy(form.of(lambda *_, **__: server.get()))
+        get = policy(form.of(lambda *_, **__: server.get()), idempotent=True)
         assert form.run(get, 1, model="large") == "second"
     assert server.calls == 3
     assert calls == [((1,), {"model": "large"})] * 2
@@ -52,7 +52,9 @@ def test_a_success_needs_none(form):
     """No rung is called, nothing is told, also for a success after a repeat."""
     calls = []
     with form.world(), rb.testing.record() as told:
-        get = rb.Policy(rb.Fallback(rung("other", calls)), at_once())(form.of(Server(REFUSED).get))
+        get = rb.Policy(rb.Fallback(rung("other", calls)), at_once())(
+            form.of(Server(REFUSED).get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert calls == []
     assert not [event for event in told if isinstance(event, rb.events.FellBack)]
@@ -64,7 +66,7 @@ def test_the_last_rungs_error_is_raised(form):
     last = LookupError("last")
     with form.world():
         get = rb.Policy(rb.Fallback(rung(KeyError("first")), rung(last)), at_once())(
-            form.of(Server(always=REFUSED).get)
+            form.of(Server(always=REFUSED).get), idempotent=True
         )
         with pytest.raises(LookupError) as raised:
             form.run(get)
@@ -86,7 +88,7 @@ def test_on_says_for_which_failures(form, error, falls):
     """Any other comes out as it is."""
     with form.world():
         policy = rb.Policy(rb.Fallback(rung("other"), on=rb.Category.TRANSPORT), at_once())
-        get = policy(form.of(Server(always=error).get))
+        get = policy(form.of(Server(always=error).get), idempotent=True)
         if falls:
             assert form.run(get) == "other"
         else:
@@ -110,7 +112,7 @@ def test_the_switch_is_asked_for(form, yes):
         policy = rb.Policy(
             rb.Fallback(rung(KeyError()), rung("other"), acknowledge=acknowledge), at_once(attempts=2)
         )
-        get = policy(form.of(Server(always=error).get))
+        get = policy(form.of(Server(always=error).get), idempotent=True)
         if yes:
             assert form.run(get) == "other"
         else:
@@ -131,7 +133,7 @@ async def test_an_async_function_may_have_async_rungs_and_ask_async():
         await asyncio.sleep(0)
         return value * 2
 
-    @rb.Policy(rb.Fallback(rung(KeyError()), other, acknowledge=ask), at_once())
+    @rb.Policy(rb.Fallback(rung(KeyError()), other, acknowledge=ask), at_once())(idempotent=True)
     async def get(value):
         raise REFUSED
 
@@ -149,7 +151,7 @@ def test_a_sync_function_cannot_wait_for_async_ones(what, virtual):
     """An async rung or an async `acknowledge` on a sync function is refused, and not taken for a yes."""
     fallback = rb.Fallback(later) if what == "rung" else rb.Fallback(rung("other"), acknowledge=later)
     with rb.testing.virtual_time() if virtual else rb.testing.record():
-        get = rb.Policy(fallback, at_once())(Server(always=REFUSED).get)
+        get = rb.Policy(fallback, at_once())(Server(always=REFUSED).get, idempotent=True)
         with pytest.raises(rb.ConfigError, match="async"):
             get()
 
@@ -160,7 +162,9 @@ def test_what_is_no_failure_does_not_fall_back(form):
     calls = []
     for error in (KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()):
         with form.world():
-            get = rb.Policy(rb.Fallback(rung("other", calls)), at_once())(form.of(Server(always=error).get))
+            get = rb.Policy(rb.Fallback(rung("other", calls)), at_once())(
+                form.of(Server(always=error).get), idempotent=True
+            )
             with pytest.raises(type(error)):
                 form.run(get)
     assert calls == []
@@ -170,7 +174,7 @@ def test_what_is_no_failure_does_not_fall_back(form):
 def test_rejections_fall_back(form):
     """An open circuit, a full bulkhead, a used-up limit: what a ladder is for."""
     policy = rb.Policy(rb.Fallback(rung("cached")), at_once(on=()), rb.RateLimit(1, per=3600), rb.Breaker())
-    get = policy(form.of(Server().get))
+    get = policy(form.of(Server().get), idempotent=True)
     assert [form.run(get) for _ in range(2)] == ["ok", "cached"]
     rb.circuit(get).isolate()
     assert form.run(get) == "cached"
@@ -213,8 +217,10 @@ def test_a_rung_may_be_protected_itself(form):
     """It repeats by its own policy: the call that it stands in for is over."""
     server = Server(REFUSED, REFUSED)
     with form.world():
-        spare = rb.Policy(at_once(attempts=3))(form.of(server.get))
-        get = rb.Policy(rb.Fallback(spare), at_once(attempts=2))(form.of(Server(always=REFUSED).get))
+        spare = rb.Policy(at_once(attempts=3))(form.of(server.get), idempotent=True)
+        get = rb.Policy(rb.Fallback(spare), at_once(attempts=2))(
+            form.of(Server(always=REFUSED).get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert server.calls == 3
 
@@ -226,7 +232,7 @@ async def test_a_transient_failure_that_was_given_up_is_still_one_to_fall_back_f
     async def other(*_):
         return "from the other"
 
-    @rb.Policy(rb.Fallback(other, on=rb.Kind.TRANSIENT), rb.Retry(attempts=2))
+    @rb.Policy(rb.Fallback(other, on=rb.Kind.TRANSIENT), rb.Retry(attempts=2))(idempotent=True)
     async def call(error):
         calls.append(1)
         raise error

@@ -19,8 +19,8 @@ def test_the_outermost_repeats(form):
     server = Server(always=REFUSED)
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
-        inner = policy(server.get)
-        outer = policy(form.of(policy(inner)))
+        inner = policy(server.get, idempotent=True)
+        outer = policy(form.of(policy(inner, idempotent=True)), idempotent=True)
         with pytest.raises(REFUSED):
             form.run(outer)
         assert server.calls == 3
@@ -59,9 +59,11 @@ async def test_tasks_inside_of_a_call_are_inside():
     servers = [Server(always=REFUSED) for _ in range(3)]
     policy = rb.Policy(at_once(attempts=2))
 
-    @policy
+    @policy(idempotent=True)
     async def outer():
-        await asyncio.gather(*(policy(settled(server))() for server in servers), return_exceptions=False)
+        await asyncio.gather(
+            *(policy(settled(server), idempotent=True)() for server in servers), return_exceptions=False
+        )
 
     with pytest.raises(REFUSED):
         await outer()
@@ -101,7 +103,7 @@ def test_a_call_that_comes_too_late_is_not_begun(form):
     """Nothing left: DeadlineExceededError that says that it did not run."""
     server = Server()
     with rb.testing.virtual_time() as clock:
-        inner = rb.Policy(rb.Deadline(60), at_once())(server.get)
+        inner = rb.Policy(rb.Deadline(60), at_once())(server.get, idempotent=True)
 
         def body():
             clock.advance(10)
@@ -121,7 +123,7 @@ async def test_an_inner_call_is_cut_off_by_the_outer_deadline():
             await asyncio.get_running_loop().create_future()
 
         with rb.testing.virtual_time() as clock:
-            task = asyncio.create_task(rb.Policy(rb.Deadline(5))(inner(hang))())
+            task = asyncio.create_task(rb.Policy(rb.Deadline(5))(inner(hang, idempotent=True))())
             await settle()
             clock.advance(5)
             with pytest.raises(rb.DeadlineExceededError, match="5 s"):
@@ -142,9 +144,9 @@ class Background:
     async def _run(self):
         await self.go.wait()
         self.seen.append(rb.current_attempt())
-        await rb.Policy(rb.Deadline(30), at_once(attempts=1)).call(self._look)
+        await rb.Policy(rb.Deadline(30), at_once(attempts=1))(idempotent=True).call(self._look)
         with pytest.raises(REFUSED):
-            await rb.Policy(at_once(attempts=3))(settled(self.server))()
+            await rb.Policy(at_once(attempts=3))(settled(self.server), idempotent=True)()
 
     async def _look(self):
         self.seen.append(rb.current_attempt().remaining)
@@ -156,7 +158,7 @@ async def test_a_task_that_outlives_the_call_is_outside_again(started_in):
     background, calls = Background(), 0
     rules = {REFUSED: rb.Rule(attempts=2, before=background.start)}
 
-    @rb.Policy(rb.Deadline(10), at_once(rules=rules))
+    @rb.Policy(rb.Deadline(10), at_once(rules=rules))(idempotent=True)
     async def outer():
         nonlocal calls
         calls += 1
@@ -196,14 +198,16 @@ def test_the_key_is_that_of_the_innermost_call(form):
     """Each operation has its own: an inner call does not send the outer one's key."""
     keys = []
     with form.world():
-        inner = rb.Policy(at_once())(lambda: keys.append(rb.current_attempt().idempotency_key))
+        inner = rb.Policy(at_once())(
+            lambda: keys.append(rb.current_attempt().idempotency_key), idempotent=True
+        )
 
         def body():
             keys.append(rb.current_attempt().idempotency_key)
             inner()
             keys.append(rb.current_attempt().idempotency_key)
 
-        form.run(rb.Policy(at_once())(form.of(body)))
+        form.run(rb.Policy(at_once())(form.of(body), idempotent=True))
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -222,5 +226,5 @@ def test_an_inner_rejection_is_repeated_by_the_outer_only_if_it_is_named(form):
 
             policy = rb.Policy(at_once(attempts=3, on=on))
             with pytest.raises(rb.CircuitOpenError):
-                form.run(policy(form.of(body)))
+                form.run(policy(form.of(body), idempotent=True))
             assert len(numbers) == attempts

@@ -106,9 +106,9 @@ def test_nested_policies_leave_one_note(form):
     error = REFUSED("mine")
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
-        inner = policy(Server(always=error).get)
+        inner = policy(Server(always=error).get, idempotent=True)
         with pytest.raises(REFUSED):
-            form.run(policy(form.of(inner)))
+            form.run(policy(form.of(inner), idempotent=True))
     assert steady(error.__notes__) == ["gave up after 3 calls in 0.0 s: attempts used up"]
 
 
@@ -120,7 +120,7 @@ def test_the_callers_own_notes_stay(form):
     with form.world():
         for _ in range(3):
             with pytest.raises(REFUSED):
-                form.run(rb.Policy(at_once(attempts=2))(form.of(Server(always=error).get)))
+                form.run(rb.Policy(at_once(attempts=2))(form.of(Server(always=error).get), idempotent=True))
     assert steady(error.__notes__) == ["from the caller", "gave up after 2 calls in 0.0 s: attempts used up"]
 
 
@@ -143,7 +143,9 @@ class SlottedError(Exception):
 def test_an_exception_that_takes_nothing_comes_out_all_the_same(form, error):
     """As itself; what could not be written on it is not needed to raise it."""
     with form.world():
-        get = rb.Policy(at_once(attempts=2, on=type(error)))(form.of(Server(always=error).get))
+        get = rb.Policy(at_once(attempts=2, on=type(error)))(
+            form.of(Server(always=error).get), idempotent=True
+        )
         with pytest.raises(type(error)) as raised:
             form.run(get)
     assert raised.value is error
@@ -154,7 +156,7 @@ def test_the_notes_are_part_of_the_printed_traceback():
     import traceback
 
     with pytest.raises(REFUSED) as raised:
-        rb.Policy(at_once(attempts=2)).call(Server(always=REFUSED("no route")).get)
+        rb.Policy(at_once(attempts=2))(idempotent=True).call(Server(always=REFUSED("no route")).get)
     printed = steady(traceback.format_exception_only(raised.value))
     assert printed == [
         "ConnectionRefusedError: no route\n",

@@ -25,7 +25,10 @@ REFUSED = ConnectionRefusedError
 def test_a_success(form):
     """The value, one call, no failure; for a function without any policy, too."""
     with form.world():
-        for get in (form.of(lambda x: x * 2), rb.Policy(at_once())(form.of(lambda x: x * 2))):
+        for get in (
+            form.of(lambda x: x * 2),
+            rb.Policy(at_once())(form.of(lambda x: x * 2), idempotent=True),
+        ):
             outcome = form.run(rb.capture, get, 4)
             assert (outcome.value, outcome.failure, outcome.attempts) == (8, None, 1)
             assert outcome.seconds >= 0
@@ -37,7 +40,7 @@ def test_a_failure(form):
     """Its Failure, with why it stopped and the history; `.value` raises the very error."""
     error = REFUSED("mine")
     with form.world():
-        get = rb.Policy(at_once(attempts=3))(form.of(Server(always=error).get))
+        get = rb.Policy(at_once(attempts=3))(form.of(Server(always=error).get), idempotent=True)
         outcome = form.run(rb.capture, get)
     assert outcome.attempts == 3
     assert (outcome.failure.code, outcome.failure.stopped) == ("CONN_REFUSED", "attempts")
@@ -54,7 +57,9 @@ def test_a_failure(form):
 def test_a_late_success_says_how_many_calls_it_took(form):
     """Two failures and a success are three calls."""
     with form.world():
-        outcome = form.run(rb.capture, rb.Policy(at_once())(form.of(Server(REFUSED, REFUSED).get)))
+        outcome = form.run(
+            rb.capture, rb.Policy(at_once())(form.of(Server(REFUSED, REFUSED).get), idempotent=True)
+        )
     assert (outcome.value, outcome.attempts) == ("ok", 3)
 
 
@@ -62,7 +67,7 @@ def test_a_late_success_says_how_many_calls_it_took(form):
 def test_what_was_never_called_took_no_call(form):
     """Rejected by an open circuit: no attempt was made."""
     with form.world():
-        get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get))
+        get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get), idempotent=True)
         rb.circuit(get).isolate()
         outcome = form.run(rb.capture, get)
     assert outcome.failure.code == "SYS_CIRCUIT_OPEN"
@@ -73,7 +78,7 @@ def test_what_was_never_called_took_no_call(form):
 def test_a_returned_failure_is_both(form):
     """A 503 that is returned: the value is there, and the failure it stands for."""
     answer = httpx.Response(503)
-    outcome = form.run(rb.capture, rb.Policy(at_once())(form.of(lambda: answer)))
+    outcome = form.run(rb.capture, rb.Policy(at_once())(form.of(lambda: answer), idempotent=True))
     assert outcome.value is answer
     assert outcome.failure.code == "SYS_UNAVAILABLE"
 
@@ -82,7 +87,9 @@ def test_a_returned_failure_is_both(form):
 def test_seconds_are_those_of_the_policies(form):
     """Waits in virtual time count."""
     with rb.testing.virtual_time():
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(7)))(form.of(Server(REFUSED).get))
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(7)))(
+            form.of(Server(REFUSED).get), idempotent=True
+        )
         outcome = form.run(rb.capture, get)
     assert outcome.seconds == pytest.approx(7)
 
@@ -92,7 +99,7 @@ def test_seconds_are_those_of_the_policies(form):
 def test_what_is_no_failure_passes_through(form, error):
     """The end of the program, or of the task, is not data."""
     with pytest.raises(type(error)):
-        form.run(rb.capture, rb.Policy(at_once())(form.of(Server(always=error).get)))
+        form.run(rb.capture, rb.Policy(at_once())(form.of(Server(always=error).get), idempotent=True))
 
 
 async def test_cancellation_passes_through():
@@ -101,7 +108,7 @@ async def test_cancellation_passes_through():
     async def hang():
         await asyncio.get_running_loop().create_future()
 
-    task = asyncio.create_task(rb.capture(rb.Policy(at_once())(hang)))
+    task = asyncio.create_task(rb.capture(rb.Policy(at_once())(hang, idempotent=True)))
     await settle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -114,7 +121,7 @@ def test_capture_is_invisible_to_what_it_calls(form):
     server, seen = Server(always=REFUSED), []
 
     with form.world():
-        inner = rb.Policy(at_once(attempts=3))(server.get)
+        inner = rb.Policy(at_once(attempts=3))(server.get, idempotent=True)
 
         def body():
             outcome = rb.capture(inner)
@@ -122,7 +129,7 @@ def test_capture_is_invisible_to_what_it_calls(form):
             return outcome.value
 
         with pytest.raises(REFUSED):
-            form.run(rb.Policy(rb.Deadline(60), at_once(attempts=2))(form.of(body)))
+            form.run(rb.Policy(rb.Deadline(60), at_once(attempts=2))(form.of(body), idempotent=True))
     assert seen == [(1, True)] * 2
     assert server.calls == 2
 
@@ -130,7 +137,7 @@ def test_capture_is_invisible_to_what_it_calls(form):
 async def test_outcomes_of_calls_side_by_side_do_not_mix():
     """Ten captures at once, each with the number of its own calls."""
 
-    @rb.Policy(at_once(attempts=20))
+    @rb.Policy(at_once(attempts=20))(idempotent=True)
     async def get(fails):
         await asyncio.sleep(0)
         if rb.current_attempt().number <= fails:

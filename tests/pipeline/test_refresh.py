@@ -28,18 +28,18 @@ def test_it_runs_before_the_repeat(form):
     with form.world():
         policy = rb.Policy(on_401(lambda: story.append("refresh")))
         server = Server(http_error(401))
-        form.run(policy(form.of(body)))
+        form.run(policy(form.of(body), idempotent=True))
         assert story == ["call", "refresh", "call"]
 
         story.clear()
         server = Server(ConnectionRefusedError)
-        form.run(policy(form.of(body)))
+        form.run(policy(form.of(body), idempotent=True))
         assert story == ["call", "call"]
 
         story.clear()
         server = Server(always=http_error(401))
         with pytest.raises(Exception, match="401"):
-            form.run(policy(form.of(body)))
+            form.run(policy(form.of(body), idempotent=True))
         assert story == ["call", "refresh", "call"]
 
 
@@ -51,7 +51,7 @@ async def test_it_may_be_async():
         await asyncio.sleep(0)
         story.append("refreshed")
 
-    @rb.Policy(on_401(refresh))
+    @rb.Policy(on_401(refresh))(idempotent=True)
     async def get():
         story.append("call")
         server.get()
@@ -68,7 +68,7 @@ def test_a_sync_function_cannot_wait_for_an_async_one():
         """Never run."""
 
     with pytest.raises(rb.ConfigError, match=r"Rule\.before"):
-        rb.Policy(on_401(refresh)).call(Server(http_error(401)).get)
+        rb.Policy(on_401(refresh))(idempotent=True).call(Server(http_error(401)).get)
 
 
 @everywhere
@@ -80,7 +80,7 @@ def test_what_it_raises_ends_the_call(form):
 
     server = Server(http_error(401), http_error(401), None)
     with form.world():
-        get = rb.Policy(on_401(refresh), rb.Bulkhead(1))(form.of(server.get))
+        get = rb.Policy(on_401(refresh), rb.Bulkhead(1))(form.of(server.get), idempotent=True)
         for _ in range(2):
             with pytest.raises(PermissionError, match="refused"):
                 form.run(get)
@@ -98,7 +98,7 @@ def test_it_does_not_refresh_itself(form):
         get()
 
     with form.world():
-        get = rb.Policy(on_401(log_in))(Server(always=http_error(401)).get)
+        get = rb.Policy(on_401(log_in))(Server(always=http_error(401)).get, idempotent=True)
         with pytest.raises(Exception, match="401"):
             form.run(form.of(get))
     assert len(logins) == 1
@@ -109,8 +109,10 @@ def test_what_it_calls_repeats_by_its_own_policy(form):
     """A log-in that is refused twice is repeated: it is an operation of its own."""
     login = Server(ConnectionRefusedError, ConnectionRefusedError)
     with form.world():
-        log_in = rb.Policy(at_once(attempts=3))(login.get)
-        get = rb.Policy(on_401(lambda: log_in() and None))(form.of(Server(http_error(401)).get))
+        log_in = rb.Policy(at_once(attempts=3))(login.get, idempotent=True)
+        get = rb.Policy(on_401(lambda: log_in() and None))(
+            form.of(Server(http_error(401)).get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert login.calls == 3
 
@@ -138,7 +140,7 @@ class Stale:
 async def test_of_many_that_fail_together_one_refreshes():
     """Ten calls with the same stale token: one log-in, and all of them go on with what it brought (threat 44)."""
     service = Stale()
-    get = rb.Policy(on_401(service.log_in))(service.get)
+    get = rb.Policy(on_401(service.log_in))(service.get, idempotent=True)
     assert await asyncio.gather(*(get() for _ in range(10))) == ["fresh"] * 10
     assert service.logins == 1
 
@@ -147,11 +149,11 @@ async def test_all_functions_of_a_policy_share_one_refresh():
     """Three functions with one policy fail together: one log-in for all; another policy with an equal rule makes its own."""
     service = Stale()
     policy = rb.Policy(on_401(service.log_in))
-    functions = [policy(service.get) for _ in range(3)]
+    functions = [policy(service.get, idempotent=True) for _ in range(3)]
     assert await asyncio.gather(*(function() for function in functions)) == ["fresh"] * 3
     assert service.logins == 1
     service.token = "stale"
-    another = rb.Policy(on_401(service.log_in))(service.get)
+    another = rb.Policy(on_401(service.log_in))(service.get, idempotent=True)
     assert await asyncio.gather(functions[0](), another()) == ["fresh"] * 2
     assert service.logins == 3
 
@@ -166,7 +168,7 @@ def test_of_many_threads_that_fail_together_one_refreshes():
         logins.append(1)
         token = "fresh"
 
-    @rb.Policy(on_401(log_in))
+    @rb.Policy(on_401(log_in))(idempotent=True)
     def get():
         if rb.current_attempt().number == 1:
             stale.wait(10)
@@ -191,7 +193,7 @@ async def test_one_that_fails_leaves_it_to_the_next():
         if (error := next(outcomes)) is not None:
             raise error
 
-    @rb.Policy(on_401(log_in))
+    @rb.Policy(on_401(log_in))(idempotent=True)
     async def get():
         await asyncio.sleep(0)
         if rb.current_attempt().number == 1:
@@ -210,7 +212,7 @@ async def test_a_cancelled_refresh_leaves_the_way_free():
         if hang:
             await asyncio.get_running_loop().create_future()
 
-    @rb.Policy(on_401(log_in))
+    @rb.Policy(on_401(log_in))(idempotent=True)
     async def get():
         if rb.current_attempt().number == 1:
             raise http_error(401)
@@ -230,7 +232,7 @@ async def test_it_is_inside_of_the_deadline():
         await asyncio.get_running_loop().create_future()
 
     with rb.testing.virtual_time() as clock:
-        task = asyncio.create_task(rb.Policy(rb.Deadline(5), on_401(log_in)).call(refused))
+        task = asyncio.create_task(rb.Policy(rb.Deadline(5), on_401(log_in))(idempotent=True).call(refused))
         await settle()
         clock.advance(5)
         with pytest.raises(rb.DeadlineExceededError):
@@ -248,7 +250,7 @@ def test_a_later_401_refreshes_again(form):
     logins = []
     server = Server(http_error(401), None, http_error(401), None)
     with form.world() as clock:
-        get = rb.Policy(on_401(lambda: logins.append(1)))(form.of(server.get))
+        get = rb.Policy(on_401(lambda: logins.append(1)))(form.of(server.get), idempotent=True)
         for _ in range(2):
             assert form.run(get) == "ok"
             if form.is_virtual:

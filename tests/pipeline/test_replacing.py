@@ -53,7 +53,7 @@ def test_replace_keeps_the_state_of_call(form):
     """`policy.call` of both: an open circuit is open for the new one, too."""
     policy = rb.Policy(rb.Breaker.consecutive(1, open_for=3600))
     with pytest.raises(REFUSED):
-        form.run(policy.call, form.of(Server(always=REFUSED).get))
+        form.run(policy(idempotent=True).call, form.of(Server(always=REFUSED).get))
     with pytest.raises(rb.CircuitOpenError):
         form.run(policy.replace(rb.Breaker.consecutive(9)).call, form.of(Server().get))
 
@@ -89,7 +89,9 @@ def test_another_policy_at_run_time(form):
     """It holds from the next call on, and keeps circuit, budget, bulkhead and limit of the function."""
     server = Server(always=REFUSED)
     with form.world():
-        get = rb.Policy(at_once(attempts=2), rb.Breaker(rate=1, window=100))(form.of(server.get))
+        get = rb.Policy(at_once(attempts=2), rb.Breaker(rate=1, window=100))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(REFUSED):
             form.run(get)
         get.policy = rb.Policy(at_once(attempts=5), rb.Breaker(rate=1, window=100))
@@ -112,7 +114,7 @@ def test_tokens_and_turns_are_kept(form):
 
         server = Server(always=REFUSED)
         budget = rb.RetryBudget(ratio=0, floor=1)
-        spend = rb.Policy(at_once(attempts=9, budget=budget))(form.of(server.get))
+        spend = rb.Policy(at_once(attempts=9, budget=budget))(form.of(server.get), idempotent=True)
         for _ in range(2):
             with pytest.raises(REFUSED):
                 form.run(spend)
@@ -124,7 +126,7 @@ def test_tokens_and_turns_are_kept(form):
 @pytest.mark.parametrize("wrong", [rb.Retry(), None, "policy"])
 def test_what_is_no_policy_is_refused(form, wrong):
     """At the next call, and as long as it stands there."""
-    get = rb.Policy(at_once())(form.of(Server().get))
+    get = rb.Policy(at_once())(form.of(Server().get), idempotent=True)
     get.policy = wrong
     for _ in range(2):
         with pytest.raises(rb.ConfigError, match="wanted a Policy"):
@@ -135,7 +137,7 @@ def test_what_is_no_policy_is_refused(form, wrong):
 
 def test_a_policy_that_does_not_fit_is_refused():
     """A Timeout for a sync function, set at run time."""
-    get = rb.Policy(at_once())(Server().get)
+    get = rb.Policy(at_once())(Server().get, idempotent=True)
     get.policy = rb.Policy(rb.Timeout(5))
     with pytest.raises(rb.ConfigError, match="thread=True"):
         get()
@@ -152,7 +154,7 @@ def test_a_policy_is_a_value():
     assert policy != rb.Policy(*policy.layers)
     with pytest.raises(AttributeError):
         policy.name = "other"
-    asyncio.run(policy.call(asyncio.sleep, 0))
+    asyncio.run(policy(idempotent=True).call(asyncio.sleep, 0))
     assert policy == same
 
 

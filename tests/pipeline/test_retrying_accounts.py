@@ -34,8 +34,8 @@ def test_every_event_has_the_time_of_the_wall_clock(form):
     """A repeat, a recovery and the end of a call: with a time zone, and now."""
     with form.world(), rb.testing.record() as told:
         policy = rb.Policy(at_once(attempts=2))
-        form.run(policy(form.of(Server(REFUSED).get)))
-        ended(form, policy(form.of(Server(always=REFUSED).get)))
+        form.run(policy(form.of(Server(REFUSED).get), idempotent=True))
+        ended(form, policy(form.of(Server(always=REFUSED).get), idempotent=True))
     assert [type(event).__name__ for event in told] == [
         "RetryScheduled",
         "RetryRecovered",
@@ -70,7 +70,9 @@ def test_a_returned_failure_that_is_given_up_says_why(form, answer, idempotent, 
 def test_attempts_used_up_is_no_matter_of_patience(form):
     """A server that asks for one second each time is waited for, until there is no call left: that is what the note says."""
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(at_once(attempts=2))(form.of(Server(always=http_error(429, retry_after="1")).get))
+        get = rb.Policy(at_once(attempts=2))(
+            form.of(Server(always=http_error(429, retry_after="1")).get), idempotent=True
+        )
         error, failure = ended(form, get)
     assert clock.slept == [1]
     assert error.__notes__ == ["gave up after 2 calls in 1.0 s: attempts used up"]
@@ -85,7 +87,7 @@ async def test_a_call_that_the_deadline_ends_counts_with_those_before_it(failure
     """Some that failed and one that hangs: the note and `capture` count all of them, and the history has the ones that failed."""
     server = Server(*[REFUSED] * failures)
 
-    @rb.Policy(rb.Deadline(5), at_once())
+    @rb.Policy(rb.Deadline(5), at_once())(idempotent=True)
     async def get():
         server.get()
         await asyncio.get_running_loop().create_future()
@@ -114,7 +116,7 @@ def test_a_call_that_was_never_let_in_says_so_itself(form, key):
     full = rb.Bulkhead(1, queue=0, key=key)
     server = Server()
     with form.world():
-        get = rb.Policy(at_once(attempts=2), full)(server.get)
+        get = rb.Policy(at_once(attempts=2), full)(server.get, idempotent=True)
         body = form.of(lambda: rb.capture(get))
         outcome = form.run(rb.Policy(full)(body))  # the one place is its own
     assert (server.calls, outcome.attempts) == (0, 0)
@@ -134,7 +136,7 @@ def test_a_rejection_inside_of_the_function_is_the_functions_own_error(form):
             server.get()
             inner()
 
-        error, failure = ended(form, rb.Policy(at_once())(form.of(body)))
+        error, failure = ended(form, rb.Policy(at_once())(form.of(body), idempotent=True))
     assert server.calls == 2
     assert isinstance(error, rb.CircuitOpenError)
     assert failure.stopped == "not_retryable"
@@ -147,7 +149,7 @@ def test_a_circuit_that_is_named_is_sat_out(form):
     server = Server(REFUSED)
     retry = rb.Retry(on=(rb.Kind.TRANSIENT, rb.CircuitOpenError), backoff=rb.Backoff.constant(5))
     with rb.testing.virtual_time() as clock, rb.testing.record() as told:
-        get = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=8))(form.of(server.get))
+        get = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=8))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
     assert server.calls == 2
     assert [event.failure.code for event in told if isinstance(event, rb.events.RetryScheduled)] == [
@@ -172,7 +174,7 @@ def test_what_is_handed_on_does_not_hold_the_error(form):
 
     server = Server(REFUSED("down"))
     with rb.testing.virtual_time():
-        assert form.run(rb.Policy(rb.Retry(backoff=schedule))(form.of(body))) == "ok"
+        assert form.run(rb.Policy(rb.Retry(backoff=schedule))(form.of(body), idempotent=True)) == "ok"
     first, *handed_on = seen
     assert first is None
     assert [(failure.code, failure.cause) for failure in handed_on] == [("CONN_REFUSED", None)] * 2
@@ -204,7 +206,7 @@ def test_a_call_whose_input_is_used_up_is_the_last(form, script, why, notes):
         return server.get()
 
     with form.world():
-        error, failure = ended(form, rb.Policy(at_once())(form.of(body)))
+        error, failure = ended(form, rb.Policy(at_once())(form.of(body), idempotent=True))
     assert server.calls == len(script)
     assert failure.stopped == why
     assert steady(getattr(error, "__notes__", [])) == notes
@@ -219,16 +221,16 @@ def test_a_repeat_is_as_deep_inside_as_the_first_attempt(form):
     numbers = []
     with form.world():
         server = Server(always=REFUSED)
-        inner = rb.Policy(at_once(attempts=3))(server.get)
+        inner = rb.Policy(at_once(attempts=3))(server.get, idempotent=True)
 
-        @rb.Policy(at_once(attempts=3, on=LockedError))
+        @rb.Policy(at_once(attempts=3, on=LockedError))(idempotent=True)
         def middle():
             numbers.append(rb.current_attempt().number)
             if numbers[-1] == 1:
                 raise LockedError
             inner()
 
-        ended(form, rb.Policy(at_once(attempts=2))(form.of(middle)))
+        ended(form, rb.Policy(at_once(attempts=2))(form.of(middle), idempotent=True))
     assert numbers == [1, 2, 1, 2]
     assert server.calls == 2
 
@@ -240,7 +242,7 @@ def test_an_outer_retry_that_names_the_class_has_the_permission(form, on, calls)
     server = Server(always=RESET)
     with form.world():
         inner = rb.Policy(at_once(attempts=3))(server.get, idempotent=True)
-        ended(form, rb.Policy(at_once(attempts=2, on=on))(form.of(inner)))
+        ended(form, rb.Policy(at_once(attempts=2, on=on))(form.of(inner), idempotent=True))
     assert server.calls == calls
 
 
@@ -257,7 +259,7 @@ async def test_a_refresh_does_not_refresh_itself_through_another_call():
             ends.append((rb.classify(error).stopped, *steady(error.__notes__)))
             raise
 
-    @rb.Policy(at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))
+    @rb.Policy(at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))(idempotent=True)
     async def get():
         raise http_error(401)
 

@@ -50,7 +50,7 @@ async def test_a_refresh_that_the_deadline_ends_is_no_call():
 
     server = Server(always=http_error(401))
 
-    @rb.Policy(rb.Deadline(5), at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))
+    @rb.Policy(rb.Deadline(5), at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))(idempotent=True)
     async def get():
         return server.get()
 
@@ -74,7 +74,7 @@ async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
         rb.Deadline(5),
         rb.Retry(backoff=rb.Backoff.constant(1)),
         rb.Bulkhead(1, queue=5, key="a place in line"),
-    )
+    )(idempotent=True)
     async def get():
         tasks.append(asyncio.create_task(hog()))
         server.get()
@@ -102,7 +102,7 @@ def test_what_an_outer_retry_repeats_is_not_told_as_an_end(form):
 def test_a_rejected_call_is_the_same_on_both_ways(form):
     """An open circuit, in real time and in virtual: nothing was called, so nobody gave up."""
     with form.world(), rb.testing.record() as told:
-        get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get))
+        get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get), idempotent=True)
         rb.circuit(get).isolate()
         told.clear()
         outcome = form.run(rb.capture, get)
@@ -116,6 +116,6 @@ def test_a_condition_of_tenacity_on_a_plain_value(form):
     answers = iter([None, None, "done"])
     with form.world():
         get = rb.Policy(at_once(on=tenacity.retry_if_result(lambda answer: answer is None)))(
-            form.of(lambda: next(answers))
+            form.of(lambda: next(answers)), idempotent=True
         )
         assert form.run(get) == "done"

@@ -91,7 +91,7 @@ def test_a_schedule_is_asked_only_for_a_failure_that_is_repeated(form):
         return 0
 
     with form.world():
-        get = rb.Policy(at_once(backoff=schedule))(form.of(Server(REFUSED, ValueError).get))
+        get = rb.Policy(at_once(backoff=schedule))(form.of(Server(REFUSED, ValueError).get), idempotent=True)
         with pytest.raises(ValueError):
             form.run(get)
     assert asked == ["CONN_REFUSED"]
@@ -131,7 +131,7 @@ def test_a_stop_of_tenacity_ends_the_call(form, stop, calls):
     server = Server(*[REFUSED] * 9)
     retry = rb.Retry(attempts=stop, backoff=rb.Backoff.constant(4), budget=None)
     with rb.testing.virtual_time() as clock, pytest.raises(REFUSED) as raised:
-        form.run(rb.Policy(retry)(form.of(server.get)))
+        form.run(rb.Policy(retry)(form.of(server.get), idempotent=True))
     assert server.calls == calls
     assert clock.slept == [4] * (calls - 1)
     assert rb.classify(raised.value).stopped == "attempts"
@@ -180,7 +180,7 @@ def test_a_condition_of_tenacity_says_what_is_repeated(form):
     for script, calls in [([BusyError, REFUSED, BusyError], 4), ([BusyError, ValueError, BusyError], 2)]:
         server = Server(*script)
         with form.world():
-            outcome = form.run(rb.capture, rb.Policy(retry)(form.of(server.get)))
+            outcome = form.run(rb.capture, rb.Policy(retry)(form.of(server.get), idempotent=True))
         assert server.calls == calls
         assert (outcome.failure is None) == (calls == 4)
 
@@ -192,7 +192,9 @@ def test_a_condition_of_tenacity_reads_the_answer(form):
     for statuses, last in [([404, 404, 200], 200), ([404, 410, 200], 410)]:
         answers = iter(map(httpx.Response, statuses))
         with form.world():
-            get = rb.Policy(at_once(on=condition))(form.of(lambda answers=answers: next(answers)))
+            get = rb.Policy(at_once(on=condition))(
+                form.of(lambda answers=answers: next(answers)), idempotent=True
+            )
             assert form.run(get).status_code == last
 
 
@@ -229,7 +231,7 @@ def test_what_tenacitys_objects_are_shown(form):
     stop, server = Watching(), Server(REFUSED, BusyError)
     with rb.testing.virtual_time():
         retry = rb.Retry(attempts=stop, on=(REFUSED, BusyError), backoff=rb.Backoff.steps(1, 2))
-        get = rb.Policy(retry)(form.of(lambda *_, **__: server.get()))
+        get = rb.Policy(retry)(form.of(lambda *_, **__: server.get()), idempotent=True)
         assert form.run(get, "s3cr3t", token="s3cr3t") == "ok"
     nothing = (None, (), {})
     assert stop.seen == [

@@ -115,7 +115,7 @@ def test_the_attempts_of_a_call_tell_each_their_end(form, key):
             raise step
         return "ok"
 
-    ask = rb.Policy(retry(budget=None), rb.Breaker(key=key), state=store)(form.of(body))
+    ask = rb.Policy(retry(budget=None), rb.Breaker(key=key), state=store)(form.of(body), idempotent=True)
     line = store.circuits[key]
     line.learn(view(is_quiet=False))
     assert form.run(ask) == "ok"
@@ -153,7 +153,7 @@ def test_a_stream_that_breaks_off_is_told(is_async, key):
         yield 1
         raise Down
 
-    function = policy(async_items if is_async else items)
+    function = policy(async_items if is_async else items, idempotent=True)
     store.circuits[key].learn(view())
 
     async def read() -> None:
@@ -169,7 +169,7 @@ def test_a_plan_without_state_is_as_short_as_ever():
     """The short way is for circuits and budgets of this process: nothing of this is on it."""
     store = Store()
     plans = [
-        policy(down).__binding__.plan
+        policy(down, idempotent=True).__binding__.plan
         for policy in (
             rb.Policy(rb.Retry(), rb.Breaker()),
             rb.Policy(rb.Retry(budget=None), state=store),  # there is nothing to share
@@ -189,7 +189,7 @@ def budgeted(
     """A function whose repeats are shared; `answers` are what the budget says."""
     budget = rb.RetryBudget(ratio=0, floor=5, key=key)
     policy = rb.Policy(*around, attrs.evolve(layer or retry(), budget=budget), state=store)
-    function = policy(form.of(body))
+    function = policy(form.of(body), idempotent=True)
     store.budgets[key].answers.extend(answers)
     return function
 
@@ -255,7 +255,7 @@ def test_a_repeat_left_to_an_outer_policy_goes_back(form, key):
         def calling() -> None:
             inner()
 
-    outer = rb.Policy(retry(2, budget=None))(calling)
+    outer = rb.Policy(retry(2, budget=None))(calling, idempotent=True)
     assert form.run(rb.capture, outer).attempts == 2
     assert (len(store.budgets[key].asked), store.budgets[key].returned) == (2, 2)
 
@@ -287,13 +287,13 @@ def test_without_an_answer_the_own_budget_decides(form, key):
 
 def _loop(form, policy: rb.Policy, turns: list[int], body=down):
     def sync() -> None:
-        for attempt in policy.attempts():
+        for attempt in policy.attempts(idempotent=True):
             with attempt:
                 turns.append(attempt.number)
                 body()
 
     async def task() -> None:
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 turns.append(attempt.number)
                 body()

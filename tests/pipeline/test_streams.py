@@ -53,7 +53,7 @@ def test_it_is_repeated_until_its_first_item(form):
         yield from range(start, start + count)
 
     with form.world():
-        stream = rb.Policy(at_once())(streamed(form, items))
+        stream = rb.Policy(at_once())(streamed(form, items), idempotent=True)
         assert collected(form, stream, 3, start=5) == [5, 6, 7]
     assert numbers == [1, 2, 3]
 
@@ -70,7 +70,7 @@ def test_after_the_first_item_nothing_is_repeated(form):
 
     got = []
     with form.world():
-        stream = rb.Policy(at_once(), rb.Breaker.consecutive(1))(streamed(form, items))
+        stream = rb.Policy(at_once(), rb.Breaker.consecutive(1))(streamed(form, items), idempotent=True)
         with pytest.raises(REFUSED) as raised:
             collected(form, stream, into=got)
         assert rb.circuit(stream).state == "open"
@@ -125,7 +125,7 @@ def test_no_items_is_a_success(form):
         yield from ()
 
     with form.world():
-        assert collected(form, rb.Policy(at_once())(streamed(form, items))) == []
+        assert collected(form, rb.Policy(at_once())(streamed(form, items), idempotent=True)) == []
     assert calls == [1]
 
 
@@ -133,7 +133,7 @@ def test_a_generator_stays_one():
     """Kind and signature stay; `send`, `throw`, `close` and `return` reach the generator inside."""
     seen = []
 
-    @rb.Policy(at_once())
+    @rb.Policy(at_once())(idempotent=True)
     def echo(start: int):
         """Say it back."""
         sent = yield start
@@ -160,7 +160,7 @@ async def test_an_async_generator_stays_one():
     """Kind stays; `asend`, `athrow` and `aclose` reach the generator inside."""
     closed = []
 
-    @rb.Policy(at_once())
+    @rb.Policy(at_once())(idempotent=True)
     async def echo(start):
         try:
             sent = yield start
@@ -210,7 +210,7 @@ def test_a_place_is_given_back_to_the_bulkhead_it_was_taken_from(new):
     flowing = items()
     next(flowing)
     items.policy = rb.Policy(at_once()) if new == "without" else rb.Policy(rb.Bulkhead(1, key=f"other {new}"))
-    assert list(items()) == [1, 2]
+    assert list(items(), idempotent=True) == [1, 2]
     assert list(flowing) == [2]
     items.policy = old
     assert list(items()) == [1, 2]
@@ -220,7 +220,7 @@ def test_a_place_is_given_back_to_the_bulkhead_it_was_taken_from(new):
 def test_a_new_bulkhead_holds_from_the_first_stream_on():
     """Put in place at run time, it is asked by the very next stream."""
 
-    @rb.Policy(at_once())
+    @rb.Policy(at_once())(idempotent=True)
     def items():
         yield 1
 
@@ -237,7 +237,7 @@ async def test_limits_are_for_the_first_item():
     """Timeout and Deadline bound the way to the first item, not the time the reader takes."""
     with rb.testing.virtual_time() as clock:
 
-        @rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))
+        @rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(idempotent=True)
         async def items(*, hangs):
             if hangs:
                 await asyncio.get_running_loop().create_future()
@@ -298,7 +298,7 @@ def test_what_is_current_between_items(form):
         yield rb.current_attempt()
 
     with form.world():
-        stream = rb.Policy(at_once())(streamed(form, items))
+        stream = rb.Policy(at_once())(streamed(form, items), idempotent=True)
         got = collected(form, stream)
         assert rb.current_attempt() is None
     assert seen == [True]

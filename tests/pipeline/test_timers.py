@@ -359,7 +359,9 @@ async def test_two_limits_of_one_length_in_one_policy_do_not_get_mixed_up(clock)
             raise ConnectionRefusedError(111, "refused")
         await hang()
 
-    task = await started(rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(5))(fail_then_hang)())
+    task = await started(
+        rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(5))(fail_then_hang, idempotent=True)()
+    )
     assert calls == 2
     clock.advance(2)
     with pytest.raises(rb.DeadlineExceededError):

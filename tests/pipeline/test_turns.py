@@ -108,7 +108,7 @@ async def test_patience_ends_in_the_time_of_the_policies(layers, error):
         (a,) = await started(
             rb.Policy(rb.Bulkhead(1, queue=5, max_wait=layers[-1].max_wait, key=key))(gate), "a"
         )
-        (b,) = await started(rb.Policy(*shared)(gate), "b")
+        (b,) = await started(rb.Policy(*shared)(gate, idempotent=True), "b")
         clock.advance(2.9)
         await settle()
         assert not b.done()
@@ -138,10 +138,10 @@ def test_patience_ends_in_real_time(form):
     holder.start()
     inside.wait(10)
     with pytest.raises(rb.BulkheadFullError, match=r"0\.02 s"):
-        form.run(policy.call, form.of(Server().get))
+        form.run(policy(idempotent=True).call, form.of(Server().get))
     hold.set()
     holder.join()
-    assert form.run(policy.call, form.of(Server().get)) == "ok"
+    assert form.run(policy(idempotent=True).call, form.of(Server().get)) == "ok"
 
 
 def test_threads_share_the_places():
@@ -209,7 +209,7 @@ def test_a_throttled_attempt_is_repeated_after_its_time(form):
     server = Server()
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)), rb.RateLimit(1, per=60))(
-            form.of(server.get)
+            form.of(server.get), idempotent=True
         )
         assert [form.run(get), form.run(get)] == ["ok", "ok"]
     assert clock.slept == [60]
@@ -220,7 +220,7 @@ def test_a_circuit_does_not_hear_of_them(form):
     """Neither a full bulkhead nor a used-up limit says anything about the other side."""
     with form.world():
         policy = rb.Policy(at_once(on=()), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))
-        get = policy(form.of(Server().get))
+        get = policy(form.of(Server().get), idempotent=True)
         form.run(get)
         for _ in range(3):
             with pytest.raises(rb.ThrottledError):

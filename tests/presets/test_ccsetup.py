@@ -102,7 +102,7 @@ def test_the_decision_is_logged(caplog, error, kind):
     """What the failure was taken for stands in the log, whatever it was."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
 
-    @ccsetup.calls
+    @ccsetup.calls(idempotent=True)
     def ask() -> None:
         """Go as the script says."""
 

@@ -70,7 +70,7 @@ def test_the_first_waits_while_the_circuit_is_closed():
 def _protected() -> tuple[Callable[[], None], rb.Circuit]:
     """A function behind the preset's policy, and its circuit; a reset is not repeated, so each failure is a call."""
 
-    @gasoline.calls
+    @gasoline.calls(idempotent=True)
     def ask() -> None:
         """Go as the script says."""
 
@@ -148,7 +148,7 @@ def test_the_numbers_are_options():
     )
     assert backoff.delays(8) == [0, 0.5, 1, 2, 4, 8, 10, 10]
 
-    @policy
+    @policy(idempotent=True)
     def ask() -> None:
         """Go as the script says."""
 

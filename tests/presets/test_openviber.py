@@ -116,7 +116,7 @@ def _small(prompt: str) -> str:
 def _large(acknowledge) -> tuple[rb.Outcome[str], list[rb.events.Event], int]:
     """Ask a model that always fails, with another one to fall back to."""
 
-    @rb.Policy(rb.Fallback(_small, acknowledge=acknowledge), openviber.calls)
+    @rb.Policy(rb.Fallback(_small, acknowledge=acknowledge), openviber.calls)(idempotent=True)
     def large(prompt: str) -> str:
         return f"large: {prompt}"
 
@@ -154,7 +154,7 @@ def test_one_failure_is_not_enough():
     """While repeats help, nobody is asked."""
     asked = []
 
-    @rb.Policy(rb.Fallback(_small, acknowledge=asked.append), openviber.calls)
+    @rb.Policy(rb.Fallback(_small, acknowledge=asked.append), openviber.calls)(idempotent=True)
     def large(prompt: str) -> str:
         return f"large: {prompt}"
 

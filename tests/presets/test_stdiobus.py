@@ -81,7 +81,7 @@ def test_an_error_is_not_wrapped_away(error):
 def test_a_failure_that_is_returned_is_not_success():
     """An answer that stands for a failure is one to `capture`, and to a model that reads it."""
     broken = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "agent failed"}}
-    outcome = rb.capture(stdiobus.calls(lambda: broken))
+    outcome = rb.capture(stdiobus.calls(lambda: broken, idempotent=True))
     assert outcome.failure is not None
     assert '"ok": true' not in outcome.to_llm()
 
@@ -118,7 +118,7 @@ def test_too_many_at_once_is_transport_and_retryable():
     policy = stdiobus.calls.replace(rb.Bulkhead(1))
     inside, go = threading.Event(), threading.Event()
 
-    @policy
+    @policy(idempotent=True)
     def ask() -> str:
         inside.set()
         go.wait(30)
@@ -145,7 +145,7 @@ def test_backpressure_is_waited_out():
     async def main() -> str:
         done = asyncio.Event()
 
-        @places
+        @places(idempotent=True)
         async def ask() -> str:
             await done.wait()
             return "answer"

@@ -104,7 +104,7 @@ def test_a_worker_that_starts_in_an_outage_knows_it_at_its_first_call(server, st
 
 def test_a_closed_circuit_costs_no_round_trip(server, state, key):
     """A thousand calls that succeed: Redis is asked once, and then looked at a few times a second."""
-    ask = policy(state, key)(lambda: "ok")
+    ask = policy(state, key)(lambda: "ok", idempotent=True)
     ask()
     with server.client() as client:
         before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
@@ -156,14 +156,14 @@ def test_a_probe_that_is_lost_gives_up_its_place(server, state, key):
 def test_it_stays_open_longer_each_time(server, state, key):
     """The openings in a row are counted for all: the second one, by another process, lasts as long as the second does."""
     schedule = rb.Backoff.steps(0.2, 7)
-    ask = policy(state, key, open_for=schedule)(down)
+    ask = policy(state, key, open_for=schedule)(down, idempotent=True)
     for _ in range(5):
         assert code(rb.capture(ask)) == FAILED
     until(lambda: rb.circuit(ask).state == "open")
     assert (rb.circuit(ask).retry_after or 0) <= 0.2
     time.sleep(0.25)
     with RedisState(server.url, **PATIENT) as second:
-        other = policy(second, key, open_for=schedule)(down)
+        other = policy(second, key, open_for=schedule)(down, idempotent=True)
         assert code(rb.capture(other)) == FAILED  # the probe
         assert code(rb.capture(other)) == REJECTED
         assert 6 < rb.circuit(other).retry_after <= 7
@@ -210,27 +210,27 @@ def test_every_way_to_call_shares_the_circuit(state, key):
             raise Down
             yield
 
-        ends = [code(await rb.capture(guarded(coroutine)))]
+        ends = [code(await rb.capture(guarded(coroutine, idempotent=True)))]
         with pytest.raises(Down):
-            await anext(guarded(items)())
+            await anext(guarded(items, idempotent=True)())
         with pytest.raises(Down):
-            async for attempt in guarded.attempts():
+            async for attempt in guarded.attempts(idempotent=True):
                 with attempt:
                     raise Down
         return ends
 
     assert asyncio.run(in_task()) == [FAILED]
     with pytest.raises(Down):
-        guarded.call(down)
+        guarded(idempotent=True).call(down)
     with pytest.raises(Down):
-        for attempt in guarded.attempts():
+        for attempt in guarded.attempts(idempotent=True):
             with attempt:
                 raise Down
     with pytest.raises(rb.CircuitOpenError):
-        for attempt in guarded.attempts():
+        for attempt in guarded.attempts(idempotent=True):
             with attempt:
                 pytest.fail("let in")
-    assert code(asyncio.run(rb.capture(guarded(asyncio.sleep), 0))) == REJECTED
+    assert code(asyncio.run(rb.capture(guarded(asyncio.sleep, idempotent=True), 0))) == REJECTED
     with pytest.raises(rb.CircuitOpenError), rb.circuit(key):
         pytest.fail("let in")
 
@@ -239,7 +239,7 @@ def test_every_way_to_call_shares_the_circuit(state, key):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_process_has_a_thread_of_its_own(server, state, key):
     """What the parent has connected stays the parent's; the child shares the circuit all the same, and opens it."""
-    ask = policy(state, key, failures=2)(down)
+    ask = policy(state, key, failures=2)(down, idempotent=True)
     rb.capture(ask)
     until(lambda: row(server, key) == "1")
     child = os.fork()
@@ -260,7 +260,7 @@ def test_a_forked_process_has_a_thread_of_its_own(server, state, key):
 def test_what_waits_at_a_fork_is_told_once(server, state, key, monkeypatch):
     """A failure that has not been sent yet is the parent's to tell: one and the child's own are two."""
     monkeypatch.setattr(redis_state_circuit, "LINGER", 0.5)
-    ask = policy(state, key)(down)
+    ask = policy(state, key)(down, idempotent=True)
     rb.capture(ask)
     child = os.fork()
     if child == 0:
@@ -291,7 +291,7 @@ def test_the_floor_is_handed_out_once_in_all(server, key):
 def test_calls_of_one_process_earn_repeats_for_another(server, state, key):
     """Ratio 0.5, no floor: ten good calls here pay for five repeats there."""
     budget = rb.RetryBudget(ratio=0.5, floor=0, key=key)
-    good = rb.Policy(rb.Retry(budget=budget), state=state)(lambda: "ok")
+    good = rb.Policy(rb.Retry(budget=budget), state=state)(lambda: "ok", idempotent=True)
     for _ in range(10):
         good()
     time.sleep(0.4)  # what calls earn is told within 0.15 s
@@ -307,14 +307,14 @@ def test_a_repeat_that_is_not_made_goes_back(form, state, key):
     """The budget is asked before the decision; where the deadline leaves no time for the wait, the repeat is free for others."""
     budget = rb.RetryBudget(ratio=0, floor=1, key=key)
     retry = rb.Retry(attempts=2, on=Down, backoff=rb.Backoff.constant(30), budget=budget)
-    hasty = rb.Policy(rb.Deadline(5), retry, state=state)(form.of(down))
+    hasty = rb.Policy(rb.Deadline(5), retry, state=state)(form.of(down), idempotent=True)
     for _ in range(3):
         assert form.run(rb.capture, hasty).failure.stopped == "deadline"
     patient = rb.Policy(
         retry.__class__(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
     )
-    assert form.run(rb.capture, patient(form.of(down))).attempts == 2
-    assert form.run(rb.capture, patient(form.of(down))).failure.stopped == "budget"
+    assert form.run(rb.capture, patient(form.of(down), idempotent=True)).attempts == 2
+    assert form.run(rb.capture, patient(form.of(down), idempotent=True)).failure.stopped == "budget"
 
 
 def test_blocks_ask_the_shared_budget(state, key):
@@ -326,7 +326,7 @@ def test_blocks_ask_the_shared_budget(state, key):
     turns: list[int] = []
 
     async def in_task() -> None:
-        async for attempt in guarded.attempts():
+        async for attempt in guarded.attempts(idempotent=True):
             with attempt:
                 turns.append(attempt.number)
                 raise Down
@@ -335,7 +335,7 @@ def test_blocks_ask_the_shared_budget(state, key):
         asyncio.run(in_task())
     assert (turns, rb.classify(caught.value).stopped) == ([1, 2, 3], "budget")
     with pytest.raises(Down) as caught:
-        for attempt in guarded.attempts():
+        for attempt in guarded.attempts(idempotent=True):
             with attempt:
                 raise Down
     assert rb.classify(caught.value).stopped == "budget"

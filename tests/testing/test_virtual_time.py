@@ -23,7 +23,11 @@ def test_waits_take_no_time_and_are_noted(form):
     """`slept` lists them, and the clock has moved by their sum."""
     with virtual_time() as clock:
         began = clock.now
-        form.run(rb.Policy(rb.Retry(backoff=rb.Backoff.steps(1, 2, 5)))(form.of(Server(*[REFUSED] * 3).get)))
+        form.run(
+            rb.Policy(rb.Retry(backoff=rb.Backoff.steps(1, 2, 5)))(
+                form.of(Server(*[REFUSED] * 3).get), idempotent=True
+            )
+        )
         assert clock.slept == [1, 2, 5]
         assert clock.now - began == 8
 
@@ -32,7 +36,7 @@ def test_time_stands_still_by_itself():
     """Only a wait or `advance` moves it."""
     with virtual_time() as clock:
         began = clock.now
-        rb.Policy(at_once(), rb.Breaker()).call(Server().get)
+        rb.Policy(at_once(), rb.Breaker())(idempotent=True).call(Server().get)
         assert clock.now == began
         clock.advance(2.5)
         assert clock.now == began + 2.5
@@ -78,7 +82,9 @@ async def test_a_limit_ends_when_the_time_comes_by():
             await first
         second = asyncio.create_task(get())
         await settle()
-        await rb.Policy(rb.Retry(backoff=rb.Backoff.constant(9)))(ASYNC.of(Server(REFUSED).get))()
+        await rb.Policy(rb.Retry(backoff=rb.Backoff.constant(9)))(
+            ASYNC.of(Server(REFUSED).get), idempotent=True
+        )()
         with pytest.raises(rb.AttemptTimeoutError):
             await second
 
@@ -120,7 +126,7 @@ def test_it_is_the_time_of_its_context():
     with virtual_time() as outer:
         with virtual_time() as inner:
             inner.advance(100)
-            rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3))).call(Server(REFUSED).get)
+            rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3)))(idempotent=True).call(Server(REFUSED).get)
         assert (inner.slept, outer.slept) == ([3], [])
         seen = []
         get = rb.Policy(rb.Deadline(50))(lambda: seen.append(rb.current_attempt().remaining))
@@ -166,10 +172,10 @@ def test_it_changes_nothing_around(form):
 
     def body():
         with virtual_time():
-            rb.Policy(at_once(attempts=3))(server.get)()
+            rb.Policy(at_once(attempts=3))(server.get, idempotent=True)()
 
     with pytest.raises(REFUSED):
-        form.run(rb.Policy(at_once(attempts=2))(form.of(body)))
+        form.run(rb.Policy(at_once(attempts=2))(form.of(body), idempotent=True))
     assert server.calls == 2
 
 
@@ -209,7 +215,7 @@ def test_a_policy_stands_for_all_its_functions(form):
             with pytest.raises(REFUSED):
                 form.run(protected)
         with pytest.raises(REFUSED):
-            form.run(policy.call, form.of(Server().get))
+            form.run(policy(idempotent=True).call, form.of(Server().get))
         assert form.run(one) == "ok"
 
 
@@ -218,7 +224,7 @@ def test_the_seed_is_that_of_the_time_around(form):
     """Injected inside of virtual time: the same seed, the same waits."""
 
     def waits(seed):
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.exponential(1)))(form.of(Server().get))
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.exponential(1)))(form.of(Server().get), idempotent=True)
         with virtual_time(seed=seed) as clock, inject(get, REFUSED, REFUSED, REFUSED):
             form.run(get)
         return clock.slept
@@ -241,7 +247,7 @@ def test_only_the_target_is_hit(form):
 def test_a_generator_can_be_hit_too():
     """Before its first item."""
 
-    @rb.Policy(at_once())
+    @rb.Policy(at_once())(idempotent=True)
     def items():
         yield 1
 
@@ -294,7 +300,9 @@ async def test_an_injected_class_without_arguments_is_made():
 def test_disabled_nothing_is_protected(form):
     """One call, no layer asked, no event told; protected again afterwards."""
     server = Server(always=REFUSED)
-    get = rb.Policy(at_once(), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))(form.of(server.get))
+    get = rb.Policy(at_once(), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))(
+        form.of(server.get), idempotent=True
+    )
     with disabled(), record() as told:
         for _ in range(3):
             with pytest.raises(REFUSED):
@@ -308,7 +316,7 @@ def test_disabled_nothing_is_protected(form):
 
 def test_record_lists_events_in_order():
     """Those inside of the block, and no more after it."""
-    get = rb.Policy(at_once())(Server(REFUSED, None, REFUSED).get)
+    get = rb.Policy(at_once())(Server(REFUSED, None, REFUSED).get, idempotent=True)
     with record() as told:
         get()
     seen = list(told)
@@ -324,7 +332,9 @@ def test_policies_live_by_the_clock_of_a_simulation():
         async def main(server):
             loop, instants = asyncio.get_running_loop(), []
 
-            @rb.Policy(rb.Deadline(100), rb.Retry(attempts=3), rb.Breaker.consecutive(3, open_for=60))
+            @rb.Policy(rb.Deadline(100), rb.Retry(attempts=3), rb.Breaker.consecutive(3, open_for=60))(
+                idempotent=True
+            )
             async def down():
                 instants.append(loop.time())
                 raise ConnectionRefusedError

@@ -205,7 +205,7 @@ async def test_a_transient_failure_that_was_given_up_takes_the_ladder_down():
     """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
     ladder = rb.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT)
 
-    @rb.Policy(rb.Retry(attempts=2))
+    @rb.Policy(rb.Retry(attempts=2))(idempotent=True)
     async def browse():
         raise ConnectionRefusedError(111, "refused")
 

@@ -92,7 +92,7 @@ async def test_the_key_of_a_call(is_async):
     toolbox = Toolbox(rb.Policy(at_once()))
     keys, inner = [], []
 
-    @rb.Policy(at_once())
+    @rb.Policy(at_once())(idempotent=True)
     def nested() -> None:
         inner.append(rb.current_attempt().idempotency_key)
 

@@ -79,7 +79,9 @@ def test_pybreaker_ctrl_c_is_no_failure(form):
     """KeyboardInterrupt says nothing about the other side; pybreaker and purgatory count it. It comes out as it is."""
     server = Server(always=KeyboardInterrupt())
     with form.world():
-        get = rb.Policy(at_once(on=BaseException), rb.Breaker.consecutive(1))(form.of(server.get))
+        get = rb.Policy(at_once(on=BaseException), rb.Breaker.consecutive(1))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(KeyboardInterrupt):
             form.run(get)
     assert server.calls == 1
@@ -109,7 +111,7 @@ async def test_tenacity_529_cancellation_is_never_retried(on, virtual):
     form = rb.testing.virtual_time() if virtual else rb.testing.record()
     steps = Steps()
     with form:
-        get = rb.Policy(at_once(on=on))(steps)
+        get = rb.Policy(at_once(on=on))(steps, idempotent=True)
         await cancelled(get("hang"))
     assert steps.calls == 1
 
@@ -118,7 +120,7 @@ async def test_tenacity_529_cancellation_is_never_retried(on, virtual):
 def test_tenacity_529_a_cancelled_error_that_is_raised_is_never_retried(form):
     """Also when nobody cancelled and the function raises it by itself."""
     server = Server(always=asyncio.CancelledError())
-    get = rb.Policy(at_once(on=BaseException))(form.of(server.get))
+    get = rb.Policy(at_once(on=BaseException))(form.of(server.get), idempotent=True)
     with pytest.raises(asyncio.CancelledError):
         form.run(get)
     assert server.calls == 1
@@ -146,7 +148,7 @@ async def test_cockatiel_an_abort_during_the_backoff_returns_at_once():
     loop = asyncio.get_running_loop()
     began = loop.time()
     steps = Steps()
-    get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)))(steps)
+    get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)))(steps, idempotent=True)
     await cancelled(get("fail"))
     assert loop.time() - began < 5
     assert steps.calls == 1

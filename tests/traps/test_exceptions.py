@@ -27,7 +27,7 @@ def test_redress_a_frozen_exception_comes_out_as_itself(form):
     error = FrozenError()
     server = Server(always=error)
     with form.world():
-        get = rb.Policy(at_once(attempts=2, on=FrozenError))(form.of(server.get))
+        get = rb.Policy(at_once(attempts=2, on=FrozenError))(form.of(server.get), idempotent=True)
         with pytest.raises(FrozenError) as raised:
             form.run(get)
     assert raised.value is error

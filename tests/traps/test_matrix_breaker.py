@@ -203,7 +203,9 @@ def test_b9_a_class_that_the_retry_names_counts(form):
     for on, state in [((), "closed"), (BusyError, "open")]:
         server = Server(always=BusyError)
         with form.world():
-            get = rb.Policy(at_once(attempts=1, on=on), rb.Breaker.consecutive(1))(form.of(server.get))
+            get = rb.Policy(at_once(attempts=1, on=on), rb.Breaker.consecutive(1))(
+                form.of(server.get), idempotent=True
+            )
             fail(form, get, error=BusyError)
         assert rb.circuit(get).state == state
 
@@ -277,7 +279,9 @@ def test_b15_every_context_may_have_a_clock_of_its_own():
 def test_b16_calls_run_outside_the_lock():
     """8 threads are inside of the protected function at the same time; in pybreaker one at a time."""
     all_inside = threading.Barrier(8)
-    get = rb.Policy(at_once(), rb.Bulkhead(8), rb.Breaker(slow_after=60))(lambda: all_inside.wait(10))
+    get = rb.Policy(at_once(), rb.Bulkhead(8), rb.Breaker(slow_after=60))(
+        lambda: all_inside.wait(10), idempotent=True
+    )
     threads = [threading.Thread(target=get) for _ in range(8)]
     for thread in threads:
         thread.start()

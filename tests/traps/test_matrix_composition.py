@@ -28,7 +28,7 @@ def test_c1_layers_are_taken_in_the_order_they_are_written(form, outside, calls)
         else:
             policy = rb.Policy(*layers)
         with pytest.raises(REFUSED):
-            form.run(policy(form.of(server.get)))
+            form.run(policy(form.of(server.get), idempotent=True))
     assert server.calls == calls
 
 
@@ -73,7 +73,7 @@ def test_c3_a_policy_can_be_looked_at():
     assert repr(policy) == "Policy(Deadline(60), Retry(attempts=4), Breaker(), Timeout(10))"
     assert policy == rb.Policy(*policy.layers)
 
-    @policy
+    @policy(idempotent=True)
     async def get(): ...
 
     assert get.policy is policy
@@ -84,11 +84,11 @@ async def test_c4_one_policy_serves_sync_and_async():
     policy = rb.Policy(at_once(), rb.Breaker.consecutive(9))
     server = Server(REFUSED, None, REFUSED, None)
 
-    @policy
+    @policy(idempotent=True)
     async def fetch():
         return server.get()
 
-    assert policy(server.get)() == "ok"
+    assert policy(server.get, idempotent=True)() == "ok"
     assert await fetch() == "ok"
     assert server.calls == 4
 
@@ -96,7 +96,7 @@ async def test_c4_one_policy_serves_sync_and_async():
 async def test_c6_a_protected_function_is_what_it_was():
     """Signature, name, kind and docstring; create_task takes the coroutine of an `async def` (in interlock it is an Awaitable)."""
 
-    @rb.resilient
+    @rb.resilient(idempotent=True)
     async def get(query: str, *, limit: int = 10) -> list[str]:
         """Look something up."""
         return [query] * limit
@@ -112,7 +112,7 @@ def test_c7_an_outcome_says_why_it_stopped(form):
     """Errors as data, with the reason no further attempt was made."""
     server = Server(always=ConnectionResetError)
     with form.world():
-        get = rb.Policy(at_once())(form.of(server.get))
+        get = rb.Policy(at_once())(form.of(server.get), idempotent=True)
         outcome = form.run(rb.capture, get)
     assert outcome.failure.stopped == "not_idempotent"
     assert outcome.attempts == 1
@@ -125,7 +125,7 @@ async def test_c9_bulkhead_rate_limit_and_fallback_are_layers():
     policy = rb.Policy(rb.Fallback(lambda: "cached"), at_once(on=()), rb.Bulkhead(1), rb.RateLimit(1, per=60))
     gate = asyncio.Event()
 
-    @policy
+    @policy(idempotent=True)
     async def get():
         await gate.wait()
         return "fresh"
@@ -169,7 +169,9 @@ def test_c14_the_real_schedule_in_no_time(form):
     server = Server(*[REFUSED] * 5)
     began = time.monotonic()
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(attempts=6, backoff=rb.Backoff.steps(1, 2, 5, 10, 30)))(form.of(server.get))
+        get = rb.Policy(rb.Retry(attempts=6, backoff=rb.Backoff.steps(1, 2, 5, 10, 30)))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert clock.slept == [1, 2, 5, 10, 30]
     assert time.monotonic() - began < 5

@@ -29,7 +29,7 @@ async def test_r7_a_deadline_interrupts_the_attempt_in_flight():
 async def hang_behind(policy):
     """A call that never ends."""
 
-    @policy
+    @policy(idempotent=True)
     async def get():
         await asyncio.get_running_loop().create_future()
 
@@ -41,7 +41,7 @@ async def test_r8_each_attempt_has_its_own_time():
     with rb.testing.virtual_time() as clock:
         calls = []
 
-        @rb.Policy(at_once(attempts=3), rb.Timeout(5))
+        @rb.Policy(at_once(attempts=3), rb.Timeout(5))(idempotent=True)
         async def get():
             calls.append(clock.now)
             await asyncio.get_running_loop().create_future()
@@ -61,7 +61,9 @@ def test_r9_a_wait_that_cannot_fit_is_not_begun(form):
     """5 s left, 6 s to wait: it stops at once, with the caller's own error, instead of a clamped wait and one more call."""
     server = Server(always=ConnectionRefusedError)
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Deadline(5), rb.Retry(backoff=rb.Backoff.constant(6)))(form.of(server.get))
+        get = rb.Policy(rb.Deadline(5), rb.Retry(backoff=rb.Backoff.constant(6)))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(ConnectionRefusedError) as raised:
             form.run(get)
     assert (server.calls, clock.slept) == (1, [])
@@ -74,7 +76,9 @@ def test_r10_the_callee_and_nested_policies_see_what_is_left(form):
     with rb.testing.virtual_time() as clock:
         server = Server(always=ConnectionRefusedError)
         left = []
-        inner = rb.Policy(rb.Deadline(30), rb.Retry(backoff=rb.Backoff.constant(25)))(server.get)
+        inner = rb.Policy(rb.Deadline(30), rb.Retry(backoff=rb.Backoff.constant(25)))(
+            server.get, idempotent=True
+        )
 
         def body():
             clock.advance(40)
@@ -93,9 +97,9 @@ def test_r11_three_layers_of_three_make_three_calls(form):
     server = Server(always=ConnectionRefusedError)
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
-        innermost = policy(server.get)
-        middle = policy(innermost)
-        outer = policy(form.of(middle))
+        innermost = policy(server.get, idempotent=True)
+        middle = policy(innermost, idempotent=True)
+        outer = policy(form.of(middle), idempotent=True)
         with pytest.raises(ConnectionRefusedError):
             form.run(outer)
     assert server.calls == 3
@@ -155,7 +159,7 @@ async def test_r19_a_deadline_error_carries_the_attempts_before_it():
     with rb.testing.virtual_time() as clock:
         calls = 0
 
-        @rb.Policy(rb.Deadline(10), at_once())
+        @rb.Policy(rb.Deadline(10), at_once())(idempotent=True)
         async def get():
             nonlocal calls
             calls += 1

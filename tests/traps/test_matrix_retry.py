@@ -59,7 +59,7 @@ def test_r2_the_schedule_sees_the_failure(form):
 
     server = Server(http_error(429, retry_after="3"), ConnectionRefusedError("down"))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=schedule))(form.of(server.get))
+        get = rb.Policy(rb.Retry(backoff=schedule))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
     assert all(5 <= wait < 5.5 for wait in clock.slept)
     assert seen == [(1, "SYS_RATE_LIMITED"), (2, "CONN_REFUSED")]
@@ -71,7 +71,7 @@ def test_r3_a_returned_value_is_repeated(form):
     answers = iter(["pending", "pending", "done", "pending", "pending", "pending"])
     with form.world():
         get = rb.Policy(at_once(attempts=3, on_result=lambda answer: answer == "pending"))(
-            form.of(lambda: next(answers))
+            form.of(lambda: next(answers)), idempotent=True
         )
         assert form.run(get) == "done"
         assert form.run(get) == "pending"
@@ -104,7 +104,7 @@ def test_r5_a_wait_above_the_ceiling_is_surfaced(form, told, waits):
     """Up to `max_retry_after` it is obeyed, above it the error comes out at once with the hint, never repeated earlier."""
     server = Server(always=http_error(429, retry_after=told))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(form.of(server.get))
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(form.of(server.get), idempotent=True)
         with pytest.raises(httpx.HTTPStatusError) as raised:
             form.run(get)
     assert clock.slept == [float(told)] * waits
@@ -117,7 +117,9 @@ def test_r6_a_budget_bounds_the_load_of_an_outage(form):
     """100 calls in an outage, 10 attempts each: at most 20 % and the floor of 10 on top, and not 1,000."""
     server = Server(always=ConnectionRefusedError)
     with rb.testing.virtual_time():
-        get = rb.Policy(rb.Retry(attempts=10, backoff=rb.Backoff.constant(0)))(form.of(server.get))
+        get = rb.Policy(rb.Retry(attempts=10, backoff=rb.Backoff.constant(0)))(
+            form.of(server.get), idempotent=True
+        )
         for _ in range(100):
             with pytest.raises(ConnectionRefusedError):
                 form.run(get)
@@ -131,7 +133,9 @@ def test_r6_a_budget_with_a_key_is_shared(key):
     with rb.testing.virtual_time():
         for server in servers:
             with pytest.raises(ConnectionRefusedError):
-                rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=budget)).call(server.get)
+                rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=budget))(idempotent=True).call(
+                    server.get
+                )
     assert [server.calls for server in servers] == [4, 1]
 
 
@@ -147,7 +151,7 @@ def test_r14_a_group_is_matched_by_its_members(form, wrapped):
     group = ExceptionGroup("unhandled errors in a TaskGroup", [ThrottlingError(), ThrottlingError()])
     server = Server(ExceptionGroup("outer", [group]) if wrapped else group)
     with form.world():
-        get = rb.Policy(at_once(on=ThrottlingError))(form.of(server.get))
+        get = rb.Policy(at_once(on=ThrottlingError))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
 
 
@@ -166,13 +170,13 @@ def test_r14_one_hopeless_member_is_enough(form):
 def test_r14_a_group_of_transient_failures_is_repeated(form):
     """Members that all may pass: the group may, and it never ran if none of them did."""
     server = Server(ExceptionGroup("group", [ConnectionRefusedError(), ConnectionRefusedError()]))
-    assert form.run(rb.Policy(at_once())(form.of(server.get))) == "ok"
+    assert form.run(rb.Policy(at_once())(form.of(server.get), idempotent=True)) == "ok"
 
 
 def test_r16_the_block_form():
     """`for attempt in policy.attempts(): with attempt:` repeats the block like a function."""
     server = Server(ConnectionRefusedError, ConnectionRefusedError)
-    for attempt in rb.Policy(at_once()).attempts():
+    for attempt in rb.Policy(at_once()).attempts(idempotent=True):
         with attempt:
             answer = server.get()
     assert (answer, attempt.number) == ("ok", 3)
@@ -184,7 +188,7 @@ def test_r18_every_turn_of_a_call_is_told(form):
     server = Server(ConnectionRefusedError, None, None, *[ConnectionRefusedError] * 2)
     with rb.testing.virtual_time(), rb.testing.record() as told:
         policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(3)), name="get")
-        get = policy(form.of(server.get))
+        get = policy(form.of(server.get), idempotent=True)
         for _ in range(2):
             form.run(get)
         with pytest.raises(ConnectionRefusedError):

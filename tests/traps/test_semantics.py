@@ -31,7 +31,7 @@ def test_tenacity_a_generator_function_is_protected(form):
     async def collected(stream):
         return [item async for item in stream()]
 
-    stream = rb.Policy(at_once())(async_items if form.is_async else items)
+    stream = rb.Policy(at_once())(async_items if form.is_async else items, idempotent=True)
     with form.world():
         got = form.run(lambda: collected(stream)) if form.is_async else list(stream())
     assert got == [1, 2, 3]
@@ -58,7 +58,7 @@ def test_stamina_an_item_is_never_handed_out_twice(form):
         async for item in stream():
             got.append(item)  # noqa: PERF401 -- it ends in an error
 
-    stream = rb.Policy(at_once())(async_items if form.is_async else items)
+    stream = rb.Policy(at_once())(async_items if form.is_async else items, idempotent=True)
     with form.world(), pytest.raises(ConnectionRefusedError):
         if form.is_async:
             form.run(lambda: collect(stream))
@@ -100,7 +100,7 @@ def test_redress_a_dead_server_is_left_alone_within_one_call(form):
     """Threshold 2, 4 attempts, 3 calls: 2 requests reach the dead server. redress puts the breaker outside and sends 12."""
     server = Server(always=ConnectionRefusedError)
     with form.world():
-        get = rb.Policy(at_once(attempts=4), rb.Breaker.consecutive(2))(form.of(server.get))
+        get = rb.Policy(at_once(attempts=4), rb.Breaker.consecutive(2))(form.of(server.get), idempotent=True)
         for expected in (ConnectionRefusedError, rb.CircuitOpenError, rb.CircuitOpenError):
             with pytest.raises(expected):
                 form.run(get)
@@ -114,7 +114,7 @@ def test_envoy_30205_the_budget_is_asked_before_the_wait(form):
     budget = rb.RetryBudget(ratio=0, floor=2)
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(attempts=10, backoff=rb.Backoff.constant(1), budget=budget))(
-            form.of(server.get)
+            form.of(server.get), idempotent=True
         )
         with pytest.raises(ConnectionRefusedError) as raised:
             form.run(get)
@@ -129,7 +129,7 @@ def test_hyx_attempts_counts_calls_and_the_error_is_shown(form):
     error = ConnectionRefusedError("the real one")
     server = Server(always=error)
     with form.world():
-        get = rb.Policy(at_once(attempts=3))(form.of(server.get))
+        get = rb.Policy(at_once(attempts=3))(form.of(server.get), idempotent=True)
         with pytest.raises(ConnectionRefusedError) as raised:
             form.run(get)
     assert raised.value is error
@@ -144,7 +144,7 @@ def test_redress_an_unknown_error_is_not_repeated(form, error):
     """What nobody knows is permanent, as the seeds say: one call. redress repeats it twice, bare tenacity for ever."""
     server = Server(always=error)
     with form.world():
-        get = rb.Policy(at_once())(form.of(server.get))
+        get = rb.Policy(at_once())(form.of(server.get), idempotent=True)
         with pytest.raises(type(error)):
             form.run(get)
     assert server.calls == 1
@@ -177,7 +177,7 @@ def test_interlock_nothing_loops_on_an_open_circuit(form):
     """`on=Exception` does not sit out an open circuit: it is rejected at once."""
     server = Server()
     with form.world():
-        get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(form.of(server.get))
+        get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(form.of(server.get), idempotent=True)
         rb.circuit(get).isolate()
         with rb.testing.record() as told, pytest.raises(rb.CircuitOpenError):
             form.run(get)

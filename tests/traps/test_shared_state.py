@@ -17,7 +17,7 @@ async def test_hyx_concurrent_calls_have_a_schedule_each():
     """Two calls of one function fail in turns: each waits 1, 2, 4. In hyx they share an iterator and see 1, 1, 2, 3, 4, 5."""
     waits: dict[str, list[float]] = {"a": [], "b": []}
 
-    @rb.Policy(at_once(backoff=rb.Backoff.exponential(1, jitter="none")))
+    @rb.Policy(at_once(backoff=rb.Backoff.exponential(1, jitter="none")))(idempotent=True)
     async def get(name):
         await asyncio.sleep(0)
         raise ConnectionRefusedError(name)
@@ -33,7 +33,7 @@ async def test_hyx_concurrent_calls_have_a_schedule_each():
 async def test_tenacity_statistics_of_concurrent_calls_do_not_mix():
     """Each call's error knows its own attempts and no other's; tenacity's `.statistics` is shared by calls at the same time."""
 
-    @rb.Policy(at_once(attempts=3))
+    @rb.Policy(at_once(attempts=3))(idempotent=True)
     async def get(name):
         number = rb.current_attempt().number
         await asyncio.sleep(0)
@@ -107,14 +107,14 @@ async def test_interlock_an_attempt_is_left_in_another_task_than_it_was_entered(
     policy = rb.Policy(at_once(), rb.Bulkhead(1))
 
     async def items():
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 yield attempt.number
 
     opened = items()
     assert await asyncio.create_task(anext(opened)) == 1
     await asyncio.create_task(opened.aclose())
-    assert policy.call(Server().get) == "ok"
+    assert policy(idempotent=True).call(Server().get) == "ok"
     assert rb.current_attempt() is None
 
 
@@ -181,7 +181,7 @@ def test_hyx_a_policy_needs_no_loop_and_works_in_many():
         rb.Deadline(60), at_once(), rb.Bulkhead(1, queue=9), rb.RateLimit(1_000), rb.Breaker(), rb.Timeout(10)
     )
 
-    @policy
+    @policy(idempotent=True)
     async def get(number):
         await asyncio.sleep(0)
         return number
@@ -275,9 +275,9 @@ async def test_stamina_nothing_grows_with_the_calls():
     """100 loops entered, 100 left, nothing kept: stamina's list of context managers grows for ever (6 enters, 51 exits)."""
     policy = rb.Policy(at_once(), rb.Bulkhead(1))
     for _ in range(100):
-        async for attempt in policy.attempts():
+        async for attempt in policy.attempts(idempotent=True):
             with attempt:
                 if attempt.number == 1:
                     raise ConnectionRefusedError
     await settle()
-    assert policy.call(Server().get) == "ok"
+    assert policy(idempotent=True).call(Server().get) == "ok"

@@ -71,7 +71,9 @@ def test_stamina_137_call_1100_waits_no_longer_than_the_cap(form, backoff):
     """
     server = Server(always=ConnectionRefusedError)
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(attempts=1_100, backoff=backoff, budget=None))(form.of(server.get))
+        get = rb.Policy(rb.Retry(attempts=1_100, backoff=backoff, budget=None))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(ConnectionRefusedError):
             form.run(get)
     assert server.calls == 1_100
@@ -88,7 +90,7 @@ def test_stamina_there_is_jitter_at_the_cap(backoff):
     late: set[float] = set()
     for seed in range(20):
         with rb.testing.virtual_time(seed=seed) as clock:
-            get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(server.get)
+            get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(server.get, idempotent=True)
             with pytest.raises(ConnectionRefusedError):
                 get()
         late.add(clock.slept[-1])
@@ -100,7 +102,9 @@ def test_httpx_retries_never_comes_back_earlier_than_told(form):
     """Told to wait 600 s with a ceiling of 120 s, it stops and shows why; httpx-retries waits its own 0.05 s (min of the two)."""
     server = Server(always=http_error(429, retry_after="600"))
     with form.world():
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), max_retry_after=120))(form.of(server.get))
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), max_retry_after=120))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(Exception, match="429") as raised:
             form.run(get)
     assert server.calls == 1
@@ -124,7 +128,7 @@ def test_httpx_retries_reads_what_the_server_says(form, header, told, waits):
     """
     server = Server(http_error(429, **{header: told}))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(form.of(server.get))
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
     assert clock.slept == [waits]
     seconds = float(told) / (1_000 if header.endswith("ms") else 1)

@@ -1,0 +1,92 @@
+"""Whether a failed call may be sent again: the permission, or the proof that it did not run. Pure.
+
+Rule: a proof speaks of one request on the wire, the last one. It is the proof of a whole call only where the call is that one request. What
+a function of the user's raises may always come after an effect, so nothing but its own word (`NotExecutedError`, `classify.register`)
+proves anything about it, and that word counts for the innermost protected function alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..classification.proofs import OF_THE_CALL
+from ..errors import OWN_LAYER, Executed, Record, attach, record_of, unproven
+from .attempt import inside_of, mark_around
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+    from .attempt import Attempt
+    from .plan import Plan
+
+__all__ = ["keep", "leave_function", "permission_for", "proven", "record_inside"]
+
+_LIMITED: Final = 429
+
+
+def proven(plan: Plan, attempt: Attempt, failure: Failure, error: BaseException | None) -> Failure:
+    """Return the failure of an attempt with the proof that holds for the attempt; without one it may have run."""
+    if failure.executed is not Executed.NO or attempt.is_rejected:
+        return failure
+    if plan.proofs == "all" or (plan.proofs == "request" and _is_of_the_one_request(attempt, failure)):
+        return failure
+    if failure.proof in OF_THE_CALL and not (error is not None and has_crossed(attempt, error)):
+        return failure
+    return unproven(failure)
+
+
+def _is_of_the_one_request(attempt: Attempt, failure: Failure) -> bool:
+    """Return whether the proof speaks of the only request of this attempt; what a layer of ours refused was another, if one was sent."""
+    return attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
+
+
+def record_inside(attempt: Attempt, error: BaseException) -> Record | None:
+    """Return the record that a policy inside of this attempt left with the error; None for one of an earlier call, or none."""
+    record = record_of(error)
+    if (
+        record is None
+        or record.mark is None
+        or attempt.inside is None
+        or attempt.inside.mark is not record.mark
+    ):
+        return None
+    return record
+
+
+def has_crossed(attempt: Attempt, error: BaseException) -> bool:
+    """Return whether the error has left a protected function inside of this attempt."""
+    record = record_inside(attempt, error)
+    return record is not None and record.crossed > 0
+
+
+def keep(first: Attempt, last: Attempt, error: BaseException, record: Record) -> bool:
+    """Keep a record with an error, so that the attempts around know it for one from inside of them; False if it takes none."""
+    mark = object()
+    if not attach(error, record._replace(mark=mark)):
+        return False
+    inside_of(last).mark = mark
+    mark_around(first, mark)
+    return True
+
+
+def leave_function(plan: Plan, first: Attempt, last: Attempt, error: BaseException) -> None:
+    """Keep with an error that it has left a function which is not ours: what it proved of its own step holds no longer."""
+    if plan.proofs != "none" or first.is_rejected or not isinstance(error, Exception):
+        return
+    record = record_inside(last, error) or Record()
+    keep(first, last, error, record._replace(crossed=record.crossed + 1))
+
+
+def permission_for(plan: Plan, attempt: Attempt, failure: Failure) -> str:
+    """Return what allows a repeat: "idempotent", the name of a proof, or "limiter"; empty when nothing does.
+
+    The last is a convention, not a proof: providers document that a request answered by 429 was not begun.
+    """
+    if plan.idempotent:
+        return "idempotent"
+    if failure.executed is Executed.NO:
+        return failure.proof
+    is_limited = failure.details.get("http_status") == _LIMITED
+    if is_limited and plan.proofs == "request" and attempt.requests <= 1 and plan.idempotent is None:
+        return "limiter"
+    return ""

@@ -1,0 +1,125 @@
+"""`executed=NO` comes from the table of proofs and from nothing else: every exception class of every client is driven through it."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import product
+
+import httpx
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.classification.proofs import OF_THE_CALL, PROOFS
+from resilient_bridge.errors import CODES, OWN_LAYER, OWN_WORDS
+
+
+MODULES = (
+    "builtins",
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "websockets.exceptions",
+    "requests.exceptions",
+    "urllib3.exceptions",
+    "aiohttp",
+    "openai",
+    "anthropic",
+    "google.genai.errors",
+    "mcp",
+    "mcp.shared.exceptions",
+    "ssl",
+    "socket",
+    "subprocess",
+    "asyncio",
+)
+# A class proves something only if no code path raises it after the first byte of the request was sent.
+PROVING = {
+    "not_connected": {"ConnectError", "ConnectionRefusedError"},
+    "not_resolved": {"gaierror", "herror"},
+    "connect_timeout": {"ConnectTimeout"},
+    "pool_timeout": {"PoolTimeout"},
+    "tls_failed": {"SSLCertVerificationError"},
+    "tunnel_refused": {"ProxyError", "InvalidProxyStatus"},
+    "upgrade_refused": {"InvalidHandshake"},
+}
+
+
+def classes():
+    for name in MODULES:
+        module = pytest.importorskip(name)
+        for cls in list(vars(module).values()):
+            if inspect.isclass(cls) and issubclass(cls, Exception) and not issubclass(cls, rb.BridgeError):
+                yield cls
+
+
+def test_no_class_outside_the_table_proves_anything():
+    """299 classes and more; one that proves something is among those listed, by itself or by a base class."""
+    seen = 0
+    for cls in set(classes()):
+        try:
+            failure = rb.classify(cls.__new__(cls))
+        except (TypeError, cls):  # needs arguments to be made, or stands for cancellation
+            continue
+        seen += 1
+        if failure.executed is rb.Executed.NO:
+            names = {base.__name__ for base in cls.__mro__}
+            assert failure.proof in PROOFS
+            assert names & PROVING[failure.proof], cls
+        else:
+            assert failure.proof == ""
+    assert seen > 250
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_a_status_proves_what_its_specification_says(status):
+    """401, 407, 421, 425 and 426; any other 4xx but those of a server that may have begun is told as a refusal."""
+    failure = rb.classify(httpx.Response(status))
+    if status in {401, 407, 421, 425, 426}:
+        assert (failure.executed, failure.proof) == (rb.Executed.NO, f"http_{status}")
+        return
+    assert (failure.executed, failure.proof) == (rb.Executed.MAYBE, "")
+    is_told_as_refused = status < 500 and status not in {408, 409, 423, 429, 499}
+    assert ("refused by the server" in failure.explain()) is is_told_as_refused
+    assert ("it may have run" in failure.explain()) is not is_told_as_refused
+
+
+def test_a_number_of_json_rpc_proves_what_its_specification_says():
+    """-32700 and -32601; what a peer says of itself, `executed: no`, is no proof, and neither is `retryable: true`."""
+    said = ({}, {"retryable": True}, {"executed": "no"}, {"retryable": True, "type": "TIMEOUT"})
+    for number, data in product(range(-32768, -31999), said):
+        failure = rb.Failure.from_mcp({"code": number, "message": "no", "data": data})
+        proof = {-32700: "rpc_not_parsed", -32601: "rpc_unknown_method"}.get(number, "")
+        if not (data and proof):
+            assert failure.proof == proof, (number, data)
+        assert (failure.executed is rb.Executed.NO) is bool(failure.proof)
+
+
+def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
+    """A worker that timed out and says that a repeat is welcome has not said that it did not run."""
+    error = {
+        "code": -32001,
+        "message": "Worker w1 timed out",
+        "data": {"type": "TIMEOUT", "retryable": True},
+    }
+    failure = rb.Failure.from_mcp(error)
+    assert (failure.retryable, failure.executed) == (True, rb.Executed.MAYBE)
+    assert "it did not run" not in failure.explain()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_of_a_peer_is_no_proof(code):
+    """Whatever code an error message or an HTTP body names: that it did not run does not follow from a name."""
+    from resilient_bridge.classification import classify_error_payload
+
+    failure = classify_error_payload({"code": code, "message": "said"})
+    assert failure.executed is not rb.Executed.NO
+
+
+def test_the_table_says_why_and_where():
+    """Every row has its reasons; the words of a function are those that speak of the whole call."""
+    for name, proof in PROOFS.items():
+        assert proof.event, name
+        assert proof.seen_by, name
+        assert proof.why, name
+    assert OF_THE_CALL == OWN_WORDS == {name for name, proof in PROOFS.items() if proof.is_of_call}
+    assert OWN_LAYER in PROOFS
