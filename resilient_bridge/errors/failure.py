@@ -194,7 +194,7 @@ class Failure:
 
     def to_report(
         self,
-        at: datetime,
+        at: datetime | None = None,
         *,
         tool: str | None = None,
         provider: str | None = None,
@@ -202,14 +202,15 @@ class Failure:
     ) -> dict[str, Any]:
         """Return the report for a board: type, message, recoverable, context, suggestion, timestamp (V16); JSON types only.
 
-        `at` is when it happened, and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
+        `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
         known of tool, provider and attempt; what is not said is looked for in the details and counted from the history.
         """
+        at = datetime.now(UTC) if at is None else at
         if at.utcoffset() is None:
             message = f"at: wanted a time with its zone, got {at.isoformat()}"
             raise ValueError(message)
         known = {
-            "tool": tool,
+            "tool": tool or self.details.get("tool"),
             "provider": provider or self.details.get("provider_id"),
             "attempt": attempt if attempt is not None or not self.history else len(self.history) + 1,
         }

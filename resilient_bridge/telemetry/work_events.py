@@ -33,6 +33,7 @@ __all__ = [
     "SpendWarned",
     "TaskLeftBehind",
     "ToolFailed",
+    "ToolPending",
     "WorkflowAborted",
     "WorkflowCompleted",
     "WorkflowHalted",
@@ -45,11 +46,22 @@ __all__ = [
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolFailed(Event):
-    """A tool of a Toolbox failed for good; the failure went to the caller as data. `required` is False for one that may be skipped."""
+    """A tool of a Toolbox failed for good; the failure went to the caller as data. `required` is False for one that may be skipped;
+    `seconds` is how long the whole call took, waits included."""
 
     tool: str
     required: bool
     failure: Failure
+    seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class ToolPending(Event):
+    """A tool whose limit escalates has not ended after `seconds`, and goes on: it has `timeout` seconds in all (G4)."""
+
+    tool: str
+    seconds: float
+    timeout: float
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

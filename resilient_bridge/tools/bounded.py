@@ -3,6 +3,9 @@
 Rule: honest about what cannot be stopped. A thread goes on until its function returns, and so does a task that ignores being
 cancelled; either is left behind, kept until it ends, its end unheard, and an event says so. Context variables are those of
 the caller; what a tool sets in them stays with it.
+
+A limit is the steps of one attempt, nearly always one step. At each but the last (G4: 2, 5, 30 s) an event says that the tool is still at
+work; what it does is not begun again.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
 from datetime import UTC, datetime
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ..classification import classify
-from ..errors import AttemptTimeoutError, Executed, Failure
+from ..errors import AttemptTimeoutError, Executed, Failure, Kind
 from ..pipeline.attempt import CURRENT, Attempt
 from ..pipeline.guards import too_late
 from ..pipeline.steps import settled
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ..pipeline.environment import Environment
-    from ..policies.timeout import Timeout
+
+    Limit: TypeAlias = Callable[
+        [int], tuple[float, ...]
+    ]  # of the number of an attempt: the ends of its steps
 
 __all__ = ["GRACE", "THREADS", "bound_async", "bound_in_thread", "bound_sync"]
 
@@ -83,9 +89,9 @@ THREADS: Final = _Threads()
 
 
 def bound_async(
-    function: Callable[..., Awaitable[Any]], *, timeout: Timeout, name: str, grace: float = GRACE
+    function: Callable[..., Awaitable[Any]], *, limit: Limit, name: str, grace: float = GRACE
 ) -> Callable[..., Any]:
-    """Return the async `function` bounded by `timeout`; once it is cancelled it has `grace` seconds to end."""
+    """Return the async `function` bounded by `limit`; once it is cancelled it has `grace` seconds to end."""
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -93,13 +99,13 @@ def bound_async(
         args, kwargs = _arguments(attempt, args, kwargs)
         if attempt.env.is_disabled:
             return await function(*args, **kwargs)
-        seconds = timeout.of(attempt.number)
+        steps = limit(attempt.number)
         task = asyncio.ensure_future(_ended(function, args, kwargs))
         try:
-            if await _is_done_within(task, attempt.env, seconds):
+            if await _is_done_in_steps(task, attempt.env, steps, name):
                 return task.result().result()
-            await _let_go(task, attempt.env, name, seconds, grace)
-            raise timed_out(seconds, _error_of(task))
+            await _let_go(task, attempt.env, name, max(steps), grace)
+            raise timed_out(steps, _error_of(task))
         except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _left:
                 await _let_go(task, attempt.env, name, attempt.env.monotonic() - attempt.started, grace)
@@ -116,23 +122,23 @@ def bound_async(
     return call
 
 
-def bound_in_thread(function: Callable[..., Any], *, timeout: Timeout, name: str) -> Callable[..., Any]:
-    """Return the sync `function` as an async one that runs it in a thread, bounded by `timeout`."""
+def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
+    """Return the sync `function` as an async one that runs it in a thread, bounded by `limit`."""
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
         args, kwargs = _arguments(attempt, args, kwargs)
-        seconds = LONGEST if attempt.env.is_disabled else timeout.of(attempt.number)
+        steps = (LONGEST,) if attempt.env.is_disabled else limit(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
             THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
         )
         try:
-            if await _is_done_within(work, attempt.env, seconds):
+            if await _is_done_in_steps(work, attempt.env, steps, name):
                 return settled(function, work.result().result())
-            _tell_thread(name, seconds)
-            raise timed_out(seconds, None)
+            _tell_thread(name, max(steps))
+            raise timed_out(steps, None)
         except (asyncio.CancelledError, GeneratorExit):
             if not work.done():
                 _tell_thread(name, attempt.env.monotonic() - attempt.started)
@@ -144,40 +150,47 @@ def bound_in_thread(function: Callable[..., Any], *, timeout: Timeout, name: str
     return call
 
 
-def bound_sync(function: Callable[..., Any], *, timeout: Timeout, name: str) -> Callable[..., Any]:
-    """Return the sync `function` bounded by `timeout` and by the deadline around it; it runs in a thread all the same."""
+def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
+    """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread all the same."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
         if attempt.env.is_disabled:
             return function(*args, **kwargs)
-        seconds = timeout.of(attempt.number)
-        left = attempt.remaining
-        is_last = left is not None and left < seconds
+        steps, left = limit(attempt.number), attempt.remaining
+        is_last = left is not None and left < max(steps)
         if left is not None and is_last:
-            seconds = left
+            steps = (*(step for step in steps if step < left), left)
         work = THREADS.submit(copy_context().run, _ended_sync, function, args, kwargs)
         try:
-            if wait([work], seconds).done:
-                return work.result().result()
+            for waited, step in _waits(steps):
+                if wait([work], step - waited).done:
+                    return work.result().result()
+                _tell_pending(name, step, steps)
         finally:
             del work  # it holds the error that holds this frame
-        _tell_thread(name, seconds)
-        raise too_late(seconds, Executed.MAYBE, None) if is_last else timed_out(seconds, None)
+        _tell_thread(name, steps[-1])
+        raise too_late(steps[-1], Executed.MAYBE, None) if is_last else timed_out(steps, None)
 
     return call
 
 
-def timed_out(seconds: float, cause: BaseException | None) -> AttemptTimeoutError:
-    """Return the error for a tool that took too long; what it had printed by then is known from its last error."""
+def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptTimeoutError:
+    """Return the error for a tool that took too long; what it had printed by then is known from its last error.
+
+    A limit that escalated is for work that goes on where the tool has begun it: it is told as permanent, so no policy begins it again.
+    """
     told: Mapping[str, Any] = (
         classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
     )
+    after, goes_on = f"timed out after {max(steps):g} s", len(steps) > 1
     error = AttemptTimeoutError(
         Failure.of(
             "TOOL_TIMEOUT",
-            f"timed out after {seconds:g} s",
+            f"{after}: what it has begun may go on" if goes_on else after,
+            kind=Kind.PERMANENT if goes_on else None,
+            retryable=False if goes_on else None,
             executed=Executed.MAYBE,
             details={key: told[key] for key in ("stdout", "stderr") if key in told},
             cause=cause,
@@ -242,6 +255,28 @@ async def _is_done_within(work: asyncio.Future[Any], env: Environment, seconds: 
         timer.cancel()
         work.remove_done_callback(wake)
     return work.done()
+
+
+async def _is_done_in_steps(
+    work: asyncio.Future[Any], env: Environment, steps: tuple[float, ...], name: str
+) -> bool:
+    """Wait as long as the steps say, counted from now, and tell each but the last that the work outlasts."""
+    for waited, step in _waits(steps):
+        if await _is_done_within(work, env, step - waited):
+            return True
+        _tell_pending(name, step, steps)
+    return False
+
+
+def _waits(steps: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return from when and until when each step waits."""
+    ends = sorted({*steps})
+    return list(zip((0.0, *ends), ends, strict=False))
+
+
+def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
+    if waited < max(steps):
+        emit(events.ToolPending(at=datetime.now(UTC), tool=name, seconds=waited, timeout=max(steps)))
 
 
 async def _let_go(

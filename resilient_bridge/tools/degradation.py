@@ -1,12 +1,14 @@
 """A capability that gives way step by step: a ladder of modes, and who stands on it goes down when a mode fails (V15).
 
-Rule: never silently. Each step down and each step up is an event, and the history holds them; cancellation is no failure.
+Rule: never silently, and never twice. Each step down and each step up is an event, and the history holds them; cancellation is no failure.
+After a function that may have run, the next mode's function is called only with permission: what it does may be the same once more.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
@@ -31,6 +33,7 @@ M = TypeVar("M", bound="str | float")
 
 _MOST_STEPS: Final = 100  # steps remembered: a ladder may go up and down for months
 _FEWEST: Final = 2  # a ladder of one mode has nowhere to go
+_NOTE: Final = "not replaced: it may have run; may_have_run=[{mode!r}] of the Degradation allows it"
 _BROWSER: Final = ("browser", "web_scrape", "text")  # the seed's hierarchy
 
 
@@ -39,18 +42,33 @@ class Degradation(Generic[M]):
 
     `on` says which failures take it down; empty means any. `restore_after` is seconds: after so long without one, `mode` is one
     better again, looked at when it is read; None: only `reset()` goes up. One object for all tasks and threads that share the
-    capability. ConfigError names a bad argument.
+    capability.
+
+    `may_have_run` and `idempotent` are for `call`: whether the next mode's function may be called although the one before it may have
+    run. `may_have_run=True` says so of every mode, a list of modes of these: a poorer answer, a cache, something that only reads.
+    `idempotent=True` says that doing the operation twice is harmless. ConfigError names a bad argument.
     """
 
-    __slots__ = ("_at", "_history", "_is_used_up", "_lock", "_on", "_quiet_since", "_restore_after", "modes", "name")  # fmt: skip
+    __slots__ = (
+        "_at", "_history", "_is_used_up", "_lock", "_may_follow", "_on", "_quiet_since", "_restore_after", "modes", "name",
+    )  # fmt: skip
 
-    def __init__(self, name: str, *modes: M, on: Whats = (), restore_after: Seconds | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *modes: M,
+        on: Whats = (),
+        restore_after: Seconds | None = None,
+        may_have_run: bool | Collection[M] = False,
+        idempotent: bool = False,
+    ) -> None:
         """Take the modes by position, the rest by keyword; start in the first one."""
         self.name: Final = _name(name)
         self.modes: Final[tuple[M, ...]] = _checked(modes)
         self._on = as_whats(on)
         check_whats("Degradation.on", self._on)
         self._restore_after = _restore(restore_after)
+        self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = Lock()
         self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
         self._at = 0
@@ -93,8 +111,10 @@ class Degradation(Generic[M]):
     async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the present mode; where it fails with what `on` speaks of, go down and on with the next one.
 
-        Returns what the first one that works returns, sync or async. The last error is raised as it is. A mode without a function
-        is passed over; RejectedError if none is left at or below the present mode, ConfigError for what is no mode of the ladder.
+        Returns what the first one that works returns, sync or async. The last error is raised as it is. A function that failed may have
+        run: the next one is called then only if `may_have_run` or `idempotent` allows it; else the error is
+        raised with a note, and the next call begins in the lower mode. A mode without a function is passed over; RejectedError if none is
+        left at or below the present mode, ConfigError for what is no mode of the ladder.
         """
         places = self._places(functions)
         at = self._place_now()
@@ -109,7 +129,11 @@ class Degradation(Generic[M]):
                 if not self._gave_way(error, at):
                     raise
                 at = max(at + 1, self._at)  # another task may have found out that the next mode fails too
-                if places[-1] < at:
+                following = next((place for place in places if place >= at), None)
+                if following is None:
+                    raise
+                if self.modes[following] not in self._may_follow:
+                    _explain(error, _NOTE.format(mode=self.modes[following]))
                     raise
 
     def __repr__(self) -> str:
@@ -181,6 +205,18 @@ class Degradation(Generic[M]):
         self._history.append(step)
         return step
 
+    def _permitted(self, may_have_run: object, idempotent: object) -> tuple[M, ...]:
+        """Return the modes whose function may follow one that may have run."""
+        if not isinstance(idempotent, bool):
+            raise config_error("Degradation.idempotent", "True or False", idempotent)
+        if isinstance(may_have_run, bool):
+            return self.modes if may_have_run or idempotent else ()
+        if isinstance(may_have_run, str | bytes) or not isinstance(may_have_run, Collection):
+            raise config_error("Degradation.may_have_run", "True, False or a list of modes", may_have_run)
+        named = cast("Collection[object]", may_have_run)
+        places = [self._place_of(mode, "may_have_run") for mode in named]
+        return self.modes if idempotent else tuple(self.modes[place] for place in places)
+
     def _place_of(self, mode: object, path: str) -> int:
         if mode not in self.modes:
             raise config_error(f"Degradation.{path}", f"one of {', '.join(map(str, self.modes))}", mode)
@@ -225,7 +261,7 @@ def degradations(
 ) -> Degradations:
     """Return the three ladders of V15, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
 
-    A ladder whose flag is off is there too, and stays in its first mode: whoever reads it need not ask. `parallelism` is where the
+    Of the first, scraping and text may follow a browser that may have acted: they only read. A ladder whose flag is off is there too, and stays in its first mode: whoever reads it need not ask. `parallelism` is where the
     last one starts, at least 2. ConfigError names a bad argument.
     """
     flags = {
@@ -243,7 +279,11 @@ def degradations(
         halves.append(halves[-1] // 2)
     return {
         "browser": Degradation(
-            "browser", *_BROWSER, on=() if disable_browser_on_error else _never, restore_after=restore_after
+            "browser",
+            *_BROWSER,
+            on=() if disable_browser_on_error else _never,
+            restore_after=restore_after,
+            may_have_run=_BROWSER[1:],  # they only read
         ),
         "screenshots": Degradation(
             "screenshots",
@@ -259,6 +299,13 @@ def degradations(
             restore_after=restore_after,
         ),
     }
+
+
+def _explain(error: Exception, note: str) -> None:
+    """Say with the error why nothing was tried; once, because it may be raised again, and a frozen one takes no note."""
+    with suppress(Exception):
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
 
 
 def _never(_failure: Failure) -> bool:

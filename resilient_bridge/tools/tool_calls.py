@@ -156,10 +156,10 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
         if failure.code in _OF_THE_TOOL and not issubclass(type(error), BridgeError):
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
-        failure = await _with_fixes(failure, read.arguments, (), entry.directory)
+        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, (), entry.directory)
         if failure.stopped == "not_idempotent":  # the model would repeat what we did not
             failure = attrs.evolve(failure, suggestions=(_MAY_HAVE_RUN, *failure.suggestions))
-        _tell(tool, failure)
+        _tell(tool, failure, outcome.seconds)
     return Outcome(
         None if error is not None else outcome.value,
         error,
@@ -172,14 +172,21 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
     )
 
 
+def _of_tool(failure: Failure, tool: Tool) -> Failure:
+    """Return the failure with the name of the tool in its details, where reports look for it."""
+    return attrs.evolve(failure, details={**failure.details, "tool": tool.name})
+
+
 def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
     """Return the outcome of a call that was none."""
+    failure = _of_tool(failure, tool)
     _tell(tool, failure)
     return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)
 
 
-def _tell(tool: Tool, failure: Failure) -> None:
-    emit(events.ToolFailed(at=datetime.now(UTC), tool=tool.name, required=tool.required, failure=failure))
+def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
+    at = datetime.now(UTC)
+    emit(events.ToolFailed(at=at, tool=tool.name, required=tool.required, failure=failure, seconds=seconds))
 
 
 async def _with_fixes(

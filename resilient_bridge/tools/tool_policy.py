@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from ..errors import Kind, config_error
 from ..pipeline.decision import counter, match
@@ -24,11 +24,22 @@ from ..presets.bridge_policy import BridgePolicy, calls_of
 if TYPE_CHECKING:
     from ..errors import Failure
 
-__all__ = ["DEFAULT_TIMEOUT", "Limits", "as_limit", "most_repeats"]
+__all__ = ["DEFAULT_TIMEOUT", "Limit", "Limits", "as_limit", "most_repeats"]
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds a tool has where nobody says otherwise (V5)."""
 _DEFAULT: Final = "default"
+
+
+@frozen
+class Limit:
+    """The time limit of a tool; called with the number of an attempt, it returns the ends of that attempt's steps, in seconds."""
+
+    timeout: Timeout
+    is_once: bool
+
+    def __call__(self, attempt: int) -> tuple[float, ...]:
+        return self.timeout.seconds if self.is_once else (self.timeout.of(attempt),)
 
 
 class Limits:
@@ -46,8 +57,11 @@ class Limits:
 
     def of(
         self, name: str, *, timeout: Timeout | None, policy: Policy | BridgePolicy | None
-    ) -> tuple[Policy, Timeout]:
-        """Return the policy of a tool without its time limit, and the limit."""
+    ) -> tuple[Policy, Limit]:
+        """Return the policy of a tool without its time limit, and the limit.
+
+        An escalating limit in a table of tools is that of one execution (G4); in a policy it grows from attempt to attempt.
+        """
         own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
         row, default = self.tools.get(name), self.tools.get(_DEFAULT)
         said = (
@@ -60,7 +74,8 @@ class Limits:
             None if own is not None else _limit_in(self.calls),
         )
         limit = next((one for one in said if one is not None), Timeout(DEFAULT_TIMEOUT))
-        return _without_limit(own or _replaced(self.calls, row or default)), limit
+        is_of_table = any(limit is one for one in (_limit_in(row), _limit_in(default)))
+        return _without_limit(own or _replaced(self.calls, row or default)), Limit(limit, is_once=is_of_table)
 
 
 def as_limit(path: str, seconds: Any) -> Timeout:

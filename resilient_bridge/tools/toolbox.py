@@ -234,12 +234,12 @@ class Toolbox:
         protect = functools.partial(bind, layers, idempotent=idempotent, name=name)
         in_thread = None
         if form == "async":
-            protected = protect(bound_async(function, timeout=limit, name=name, grace=grace))
+            protected = protect(bound_async(function, limit=limit, name=name, grace=grace))
         else:
-            protected = protect(bound_sync(function, timeout=limit, name=name))
+            protected = protect(bound_sync(function, limit=limit, name=name))
             states = protected.__binding__.states  # one circuit, however it is called
-            in_thread = protect(bound_in_thread(function, timeout=limit, name=name), states=states)
-        tool = Tool(name=name, timeout=max(limit.seconds), required=required, idempotent=idempotent)
+            in_thread = protect(bound_in_thread(function, limit=limit, name=name), states=states)
+        tool = Tool(name=name, timeout=max(limit.timeout.seconds), required=required, idempotent=idempotent)
         self._entries[name] = Entry(
             tool=tool,
             function=protected,

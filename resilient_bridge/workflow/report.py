@@ -54,7 +54,9 @@ class WorkflowReport:
         lines = [self._headline()]
         if self.failure is not None:
             native = str(self.failure.details.get("error") or self.failure.message)
-            lines += ["", "what failed", f"  phase {self.current_phase}: {native}"]
+            tool = self.failure.details.get("tool")
+            where = f"phase {self.current_phase}" + (f", tool {tool}" if isinstance(tool, str) else "")
+            lines += ["", "what failed", f"  {where}: {native}"]
             lines += [
                 "why",
                 *(f"  {line}" for line in self.failure.explain().partition("\nyou can:")[0].splitlines()),

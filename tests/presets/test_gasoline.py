@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -187,3 +188,84 @@ def test_the_last_timeout_reports_and_the_work_goes_on():
     assert [type(event).__name__ for event in seen] == ["ThreadLeftBehind"]
     go.set()
     assert ended.wait(30)
+
+
+# ---- in a Toolbox ----------------------------------------------------------------------------------------------------
+
+
+async def _hangs(
+    name: str, **options: object
+) -> tuple[list[float], list[tuple[float, float]], rb.Outcome[None]]:
+    """When a tool of that name began, when it was told to be pending, and how it ended; it never ends by itself."""
+    began: list[float] = []
+    toolbox = rb.Toolbox(gasoline)
+
+    with virtual_time() as time, record() as seen:
+
+        async def hang() -> None:
+            began.append(sum(time.slept))
+            await asyncio.get_running_loop().create_future()
+
+        toolbox.tool(name=name, **options)(hang)
+        call = asyncio.create_task(toolbox.call(name, {}))
+        for _ in range(100):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if call.done():
+                break
+            time.advance(0.5)
+        outcome = await call
+    pending = [(event.seconds, event.timeout) for event in seen if isinstance(event, rb.events.ToolPending)]
+    return began, pending, outcome
+
+
+@pytest.mark.requirement("G4")
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("name", ["execute_js", "audit"])
+async def test_h03_a_tool_that_escalates_runs_once_and_is_told_to_be_pending(name, idempotent):
+    """2 s, 5 s, 30 s: one execution, which is told at the first two, and whose timeout is told at the last; also a tool it does not name."""
+    began, pending, outcome = await _hangs(name, idempotent=idempotent)
+    assert (len(began), pending) == (1, [(2, 30), (5, 30)])
+    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.Executed.MAYBE)
+    assert (outcome.seconds, outcome.attempts) == (30, 1)
+    assert "what it has begun may go on" in outcome.message
+
+
+@pytest.mark.requirement("G4")
+@pytest.mark.parametrize("form", ["async", "sync"])
+async def test_h03_a_script_of_20_seconds_ends_well(form):
+    """It is neither cut at 2 s nor run three times."""
+    began, toolbox = [], rb.Toolbox(gasoline)
+    with virtual_time() as time, record() as seen:
+        done = asyncio.Event()
+        go = threading.Event()
+
+        async def later() -> str:
+            began.append(1)
+            await done.wait()
+            return "ended"
+
+        def now() -> str:
+            began.append(1)
+            go.wait(20)
+            return "ended"
+
+        toolbox.tool(name="execute_js", idempotent=True)(later if form == "async" else now)
+        assert toolbox.tools["execute_js"].timeout == 30
+        call = asyncio.create_task(toolbox.call("execute_js", {}))
+        for _ in range(20):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            time.advance(1)
+        done.set()
+        go.set()
+        outcome = await call
+    assert (outcome.value, began) == ("ended", [1])
+    assert [type(event).__name__ for event in seen] == ["ToolPending", "ToolPending"]
+
+
+@pytest.mark.requirement("G1")
+async def test_h03_a_tool_named_query_still_fails_fast():
+    """2 s, and nothing is pending."""
+    began, pending, outcome = await _hangs("query")
+    assert (len(began), pending, outcome.seconds) == (1, [], 2)

@@ -11,8 +11,8 @@ LOST = Failure.of("CONN_RESET")
 
 
 def browse(**options):
-    """The seed's ladder."""
-    return Degradation("browse", "browser", "web_scrape", "text", **options)
+    """The seed's ladder, whose modes may follow one that may have run."""
+    return Degradation("browse", "browser", "web_scrape", "text", **{"may_have_run": True, **options})
 
 
 def steps(events):

@@ -8,7 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, RejectedError
-from resilient_bridge.tools.degradation import degradations
+from resilient_bridge.tools.degradation import Degradation, degradations
 from tests.tools.ladders import LIMITED, LOST, browse, steps
 
 
@@ -135,6 +135,85 @@ async def test_a_call_does_not_try_what_another_one_found_broken():
     assert scraped == []
 
 
+# ---- a mode that may do the same again ----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("V15")
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(111, "mail server"), TimeoutError(), OSError("crashed")]
+)
+async def test_a14_the_next_mode_does_not_do_again_what_may_have_run(error):
+    """Two ways to send a mail: the first may have sent it. It is raised with a note; the next call uses the other way."""
+    sent = []
+
+    def ses():
+        sent.append("ses")
+        raise error
+
+    ladder = Degradation("mail", "ses", "sendgrid")
+    functions = {"ses": ses, "sendgrid": lambda: sent.append("sendgrid")}
+    with pytest.raises(type(error)) as raised:
+        await ladder.call(functions)
+    assert (sent, ladder.mode) == (["ses"], "sendgrid")
+    assert raised.value.__notes__ == [
+        "not replaced: it may have run; may_have_run=['sendgrid'] of the Degradation allows it"
+    ]
+    await ladder.call(functions)
+    assert sent == ["ses", "sendgrid"]
+
+
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [
+        ({"may_have_run": ["web_scrape", "text"]}, "text"),
+        ({"may_have_run": ["web_scrape"]}, "web_scrape"),
+        ({"may_have_run": ("text",)}, "browser"),
+        ({"may_have_run": True}, "text"),
+        ({"idempotent": True}, "text"),
+        ({"idempotent": True, "may_have_run": []}, "text"),
+        ({"may_have_run": False}, "browser"),
+    ],
+)
+async def test_a14_permission_is_for_the_modes_that_it_names(options, last):
+    """Each mode that is called needs it, whichever comes before."""
+    called = []
+
+    def mode(name):
+        def call():
+            called.append(name)
+            raise OSError("crashed")
+
+        return call
+
+    ladder = Degradation("browse", "browser", "web_scrape", "text", **options)
+    with pytest.raises(OSError, match="crashed"):
+        await ladder.call({name: mode(name) for name in ladder.modes})
+    assert called[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"may_have_run": ["txt"]}, "Degradation.may_have_run"),
+        ({"may_have_run": "text"}, "Degradation.may_have_run"),
+        ({"may_have_run": 1}, "Degradation.may_have_run"),
+        ({"idempotent": None}, "Degradation.idempotent"),
+    ],
+)
+def test_a_permission_that_cannot_be_meant_is_refused(options, field):
+    """A misspelt mode, a text, a number."""
+    with pytest.raises(ConfigError) as raised:
+        Degradation("browse", "browser", "text", **options)
+    assert raised.value.failure.details["violations"][0]["field"] == field
+
+
+def test_a14_the_ladder_of_the_seed_may_follow_a_browser_that_acted():
+    """Scraping and text only read; what is done without a screenshot, or with less parallelism, is done again."""
+    ladders = degradations()
+    assert ladders["browser"]._may_follow == ("web_scrape", "text")
+    assert ladders["screenshots"]._may_follow == ladders["parallelism"]._may_follow == ()
+
+
 @pytest.mark.parametrize(
     ("functions", "field"),
     [
@@ -203,7 +282,7 @@ def test_parallelism_is_halved_down_to_one():
 
 async def test_a_transient_failure_that_was_given_up_takes_the_ladder_down():
     """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
-    ladder = rb.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT)
+    ladder = rb.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT, may_have_run=True)
 
     @rb.Policy(rb.Retry(attempts=2))(idempotent=True)
     async def browse():

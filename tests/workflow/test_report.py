@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import resilient_bridge as rb
 from resilient_bridge.errors import Failure
 from resilient_bridge.workflow import WorkflowReport, WorkflowStatus
 from resilient_bridge.workflow.checkpoint import PhaseCheckpoint, WorkflowState
@@ -165,3 +166,23 @@ async def test_status_of_the_file_says_what_the_run_said(tmp_path):
         for name in ("cause", "history", "stopped"):
             one["failure"].pop(name)
     assert again == told
+
+
+@pytest.mark.requirement("C3")
+async def test_h14_the_report_of_a_halt_names_the_tool_that_failed(tmp_path):
+    """Phase, tool and error, where it says what failed."""
+    toolbox = rb.Toolbox()
+
+    @toolbox.tool
+    async def order(item: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    flow = rb.Workflow(tmp_path / "state.json", tools=toolbox)
+
+    @flow.phase
+    async def buy(phase):
+        await phase.call("order", {"item": "book"})
+
+    report = await flow.run()
+    assert "phase buy, tool order: PermissionError" in report.explain()
+    assert report.failure.to_report()["context"]["tool"] == "order"
