@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import threading
 
 import httpx
@@ -230,39 +229,3 @@ async def test_disabled_tools_are_plain_functions():
             fail()
         assert not (await toolbox.call("fail", {})).ok
     assert made == [True, False]
-
-
-@pytest.mark.requirement("R11")
-@pytest.mark.parametrize("text", ["rate limit exceeded", "429 Too Many Requests"])
-async def test_h07_a_rate_limited_command_is_told_as_such_and_repeated_with_jitter(text):
-    """ "rate_limit" for the model, and waits that are not the same for two clients."""
-    toolbox = rb.Toolbox(rb.presets.recursor)
-
-    @toolbox.command(idempotent=True)
-    def run() -> list[str]:
-        return ["sh", "-c", f"echo '{text}' >&2; exit 1"]
-
-    waits = []
-    for seed in (1, 2):
-        with rb.testing.virtual_time(seed=seed) as time:
-            outcome = await toolbox.call("run", {})
-        waits.append(time.slept)
-    assert (outcome.type, outcome.exit_code) == ("rate_limit", 1)
-    assert waits[0] != waits[1]
-    assert all(wait not in (1, 2, 4) for wait in (*waits[0], *waits[1]))
-
-
-@pytest.mark.requirement("R11")
-@pytest.mark.parametrize("error", [OSError(errno.ENOMEM, "Cannot allocate memory"), MemoryError()])
-async def test_h07_without_memory_it_is_tried_once_more(error):
-    """Seed: "retry once, then fail"."""
-    toolbox, calls = rb.Toolbox(rb.presets.recursor), []
-
-    @toolbox.tool(idempotent=True)
-    async def run() -> None:
-        calls.append(1)
-        raise error
-
-    with rb.testing.virtual_time():
-        await toolbox.call("run", {})
-    assert len(calls) == 2
