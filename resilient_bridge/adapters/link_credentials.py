@@ -61,6 +61,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
 
     def process_redirect(error: Exception) -> Exception | str:
         here = target_of(made)
+        _as_websocket(error)
         try:
             found = follow(error)
         except InvalidURI as wrong:  # https:// for one
@@ -74,6 +75,20 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
         return refused or found
 
     cast("Any", made).process_redirect = process_redirect
+
+
+def _as_websocket(error: Exception) -> None:
+    """Write http and https in a redirect's Location as ws and wss: proxies such as nginx name the scheme that they know."""
+    from websockets.exceptions import InvalidStatus
+
+    if not isinstance(error, InvalidStatus):
+        return
+    headers = error.response.headers
+    location = headers.get_all("Location")
+    scheme = {"http": "ws", "https": "wss"}.get(location[0].partition(":")[0].lower()) if location else None
+    if scheme is not None:
+        del headers["Location"]
+        headers["Location"] = scheme + ":" + location[0].partition(":")[2]
 
 
 def _check_plaintext(made: connect) -> None:

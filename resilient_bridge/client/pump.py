@@ -102,10 +102,14 @@ class Pump:
                 continue
             if session.awaits_barrier:
                 driver.arm(now)
+            link = session.link
             try:
                 await send(*frames)
             except Exception as error:  # noqa: BLE001 -- as above
                 self.end(error)
+            else:
+                if link is not None and link.sent():
+                    driver.after(driver.now())
 
     async def _may_write(self, now: Now) -> bool:
         """Have the store note what is about to move; False: without that the connection cannot go on."""

@@ -166,6 +166,13 @@ class Sender:
         never = entry.state is EntryState.QUEUED
         left = "it never left" if never else "it was handed out"
         executed = Executed.NO if never else Executed.MAYBE
-        failure = Failure.of("SYS_TIMEOUT", f"{entry.type}: {why}; {left}", executed=executed)
+        refused = tuple(f"{failure.code}: {failure.message}" for failure in entry.refusals)
+        meanwhile = f"; refused meanwhile: {', '.join(refused)}" if refused else ""
+        failure = Failure.of(
+            "SYS_TIMEOUT",
+            f"{entry.type}: {why}; {left}{meanwhile}",
+            executed=executed,
+            details={"refusals": refused} if refused else {},
+        )
         self._session.outbound.give_up(entry, failure)
         self._driver.after(self._driver.now())

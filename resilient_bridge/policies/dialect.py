@@ -5,7 +5,7 @@ Rule: a server that names things otherwise, or cannot replay or acknowledge, is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import attrs
 
@@ -62,6 +62,31 @@ class Dialect(Value):
     somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
     where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
     """
+
+    @classmethod
+    def plain(cls, **names: Any) -> Self:
+        """For a server that speaks JSON of its own and nothing of this protocol: no greeting, session, replay, ping or acknowledgement.
+
+        A token goes into the header `Authorization: Bearer`. READY comes with the connection; each reconnection ends UNKNOWN; a send
+        ends `written` when it was written, unless the server answers with its id. `names` switch single ones on again.
+        """
+        nothing: dict[str, Any] = dict.fromkeys(
+            (
+                "auth",
+                "auth_ack",
+                "auth_error",
+                "join",
+                "joined",
+                "request_replay",
+                "replay",
+                "ping",
+                "pong",
+                "ack",
+                "epoch",
+            )
+        )
+        settings: dict[str, Any] = {**nothing, "unreplayed": (), **names}
+        return cls(**settings)
 
     auth: Name = attrs.field(default="auth", validator=optional(_word))
     auth_ack: Name = attrs.field(default="connection_ack", validator=optional(_word))

@@ -6,13 +6,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import Failure, config_error
+from ..telemetry.events import DeliveryUnknown, Event, MessageDropped
 
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .clock import Now
     from .messages import Message
 
-__all__ = ["Entry", "EntryState", "check_key", "lost_answer", "never_left"]
+__all__ = ["Entry", "EntryState", "check_key", "lost_answer", "never_left", "outcome_event", "unanswered"]
 
 _KEY_LENGTH: Final = 256
 
@@ -35,7 +38,8 @@ class Entry:
 
     __slots__ = (
         "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
-        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "sends", "seq", "size", "state", "type", "volatile",
+        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "refusals", "sends", "seq", "size", "state", "type",
+        "volatile",
         "waiters", "written_at",
     )  # fmt: skip
 
@@ -74,6 +78,9 @@ class Entry:
         self.confirmation: Literal["applied", "read"] | None = None
         self.reason = ""
         self.failure: Failure | None = None
+        self.refusals: tuple[
+            Failure, ...
+        ] = ()  # what the server refused meanwhile, and did not say whose it was
         self.answer: Message | None = None
         self.waiters: Any = None
 
@@ -130,6 +137,35 @@ def check_key(key: object) -> None:
     raise config_error(
         "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
     )
+
+
+def outcome_event(entry: Entry, now: Now) -> Event | None:
+    """The event of a send that ended without arriving, or without anybody knowing; None for all others."""
+    if entry.is_request or entry.state not in _TOLD:
+        return None
+    return _TOLD[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)
+
+
+_TOLD: Final = {
+    EntryState.DROPPED: MessageDropped,
+    EntryState.EXPIRED: MessageDropped,
+    EntryState.UNKNOWN: DeliveryUnknown,
+}
+
+
+def unanswered(entries: Iterable[Entry], type_: str, generation: int) -> list[Entry]:
+    """The entries of this type that went out on this connection and that nothing was heard of, given up or not."""
+    return [
+        entry
+        for entry in entries
+        if entry.type == type_
+        and entry.generation == generation
+        and entry.answer is None
+        and (
+            entry.state is EntryState.WRITTEN
+            or (entry.is_request and entry.state is EntryState.UNKNOWN and entry.reason == "failed")
+        )
+    ]
 
 
 def lost_answer(entry: Entry, failure: Failure) -> Failure:

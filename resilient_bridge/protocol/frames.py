@@ -19,7 +19,16 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Encoder", "InvalidFrameError", "canonical", "decode", "envelope", "error_payload", "violations"]
+__all__ = [
+    "Encoder",
+    "InvalidFrameError",
+    "canonical",
+    "decode",
+    "envelope",
+    "fields_of",
+    "raw_of",
+    "violations",
+]
 
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -81,6 +90,9 @@ def envelope(value: Any) -> dict[str, Any]:
     if type(value) is dict:
         body = cast("dict[str, Any]", value)
         identity, stamp = body.get("id"), body.get("timestamp")
+        if type(identity) in _NUMBERS or type(stamp) in _NUMBERS:
+            body = _WithText(body)
+            identity, stamp = body.get("id"), body.get("timestamp")
         if (
             type(body.get("type")) is str
             and body["type"]
@@ -101,6 +113,23 @@ def envelope(value: Any) -> dict[str, Any]:
     )
 
 
+class _WithText(dict[str, Any]):
+    """An envelope whose id or timestamp came as a number, as JavaScript's Date.now(): here they are text, in `raw` as they came."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        text = {name: _encode(raw[name]) for name in ("id", "timestamp") if type(raw.get(name)) in _NUMBERS}
+        super().__init__(raw | text)
+        self.raw = raw
+
+
+def raw_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The decoded frame as it came."""
+    return body.raw if type(body) is _WithText else body
+
+
+_NUMBERS: Final = (int, float)  # and not bool
 _MISSING: Final = object()  # what no JSON holds: a missing payload is read as {}
 _PAYLOADS: Final = (dict, object)
 
@@ -168,10 +197,12 @@ def _with_orjson(dumps: Callable[[Any], bytes]) -> Callable[[Any], str]:
 _ENVELOPE: Final = frozenset({"type", "id", "timestamp", "payload"})
 
 
-def error_payload(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What an error frame says: its payload, or the fields beside it where a server puts them there."""
-    beside = {name: value for name, value in body.items() if name not in _ENVELOPE}
-    return {**beside, **(body.get("payload") or {})}
+def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a control frame says: its payload, and the fields beside it where a server puts them there."""
+    payload: dict[str, Any] = body.get("payload") or {}
+    if len(body) <= len(_ENVELOPE) and payload:
+        return payload
+    return {**{name: value for name, value in body.items() if name not in _ENVELOPE}, **payload}
 
 
 class Encoder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..telemetry.events import DuplicateConflict, Event
-from .frames import canonical
+from .frames import canonical, raw_of
 from .inbox import Inbox
 from .merge import Item
 from .messages import Gap, Message
@@ -58,7 +58,7 @@ class Inbound:
     def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
         """A frame of a link whose join is over."""
         identity = body.get("id")
-        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {})
+        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
         if identity is None:
             self._accept(None, message, text, now.mono)
             return
@@ -89,7 +89,7 @@ class Inbound:
                 self.duplicates += 1
                 return
             self.watermark.use_up((type_, identity))
-        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {})
+        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
         self._put(message, len(text), None)
 
     def _put(self, message: Message, size: int, watermark: Watermark | None) -> None:
@@ -144,7 +144,9 @@ class Inbound:
 
     def hold(self, type_: str, body: dict[str, Any], text: str, *, counts: bool) -> Item:
         """A frame that has to wait for the verdict of its join."""
-        message = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+        message = Message(
+            type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body)
+        )
         return Item(message, text, counts=counts)
 
     def _accept(

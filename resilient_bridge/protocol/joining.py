@@ -20,7 +20,7 @@ from ..telemetry.events import (
     Resumed,
 )
 from .features import is_unknown_type
-from .messages import parse_timestamp
+from .messages import as_sent, parse_timestamp
 from .rejoin import Rejoin
 from .replayed import read_replay
 
@@ -259,7 +259,7 @@ class Joining:
         since = None
         if not everything:
             since = self._in.watermark.since(self._policy.overlap, parse_timestamp(self.server_stamp))
-        identity = self._wire.say(name, {} if since is None else {"since": since}, now)
+        identity = self._wire.say(name, {} if since is None else {"since": as_sent(since)}, now)
         self.asks.add(identity)
         self.rejoin.ask(identity, since)
         ping = self._wire.ping("ask", now)

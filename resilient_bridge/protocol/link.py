@@ -14,7 +14,7 @@ from ..classification import classify_error_payload
 from ..errors import Failure
 from ..telemetry.events import BridgeState, Event, MessageRejected
 from .features import is_unknown_type, refers_to
-from .frames import Encoder, InvalidFrameError, decode, error_payload
+from .frames import Encoder, InvalidFrameError, decode, fields_of, raw_of
 from .joining import SESSION_CODES, Joining
 from .outbound import BATCH_BYTES, BATCH_FRAMES
 from .transitions import EXPECTED
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Link"]
 
+_MAY_BE_ACKED: Final = 64  # entries that wait for a first ack, of a server without pings
 #: What servers call a refusal of credentials, besides the dialect's own name; read while authenticating only.
 _AUTH_REFUSAL: Final = re.compile(
     r"(?:auth|authentication|login|connection)[_.-](?:error|failed|failure|rejected|refused|denied|required)"
@@ -149,6 +150,12 @@ class Link:
             self.joining.flushed(now)
         return frames
 
+    def sent(self) -> bool:
+        """The transport has written what it was given. True if that settles something: where nothing can ever confirm it."""
+        if self.wire.heartbeat is not None or self.wire.acks_seen:
+            return False
+        return self._out.outbox.let_go(self.generation, 0 if self._dialect.ack is None else _MAY_BE_ACKED)
+
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called (monotonic)."""
         timers = [self.joining.deadline, self.wire.barrier_due, self.joining.replay_deadline]
@@ -212,7 +219,7 @@ class Link:
         type_ = body["type"]
         field = self._fields.get(type_)
         if field == "ack":
-            self._out.ack(body.get("payload") or {})
+            self._out.ack(fields_of(body))
         elif field == "error":
             self._is_answer(type_, body, now)
         elif field is None and not type_.startswith(self._dialect.unreplayed):
@@ -231,21 +238,21 @@ class Link:
 
     def _on_auth_ack(self, body: dict[str, Any], now: Now) -> None:
         self.joining.server_stamp = body.get("timestamp")
-        self.joining.authenticated(body.get("payload") or {}, now)
+        self.joining.authenticated(fields_of(body), now)
 
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
         # While authenticating it is an answer about the credentials, whatever code the server gives it or leaves out.
-        failure = self._mask(classify_error_payload(error_payload(body)))
+        failure = self._mask(classify_error_payload(fields_of(body)))
         if self.state is not BridgeState.AUTHENTICATING:
             self.die(failure)
             return
         is_passing = failure.retryable or failure.retry_after is not None
         if failure.code == "SYS_UPSTREAM_REJECTED" and not is_passing and not is_unknown_type(failure):
-            failure = self._mask(classify_error_payload(error_payload(body), unknown="AUTH_INVALID_TOKEN"))
+            failure = self._mask(classify_error_payload(fields_of(body), unknown="AUTH_INVALID_TOKEN"))
         self.joining.auth_refused(failure, now)
 
     def _on_joined(self, body: dict[str, Any], now: Now) -> None:
-        self.joining.on_joined(body.get("payload") or {}, now)
+        self.joining.on_joined(fields_of(body), now)
 
     def _on_pong(self, body: dict[str, Any], now: Now) -> None:
         self.joining.server_stamp = body.get("timestamp") or self.joining.server_stamp
@@ -260,10 +267,10 @@ class Link:
 
     def _on_ack(self, body: dict[str, Any], now: Now) -> None:
         del now
-        self.wire.acks_seen |= bool(self._out.ack(body.get("payload") or {}))
+        self.wire.acks_seen |= bool(self._out.ack(fields_of(body)))
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
-        payload, joining, dialect = error_payload(body), self.joining, self._dialect
+        payload, joining, dialect = fields_of(body), self.joining, self._dialect
         if self.state is BridgeState.AUTHENTICATING:  # nothing else was said that it could be about
             self._on_auth_error(body, now)
             return
@@ -275,7 +282,9 @@ class Link:
             joining.replay_refused(failure, now)
         elif pings is not None and refers_to(dialect.ping, pings, body, payload):
             joining.ping_refused(failure, now)
-        elif self._is_answer(body["type"], body, now):
+        elif self._is_answer(body["type"], body, now) or self._out.refused(
+            payload.get("request_type"), failure, self.generation, now
+        ):
             if failure.code in SESSION_CODES and joining.is_about_session(payload):
                 joining.session_lost(failure, now)
         elif failure.code in SESSION_CODES and joining.is_about_session(payload):
@@ -285,7 +294,7 @@ class Link:
         ):
             self.die(failure)
         else:  # an error about nothing we sent is news for the consumer, in its place in the stream
-            self._content(body["type"], body, Encoder.text(body), now)
+            self._content(body["type"], body, Encoder.text(raw_of(body)), now)
 
     # ---- small steps ------------------------------------------------------------------------------------------
 

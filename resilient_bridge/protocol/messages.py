@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..telemetry.events import Verdict
 
-__all__ = ["Gap", "Message", "parse_timestamp", "print_like"]
+__all__ = ["Gap", "Message", "as_sent", "parse_timestamp", "print_like"]
 
 _SHOWN: Final = 80
 _ISO: Final = re.compile(
@@ -28,7 +28,8 @@ _ISO: Final = re.compile(
 class Message:
     """One message of the bridge.
 
-    `type`, `id` (None where the server sends none) and `payload` are the server's. `replayed`: it came from the replay
+    `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the whole frame as it came, decoded: for
+    fields that a server puts beside the payload, and for an id or a timestamp that is a number (in `id` it is text). `replayed`: it came from the replay
     after a loss. `redelivered`: a process that ended without taking the next message may have seen it. `maybe_duplicate`:
     it came after a GAP or UNKNOWN verdict and may repeat one already seen: it carries no id, or it is older than what the client
     remembers (the last 2,048 messages, at most 30 minutes of them).
@@ -41,10 +42,11 @@ class Message:
     replayed: bool = False
     redelivered: bool = False
     maybe_duplicate: bool = False
+    raw: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
     @property
     def timestamp(self) -> datetime | None:
-        """The server's timestamp in UTC; None when it sent none or one that is not ISO 8601."""
+        """The server's timestamp in UTC; None when it sent none or one that is neither ISO 8601 nor a number since 1970."""
         return parse_timestamp(self.raw_timestamp)
 
     def __repr__(self) -> str:
@@ -83,7 +85,7 @@ def parse_timestamp(raw: str | None) -> datetime | None:
     """
     found = _ISO.fullmatch(raw) if raw is not None else None
     if found is None:
-        return None
+        return None if raw is None else _since_1970(raw)
     date, _, hour, minute, second, fraction, zone = found.groups()
     leap = second == "60"
     text = f"{date}T{hour}:{minute}:{'59' if leap else second}.{(fraction or '0')[:6].ljust(6, '0')}"
@@ -94,8 +96,42 @@ def parse_timestamp(raw: str | None) -> datetime | None:
         return None
 
 
+#: Digits before the point, up to so many: seconds, milliseconds (JavaScript's Date.now()), microseconds, nanoseconds.
+_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
+_NUMBER: Final = re.compile(r"(\d{9,20})(?:\.(\d{1,9})\d*)?", re.ASCII)
+
+
+def _unit(digits: str) -> int:
+    return next(unit for most, unit in _UNITS if len(digits) <= most)
+
+
+def _since_1970(raw: str) -> datetime | None:
+    found = _NUMBER.fullmatch(raw)
+    if found is None:
+        return None
+    unit = _unit(found[1])
+    micros = int(found[1]) * 1_000_000 // unit + int((found[2] or "0").ljust(9, "0")) // (1_000 * unit)
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+
+
+def as_sent(stamp: str) -> str | float:
+    """A timestamp as the server wrote it: a number where it sends numbers."""
+    number = _NUMBER.fullmatch(stamp)
+    if number is None:
+        return stamp
+    return float(stamp) if number[2] else int(stamp)
+
+
 def print_like(moment: datetime, sample: str) -> str:
     """`moment` written the way the server wrote `sample`: same separator, digits and zone style."""
+    number = _NUMBER.fullmatch(sample)
+    if number is not None:
+        micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        whole, rest = divmod(micros * _unit(number[1]), 1_000_000)
+        return f"{whole}.{rest:06d}"[: None if number[2] else -7]
     found = _ISO.fullmatch(sample)
     _, separator, _, _, _, fraction, zone = (
         found.groups() if found else (None, "T", None, None, None, None, "Z")

@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
-from ..telemetry.events import (
-    DeliveryUnknown,
-    Event,
-    LateReply,
-    MessageDropped,
-    MessageQuarantined,
-    MessageResent,
-)
+from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageResent
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
-from .entries import Entry, EntryState, check_key, lost_answer, never_left
-from .frames import Encoder
+from .entries import Entry, EntryState, check_key, lost_answer, never_left, outcome_event, unanswered
+from .frames import Encoder, fields_of, raw_of
 from .messages import Message
 from .outbox import Outbox
 
@@ -43,7 +36,6 @@ BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
-_DROPS: Final = frozenset({EntryState.DROPPED, EntryState.EXPIRED})
 
 
 class Outbound:
@@ -63,9 +55,7 @@ class Outbound:
         self.requests: deque[Entry] = deque()
         self.open_requests: dict[str, Entry] = {}
         self.stray_acks = 0
-        self.stray_pongs = (
-            0  # once a server pongs more than it is pinged, its pongs without an id prove nothing
-        )
+        self.stray_pongs = 0  # with any, pongs without an id prove nothing
         self._on_new_session = policy.on_new_session
         self.dedupe = Dedupe(dialect)
         self._dialect = dialect
@@ -76,9 +66,7 @@ class Outbound:
         own = (dialect.auth, dialect.auth_ack, dialect.auth_error, dialect.join, dialect.joined)
         self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {None}
         self._stamp = Stamps()
-        self.cleared = (
-            inf  # through which number entries may be handed out; a durable store has them marked first
-        )
+        self.cleared = inf  # entries up to this number may go: a durable store has them marked first
         self._seq = 0
         self._by_id: dict[str, Entry] = {}
         self._by_key: dict[str, Entry] = {}
@@ -114,11 +102,8 @@ class Outbound:
     def standing(self, key: str) -> Entry | None:
         """The send under this key that a second one with it would only repeat: pending, or confirmed."""
         known = self._by_key.get(key)
-        return (
-            known
-            if known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
-            else None
-        )
+        stands = known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
+        return known if stands else None
 
     def is_known(self, entry: Entry) -> bool:
         """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
@@ -250,13 +235,9 @@ class Outbound:
         confirmed = 0
         for name in names:
             entry = self.find(name) if isinstance(name, str) else None
-            if (
-                entry is not None
-                and not entry.is_settled
-                and entry.state is EntryState.WRITTEN
-                and not entry.is_request
-            ):
-                self.outbox.confirm(entry, how)
+            if entry is not None and entry.state is EntryState.WRITTEN and not entry.is_request:
+                if not entry.is_settled:
+                    self.outbox.confirm(entry, how)
                 confirmed += 1
         if not confirmed:
             self.stray_acks += 1
@@ -269,7 +250,7 @@ class Outbound:
         if not self._by_id:
             return False
         payload = body.get("payload")
-        return body.get("id") in self._by_id or (payload is not None and "request_id" in payload)
+        return body.get("id") in self._by_id or "request_id" in (payload or body)
 
     def match(self, type_: str, body: dict[str, Any], now: Now) -> bool:
         """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that.
@@ -278,8 +259,7 @@ class Outbound:
         """
         entry = self._by_id.get(body["id"]) if body.get("id") is not None else None
         if entry is None:
-            payload = body.get("payload")
-            named = payload.get("request_id") if payload else None
+            named = (body.get("payload") or body).get("request_id")
             entry = self._by_id.get(named) if isinstance(named, str) else None
             if entry is None:
                 return False
@@ -290,16 +270,39 @@ class Outbound:
             if not entry.is_settled:
                 self._answered_send(entry, body, now, is_error=is_error)
             elif is_error:
-                failure = self._mask(classify_error_payload(body.get("payload") or {}))
+                failure = self._mask(classify_error_payload(fields_of(body)))
                 self.quarantined(entry, "refused after it was read", failure, now)
             return is_error
         return self._answered_request(entry, type_, body, now, is_error=is_error)
+
+    def refused(self, type_: object, failure: Failure, generation: int, now: Now) -> bool:
+        """An error that names a type and no id of ours. True if exactly one message of that type waits, whose answer it is.
+
+        Otherwise the requests that it may be about remember it: should they time out, their failure names it.
+        """
+        waiting = unanswered(self._by_id.values(), type_, generation) if isinstance(type_, str) else []
+        only = waiting[0] if len(waiting) == 1 else None
+        if only is not None and not only.is_settled:
+            if only.is_request:
+                self._end_request(only, EntryState.DEAD, failure)
+            else:
+                self.outbox.kill(only, failure)
+                self.quarantined(only, "refused", failure, now)
+            return True
+        if only is not None and only.is_request:
+            only.reason = "late"
+            self._emit(LateReply(at=now.at, type=self._dialect.error or "", id=only.id))
+            return True
+        for entry in self.open_requests.values():
+            if entry.state is EntryState.WRITTEN and type_ in (None, entry.type):
+                entry.refusals = (*entry.refusals, failure)[-3:]
+        return False
 
     def _answered_send(self, entry: Entry, body: dict[str, Any], now: Now, *, is_error: bool) -> None:
         if not is_error:
             self.outbox.confirm(entry, "applied")
             return
-        failure = self._mask(classify_error_payload(body.get("payload") or {}))
+        failure = self._mask(classify_error_payload(fields_of(body)))
         self.outbox.kill(entry, failure)
         self.quarantined(entry, "refused", failure, now)
 
@@ -308,16 +311,15 @@ class Outbound:
     ) -> bool:
         if not entry.is_settled:
             if is_error:
-                failure = self._mask(classify_error_payload(body.get("payload") or {}))
+                failure = self._mask(classify_error_payload(fields_of(body)))
                 self._end_request(entry, EntryState.DEAD, failure)
                 return True
-            answer = Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {})
+            payload: dict[str, Any] = body.get("payload") or {}
+            answer = Message(type_, body.get("id"), body.get("timestamp"), payload, raw=raw_of(body))
             self._end_request(entry, EntryState.CONFIRMED, None, answer)
             return True
         if entry.answer is not None:
-            return (
-                entry.answer.type == type_
-            )  # the same answer once more, e.g. in a replay; another type is a message
+            return entry.answer.type == type_  # the same answer once more; another type is a message
         if entry.reason != "late":
             entry.reason = "late"
             self._emit(LateReply(at=now.at, type=type_, id=entry.id))
@@ -380,10 +382,9 @@ class Outbound:
         settled, self.settled[:] = list(self.settled), []
         for entry in settled:
             entry.frame = ""
-            if entry.state in _DROPS and not entry.is_request:
-                self._emit(MessageDropped(at=now.at, type=entry.type, key=entry.key, reason=entry.reason))
-            elif entry.state is EntryState.UNKNOWN and not entry.is_request:
-                self._emit(DeliveryUnknown(at=now.at, type=entry.type, key=entry.key, reason=entry.reason))
+            event = outcome_event(entry, now)
+            if event is not None:
+                self._emit(event)
             self._remembered.append(entry)
         while len(self._remembered) > _REMEMBERED:
             old = self._remembered.popleft()

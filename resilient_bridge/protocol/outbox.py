@@ -150,6 +150,14 @@ class Outbox:
         """Handed out, unconfirmed, and it may not be repeated: nobody knows."""
         self._end(entry, EntryState.UNKNOWN, reason=reason)
 
+    def let_go(self, generation: int, keep: int) -> bool:
+        """What was written on this connection, but for the last `keep`, ends WRITTEN: nothing will ever confirm it."""
+        count = len(self.unconfirmed) - keep
+        while count > 0 and self.unconfirmed and self.unconfirmed[0].generation == generation:
+            self._end(self.unconfirmed[0], EntryState.WRITTEN, reason="nothing in this dialect confirms it")
+            count -= 1
+        return bool(self._settled)
+
     def expire(self, now: Now) -> None:
         """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
         while self._expiring and self._expiring[0][0] <= now.mono:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from .frames import InvalidFrameError, decode, envelope
+from .frames import InvalidFrameError, decode, envelope, fields_of, raw_of
 from .merge import Item
 from .messages import Message
 
@@ -31,7 +31,7 @@ def read_replay(
 
     `is_content` decides what belongs into the stream, `counts` what of it is part of the position. An answer without a list of messages is an answer without messages.
     """
-    payload: dict[str, Any] = body.get("payload") or {}
+    payload = fields_of(body)
     entries: list[Any] | None = payload.get("messages")
     if type(entries) is not list:
         return [], [
@@ -46,9 +46,13 @@ def read_replay(
             rejected.append(error.failure)
             continue
         if is_content(found, now):
-            text = entry if isinstance(entry, str) else _encode(found)
+            text = entry if isinstance(entry, str) else _encode(raw_of(found))
             message = Message(
-                found["type"], found.get("id"), found.get("timestamp"), found.get("payload") or {}
+                found["type"],
+                found.get("id"),
+                found.get("timestamp"),
+                found.get("payload") or {},
+                raw=raw_of(found),
             )
             items.append(Item(message, text, counts=counts(found["type"], found)))
     return items, rejected

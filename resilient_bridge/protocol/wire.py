@@ -49,7 +49,7 @@ class Wire:
         if self._ping_type is not None:
             self.heartbeat = Heartbeat(self._policy, now.mono)
 
-    def say(self, type_: str, payload: Mapping[str, str | bool], now: Now) -> str:
+    def say(self, type_: str, payload: Mapping[str, str | bool | float], now: Now) -> str:
         """Queue a control frame; returns its id."""
         identity = self._ids()
         text = self._encoder.payload(type_, payload)

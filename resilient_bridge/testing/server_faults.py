@@ -110,7 +110,7 @@ GARBAGE: Mapping[str, str | bytes] = MappingProxyType(
         "huge_integer": '{"type": "tool_call", "payload": {"value": ' + "9" * 5_000 + "}}",
         "deep": "[" * 100_000,
         "duplicate_keys": '{"type": "tool_call", "type": "tool_result", "payload": {}, "payload": {"a": 1}}',
-        "id_number": '{"type": "tool_call", "id": 7, "payload": {}}',
+        "id_list": '{"type": "tool_call", "id": [7], "payload": {}}',
         "null_payload": '{"type": "tool_call", "payload": null}',
         "lone_surrogate": '{"type": "tool_call", "payload": {"text": "\\ud800"}}',
         "not_an_object": '["tool_call", {}]',

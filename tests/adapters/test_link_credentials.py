@@ -214,3 +214,27 @@ async def test_the_clients_of_other_libraries_are_left_alone():
         assert dict(vars(made)) == before
     with pytest.raises(rb.ConfigError, match=r"reconnecting\.allow_plaintext_credentials"):
         rb.reconnecting(world.factory, allow_plaintext_credentials="yes")
+
+
+@pytest.mark.parametrize("made", ["a link", "a bridge client"])
+async def test_c14_a_location_of_http_stays_in_the_origin(made):
+    """nginx writes `Location: http://…` whatever was asked for: inside the origin both follow it, credentials and all."""
+
+    def within(connection, request):
+        if request.path == "/moved":
+            return None
+        answer = connection.respond(302, "")
+        answer.headers["Location"] = f"http://127.0.0.1:{here.port}/moved"
+        return answer
+
+    async with bridge(within) as here:
+        url = f"ws://127.0.0.1:{here.port}/"
+        if made == "a link":
+            link = rb.reconnecting(lambda: connect(url, additional_headers={"X-Api-Key": CANARY}), quick())
+            async with link as ws:
+                await ws.ping()
+        else:
+            policy = rb.BridgePolicy(dialect=rb.Dialect.plain())
+            async with rb.BridgeClient(url, headers={"X-Api-Key": CANARY}, policy=policy) as client:
+                await client.wait_ready(5)
+        assert [headers["X-Api-Key"] for headers in here.got] == [CANARY]

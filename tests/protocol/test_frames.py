@@ -46,10 +46,10 @@ UNREADABLE = [
 NO_MESSAGE = [
     ("[]", {"$"}), ("5", {"$"}), ('"text"', {"$"}), ("null", {"$"}),
     ("{}", {"type"}), ('{"type":""}', {"type"}), ('{"type":5}', {"type"}), ('{"type":null}', {"type"}),
-    ('{"type":"a","id":5}', {"id"}), ('{"type":"a","id":["x"]}', {"id"}),
-    ('{"type":"a","timestamp":1774017120}', {"timestamp"}),
+    ('{"type":"a","id":true}', {"id"}), ('{"type":"a","id":["x"]}', {"id"}),
+    ('{"type":"a","timestamp":[1774017120]}', {"timestamp"}),
     ('{"type":"a","payload":null}', {"payload"}), ('{"type":"a","payload":[]}', {"payload"}),
-    ('{"id":5,"timestamp":6,"payload":7}', {"type", "id", "timestamp", "payload"}),
+    ('{"id":{},"timestamp":false,"payload":7}', {"type", "id", "timestamp", "payload"}),
 ]  # fmt: skip
 
 

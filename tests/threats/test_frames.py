@@ -20,7 +20,7 @@ from tests.threats.watching import Watch, push, simulated, until
 NESTED = '{"type": "tool_call", "payload": {"x": %s%s}}'
 MALFORMED = ["malformed", "empty", "bom", "not_an_object", "binary"]
 NUMBERS = ["nan", "infinity", "overflow", "huge_integer"]
-AMBIGUOUS = ["duplicate_keys", "id_number", "null_payload", "lone_surrogate"]
+AMBIGUOUS = ["duplicate_keys", "id_list", "null_payload", "lone_surrogate"]
 
 
 async def survives(server, frames, codes=("PROTO_INVALID_FRAME", "PROTO_INVALID_MESSAGE")):
@@ -165,7 +165,7 @@ async def test_row_03_what_we_send(server):
 @pytest.mark.parametrize("name", AMBIGUOUS)
 @simulated
 async def test_row_04_ambiguous(server, name):
-    """Duplicate keys, an id that is a number, a null payload, a lone surrogate: typed, dropped, session kept."""
+    """Duplicate keys, an id that is a list, a null payload, a lone surrogate: typed, dropped, session kept."""
     await survives(server, [GARBAGE[name]] * 2)
 
 
