@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
@@ -14,6 +17,7 @@ from .options import PRESETS, fault_plan, picture_path, positive, preset_name, s
 
 __all__ = ["main"]
 
+_SIGPIPE: Final = 141
 _SCHEDULES: Final = """SCHEDULE is written as in code, with or without `Backoff.`: "decorrelated(1)",
 "exponential(0.5, cap=20, jitter='full')", "steps(1, 2, 5, then=exponential(10, cap=60))"; or it is a name: default, recursor,
 openviber, gasoline, ccsetup."""
@@ -35,7 +39,7 @@ _ACTIONS: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice."""
+    """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
     arguments = _parser().parse_args(argv)
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
@@ -43,6 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(arguments)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # nobody reads on: `… | head`
+        return _unread()
+
+
+def _unread() -> int:
+    """End quietly: what is left in the buffer goes nowhere, or Python would complain of it at exit. Returns what a shell says of SIGPIPE."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stdout that is none
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return _SIGPIPE
 
 
 def _parser() -> argparse.ArgumentParser:

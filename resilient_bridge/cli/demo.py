@@ -88,9 +88,9 @@ class Demo:
         self._client = BridgeClient(proxy.url("/ws"), policy=QUICK, on_gap=self._on_gap)
         self._ledger = Ledger(lambda: server.server_id)
         self._traffic = Traffic(server, self._client, self._ledger, seed=seed, rate=rate)
-        self._story = Story(out, loop.time, self._outbox)
-        self._lives = [(0, server.server_id)]  # which of the applied messages is the first of each life
         self._stopped = asyncio.Event()
+        self._story = Story(out, loop.time, self._outbox, self._stopped.set)
+        self._lives = [(0, server.server_id)]  # which of the applied messages is the first of each life
         self._losses = 0
         self._losses_before = 0
         self._errors: list[str] = []

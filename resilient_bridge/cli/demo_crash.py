@@ -74,9 +74,9 @@ class CrashDemo:
         self._lives = Lives(proxy.url("/ws"), str(store), seed=seed, rate=rate, hear=self._hear)
         self._seed = seed
         self._rate = rate
-        self._story = Story(out, asyncio.get_running_loop().time, self.book.open)
-        self._moments = Moments()
         self._stopped = asyncio.Event()  # by the audience
+        self._story = Story(out, asyncio.get_running_loop().time, self.book.open, self._stopped.set)
+        self._moments = Moments()
         self._quiet = asyncio.Event()  # no more messages from the bridge
         self._is_ready = False
         self._ready_at = 0.0

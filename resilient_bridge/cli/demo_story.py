@@ -44,9 +44,14 @@ class Story:
     """Writes timed lines. `counts` returns (queued, unconfirmed) of the outbox at that moment."""
 
     def __init__(
-        self, out: TextIO, clock: Callable[[], float], counts: Callable[[], tuple[int, int]]
+        self,
+        out: TextIO,
+        clock: Callable[[], float],
+        counts: Callable[[], tuple[int, int]],
+        on_unread: Callable[[], object] | None = None,
     ) -> None:
-        self._out = out
+        self._out: TextIO | None = out
+        self._on_unread = on_unread  # called once, when nobody reads the lines any more: `demo | head`
         self._clock = clock
         self._counts = counts
         self._began = clock()
@@ -68,7 +73,14 @@ class Story:
         self._write(f"{self._clock() - self._began:6.2f} s  {who:<7} {shown}")
 
     def _write(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        if self._out is None:
+            return
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            self._out = None
+            if self._on_unread is not None:
+                self._on_unread()
 
     # ---- what the client says
     def tell(self, event: events.Event) -> None:

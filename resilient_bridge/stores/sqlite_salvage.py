@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_foreign", "refuse_later", "remove_rooms", "salvage"]
 
+_MAGIC: Final = b"SQLite format 3\0"
 _ALL: Final = "everything"
 _MANY: Final = 2_048  # messages that the consumer may have had since a position that may be old
 
@@ -40,6 +41,8 @@ _MANY: Final = 2_048  # messages that the consumer may have had since a position
 def is_foreign(path: Path) -> bool:
     """Is this a sound database of another program? Its owner would miss it, so it is not even renamed."""
     names, application = _tables_of(path)
+    if not names and application != APPLICATION and _says_ours(path):
+        return False
     if not names and application != APPLICATION and log_of(path).exists():
         with _room(path) as room:
             copy = Path(room) / "copy.db"
@@ -48,6 +51,18 @@ def is_foreign(path: Path) -> bool:
             names, application = _tables_of(copy, "")
     is_ours = application == APPLICATION or any(set(one.tables) <= names for one in LAYOUTS.values())
     return not is_ours and bool(names or application)
+
+
+def _says_ours(path: Path) -> bool:
+    """Does the newest first page say that it is ours? The file behind it may be shorter than that page says: so a full disk leaves it.
+
+    From the bytes themselves: SQLite reads such a file only with its log, and a copy of both needs room that a full disk has not.
+    """
+    page = read_log(path).pages.get(1)
+    if page is None:
+        with path.open("rb") as file:
+            page = file.read(100)
+    return page.startswith(_MAGIC) and int.from_bytes(page[68:72], "big") == APPLICATION
 
 
 def _room(path: Path) -> tempfile.TemporaryDirectory[str]:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from resilient_bridge.cli.options import FAULTS
 from resilient_bridge.testing import ledger
 
 
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "resilient_bridge", "demo")
 KEYS = {
     "sent", "confirmed", "unknown", "received", "lost", "duplicated", "reordered", "reconnects", "verdicts", "seed",
@@ -153,3 +155,16 @@ def test_an_interrupt_ends_it_early_with_the_ledger():
         out, _ = child.communicate(timeout=30)
     assert child.returncode == 0
     assert json.loads(out)["lost"] == 0
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("argv", [["--duration", "60"], ["--duration", "60", "--crash", "2"]])
+def test_d07_a_demo_that_nobody_reads_ends_quietly(argv):
+    """`demo | head -2`: the play stops when its reader has gone, with the code of a broken pipe and without a traceback."""
+    with subprocess.Popen(
+        [*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True
+    ) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == ""

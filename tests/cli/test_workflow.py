@@ -292,3 +292,18 @@ def test_without_stderr_it_runs_all_the_same(run, flow):
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("demo completed")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"value": 7}', b"\x00\xff\xfe", b'"text"'])
+def test_d08_status_of_a_damaged_file_is_one_line(run, flow, damage, tmp_path):
+    """The library raises a typed StoreError that names the file and what helps; the command says it in one line."""
+    assert run("run", flow)[0] in {0, 1}
+    states = [path for path in tmp_path.iterdir() if path.suffix in {".json", ".bak"} and path.is_file()]
+    assert states
+    for path in states:
+        path.write_bytes(damage)
+    code, out, err = run("status", flow)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert "run or resume" in err or "wanted a state document" in err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from itertools import pairwise
@@ -14,6 +16,7 @@ from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores import sqlite_opening, sqlite_salvage
 from resilient_bridge.stores.kept import entry_row
 from resilient_bridge.stores.sqlite_file import PAGE, insert, summed
+from resilient_bridge.stores.sqlite_opening import open_database
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
@@ -323,3 +326,28 @@ async def test_messages_stay_beside_their_file(known, room, monkeypatch):
     assert seen
     assert {one.parent for one in seen} == {path.parent}
     assert sorted(one.name for one in path.parent.iterdir() if one.is_dir()) == [other.name]
+
+
+def test_d06_a_store_of_which_the_last_pages_are_in_its_log_needs_no_copy(tmp_path, monkeypatch):
+    """So a full disk leaves it: the first page counts pages that are not in the file yet. It opens without room for a second one."""
+    before, path = tmp_path / "before.db", tmp_path / "bridge.db"
+    database, _ = open_database(before, is_machine=False)
+    database.close()
+    with closing(sqlite3.connect(before, isolation_level=None)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute(f"PRAGMA user_version = {version}")
+        for side in ("", "-wal"):
+            path.with_name(path.name + side).write_bytes(before.with_name(before.name + side).read_bytes())
+    data = bytearray(path.read_bytes())
+    data[28:32] = (int.from_bytes(data[28:32], "big") + 100).to_bytes(4, "big")
+    path.write_bytes(data)
+    assert path.with_name("bridge.db-wal").stat().st_size > 32
+
+    def full(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    database, mended = open_database(path, is_machine=False)
+    database.close()
+    assert mended is None
