@@ -115,6 +115,10 @@ class _Entered:
         self.receive = transport.receive
         self.abort = transport.abort
 
+    @property
+    def half_received(self) -> int | None:
+        return self._transport.half_received
+
     async def close(self, code: int = 1000) -> None:
         entered, self._entered = self._entered, None
         try:

@@ -34,6 +34,7 @@ class Connection(Protocol):
     def wake_writer(self) -> None: ...
     def wake_reader(self) -> None: ...
     def end(self, cause: Failure) -> None: ...
+    def look(self, now: Now) -> None: ...
 
 
 class Driver:
@@ -142,6 +143,8 @@ class Driver:
         self._timer = None
         now = self.now()
         try:
+            if self.pump is not None:
+                self.pump.look(now)
             self.session.handle_timer(now)
             self.after(now)
         except Exception as error:  # noqa: BLE001 -- the loop would only log it

@@ -34,6 +34,8 @@ class Pump:
         self._idle_writer: asyncio.Future[None] | None = None
         self._idle_reader: asyncio.Future[None] | None = None
         self._mark_again_at = -inf
+        self._half: int | None = None  # how much of a frame had come when that was looked at last
+        self._half_since = 0.0
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
@@ -124,6 +126,15 @@ class Pump:
         except StoreError as error:
             self.end(error)
         return self.loss is None
+
+    def look(self, now: Now) -> None:
+        """Does a large frame keep coming? Its bytes are life, though nothing of it can be read yet."""
+        half, link = self._transport.half_received, self._driver.session.link
+        if self._half is None or (half is not None and half < self._half):
+            self._half_since = now.mono  # another frame
+        if half is not None and half != self._half and link is not None:
+            link.receiving(self._half_since, now)
+        self._half = half
 
     def wake_writer(self) -> None:
         """There is something to send, or nothing ever again."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
 from ..telemetry.events import BridgeState, FeatureRefused
+from .asking import Asking, Extent
 
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class Features:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
+        self.asking = Asking()
         self._epoch: str | None = None
+        self._ignored: set[str] = set()
         self._refused: set[str] = set()
         self.replay_refusals = (
             0  # joins in a row that ended because the replay was refused for another reason
@@ -48,6 +51,7 @@ class Features:
         if epoch != self._epoch:
             self._epoch = epoch
             self._refused.clear()
+            self._ignored.clear()
 
     def refuse(self, field: str, failure: Failure, now: Now) -> FeatureRefused | None:
         """The server does not know this message of ours. Returns the event that tells it, the first time."""
@@ -56,6 +60,19 @@ class Features:
         self._refused.add(field)
         name: str = getattr(self._dialect, field) or ""
         return FeatureRefused(at=now.at, feature=field, type=name, failure=failure)
+
+    def ignore(self, field: str) -> None:
+        """The server reads this message of ours and never answers: it is waited for once, and not at each join."""
+        self._ignored.add(field)
+
+    def answered(self, field: str) -> None:
+        """The server has answered it after all."""
+        self._ignored.discard(field)
+
+    @property
+    def wants_new_session(self) -> bool:
+        """Does the server push into this session, unasked, what does not fit?"""
+        return self.join is not None and self.asking.extent is Extent.NEW_SESSION
 
     def _name(self, field: str, asked: str | None = None) -> str | None:
         name: str | None = getattr(self._dialect, field)
@@ -79,7 +96,7 @@ class Features:
     @property
     def request_replay(self) -> str | None:
         """The message that asks for what was missed; None if there is no replay."""
-        return self._name("request_replay")
+        return None if "request_replay" in self._ignored else self._name("request_replay")
 
     @property
     def ping(self) -> str | None:

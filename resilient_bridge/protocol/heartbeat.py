@@ -82,6 +82,11 @@ class Heartbeat:
                 answered.append(self._out.popleft())
         return answered
 
+    def alive(self, mono: float) -> None:
+        """Bytes of a data frame came: what is out gets its full time again, because its pong can only stand behind that frame."""
+        self._last_look = None
+        self._out = deque(ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out)
+
     def pause(self) -> None:
         """Reading stops (the inbox is full): no verdict until it goes on."""
         self._paused = True

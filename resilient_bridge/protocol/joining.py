@@ -19,6 +19,7 @@ from ..telemetry.events import (
     ReplayIgnored,
     Resumed,
 )
+from .asking import Awaited, Extent
 from .features import is_unknown_type
 from .messages import as_sent, parse_timestamp
 from .rejoin import Rejoin
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["SESSION_CODES", "Joining"]
 
 _SESSION_ID_LENGTH: Final = 256
+_BAD_SESSION_ID: Final = "expected a printable session id in the answer to the join"
 SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
-_REPLAY_REFUSALS: Final = (
-    2  # joins in a row that may end because the replay is refused; the next one does without it
-)
+#: joins in a row that may end because the replay is refused; the next one does without it
+_REPLAY_REFUSALS: Final = 2
 
 
 class Joining:
@@ -84,6 +85,7 @@ class Joining:
         self._epoch: str | None = None
         self._forgotten = False
         self._joins_by_auth = False
+        self.awaited = Awaited(replay)
         self._since: Now | None = None  # when the answer that is waited for was asked
 
     # ---- authenticate and join --------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ class Joining:
         if self._features.join is None and not self._in.watermark.asked_to_join:
             # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
+        self._features.asking.begin(now)
         self._wait_from(now)
         self._has_token = token is not None
         name, answer = self._features.auth, self._features.auth_ack
@@ -148,11 +151,7 @@ class Joining:
         stated = payload.get("session_id")
         if self._dialect.session_from_join and isinstance(stated, str):
             if not (stated.isprintable() and 0 < len(stated) <= _SESSION_ID_LENGTH):
-                self._die(
-                    Failure.of(
-                        "PROTO_INVALID_MESSAGE", "expected a printable session id in the answer to the join"
-                    )
-                )
+                self._die(Failure.of("PROTO_INVALID_MESSAGE", _BAD_SESSION_ID))
                 return
             self._in.watermark.session_id = stated
         # A first join waits for its pong as well: what the server pushes on joining comes before it.
@@ -171,11 +170,13 @@ class Joining:
         self._move("joined", "joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
         # What a server pushes unasked stands before the pong behind the join: that is waited for, if there is one.
-        rejoin.no_replay = self._features.request_replay is None and (
-            self._join_ping is None or rejoin.join_answered
-        )
+        extent, has_replay = self._features.asking.extent, self._features.request_replay is not None
+        rejoin.too_large = extent >= Extent.NOTHING and has_replay
+        asks = has_replay and not rejoin.too_large
+        rejoin.no_replay = not asks and (self._join_ping is None or rejoin.join_answered)
         rejoin.pings = self._wire.heartbeat is not None
-        if not rejoin.complete and self._features.request_replay is not None:
+        rejoin.asked_everything |= extent > Extent.ALL  # not to be asked for any more
+        if not rejoin.complete and asks:
             self._ask(now, everything=False)
         self.advance(now)
 
@@ -217,11 +218,8 @@ class Joining:
 
     def _confirm_without_answer(self, now: Now) -> None:
         """Go on, if neither an answer to the join nor a pong behind it can come any more."""
-        if (
-            self.state is BridgeState.JOINING
-            and self._wire.heartbeat is None
-            and not self._features.awaits_joined
-        ):
+        has_sign = self._wire.heartbeat is not None or self._features.awaits_joined
+        if self.state is BridgeState.JOINING and not has_sign:
             self.confirmed(now)
 
     def is_about_session(self, payload: Mapping[str, Any]) -> bool:
@@ -258,9 +256,11 @@ class Joining:
             return
         since = None
         if not everything:
-            since = self._in.watermark.since(self._policy.overlap, parse_timestamp(self.server_stamp))
+            overlap = self._features.asking.overlap(self._policy)
+            since = self._in.watermark.since(overlap, parse_timestamp(self.server_stamp))
         identity = self._wire.say(name, {} if since is None else {"since": as_sent(since)}, now)
         self.asks.add(identity)
+        self.awaited.ask(identity, now)
         self.rejoin.ask(identity, since)
         ping = self._wire.ping("ask", now)
         if ping is not None:
@@ -269,6 +269,8 @@ class Joining:
     def on_replay(self, body: dict[str, Any], now: Now) -> None:
         """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
         items, rejected = read_replay(body, self._is_content, self._counts, now)
+        self.awaited.answer(body.get("id"))
+        self._features.answered("request_replay")
         if self.rejoin is None:
             self._emit(ReplayIgnored(at=now.at, messages=len(items)))
             return
@@ -279,12 +281,21 @@ class Joining:
         self.rejoin.answer(items, body.get("id"))
         self.advance(now)
 
+    def receiving(self, since: float, now: Now) -> None:
+        """Bytes of a data frame came, which began at `since`: whoever waits for what stands behind it waits on."""
+        self.awaited.received = now
+        until = self.awaited.until(since, now)
+        if self.rejoin is not None and self.rejoin.deadline is not None:
+            self.rejoin.deadline = max(self.rejoin.deadline, until)
+        self.deadline = None if self.deadline is None else max(self.deadline, until)
+
     def replay_refused(self, failure: Failure, now: Now) -> None:
         """The server answered request_replay with an error: it has none, or it cannot now, which is a failed join.
 
         One that never can would be asked for ever: after two such joins in a row the next does without the answer.
         """
         features = self._features
+        self.awaited.end()
         if is_unknown_type(failure):
             self._go_without("request_replay", failure, now)
         elif self.rejoin is None:
@@ -307,7 +318,7 @@ class Joining:
             self.rejoin.join_answered = True
             if self.state is BridgeState.JOINING:
                 self.confirmed(now)
-            elif self._features.request_replay is None:
+            elif self._features.request_replay is None or self.rejoin.too_large:
                 self.rejoin.no_replay = True
                 self.advance(now)
         elif ping in self._ask_pings:
@@ -316,9 +327,16 @@ class Joining:
 
     def timed_out(self, now: Now) -> None:
         """The replay took too long: what has come by now decides."""
-        if self.rejoin is not None:
-            self.rejoin.timed_out = True
-            self.advance(now)
+        if self.rejoin is None:
+            return
+        if self.awaited.is_receiving(now):
+            self._die(self.awaited.too_slow())
+            return
+        if self.rejoin.is_ignored:
+            self._features.ignore("request_replay")
+            self.awaited.end()
+        self.rejoin.timed_out = True
+        self.advance(now)
 
     @property
     def replay_deadline(self) -> float | None:
@@ -332,9 +350,8 @@ class Joining:
             return
         if self.state is not BridgeState.REPLAYING:
             if rejoin.overflowed:
-                self._die(
-                    Failure.of("SYS_INBOX_FULL", "more arrived before the join than the side buffer may hold")
-                )
+                text = "more arrived before the join than the side buffer may hold"
+                self._die(Failure.of("SYS_INBOX_FULL", text))
         elif rejoin.complete:
             self._resolve(now)
         elif rejoin.wants_everything:
@@ -349,6 +366,7 @@ class Joining:
         self.rejoin = None
         self.deadline = None
         self._features.replay_refusals = 0
+        self._features.asking.joined()
         outcome = rejoin.resolve()
         watermark = self._in.watermark
         # A server that shows no sign of the session is another one: what it may have received must not be repeated.
@@ -372,13 +390,11 @@ class Joining:
                 )
             )
         self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
-        queued = self._out.outbox.queued
-        self.flush_mark = queued[-1].seq if queued else 0
+        self.flush_mark = self._out.outbox.last_queued
         self._move("merged", "replay_timeout" if outcome.reason == "timeout" else "merged", now)
         self.flushed(now)
 
     def flushed(self, now: Now) -> None:
         """READY once everything that was queued when flushing began has been handed out."""
-        queued = self._out.outbox.queued
-        if not queued or queued[0].seq > self.flush_mark:
+        if self._out.outbox.is_flushed(self.flush_mark):
             self._move("flushed", "flushed", now)

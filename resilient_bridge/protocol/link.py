@@ -64,6 +64,7 @@ class Link:
         self.death: Failure | None = None
         self.generation = generation
         self.wire = Wire(ids, heartbeat, dialect.ping)
+        self._max_seconds, self._asking = replay.max_seconds, features.asking
         self._in, self._out = inbound, outbound
         self._dialect = dialect
         self._emit, self._ponged, self._mask = emit, pong, mask
@@ -183,6 +184,24 @@ class Link:
                 wire.ping("beat", now)
             elif wire.heartbeat.verdict is not None:
                 self.die(wire.heartbeat.verdict)
+
+    def lost(self, failure: Failure, now: Now) -> Failure:
+        """This link ended, perhaps of what was asked for on it. Returns its failure, or the one that ends the client."""
+        joining = self.joining
+        return self._asking.lost(
+            failure,
+            now,
+            awaits=joining.awaited.is_open,
+            is_joining=joining.rejoin is not None,
+            is_receiving=joining.awaited.is_receiving(now),
+        )
+
+    def receiving(self, since: float, now: Now) -> None:
+        """Bytes of a data frame came, which began at `since` (monotonic): they are life, for as long as one answer may take."""
+        if now.mono - since <= self._max_seconds:
+            if self.wire.heartbeat is not None:
+                self.wire.heartbeat.alive(now.mono)
+            self.joining.receiving(since, now)
 
     def probe(self, doubt: str, now: Now) -> None:
         """Somebody doubts that this link lives: ask for a sign of life with a short timeout; `doubt` is why, if none comes."""

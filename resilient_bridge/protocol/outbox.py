@@ -113,6 +113,15 @@ class Outbox:
         return entry
 
     @property
+    def last_queued(self) -> int:
+        """The highest number that waits to be sent; 0 for none."""
+        return self.queued[-1].seq if self.queued else 0
+
+    def is_flushed(self, through: int) -> bool:
+        """Has everything up to this number been handed out?"""
+        return not self.queued or self.queued[0].seq > through
+
+    @property
     def may_hand_out(self) -> bool:
         """Is there an entry to send, and may it go before the previous one is confirmed?"""
         if not self.queued:

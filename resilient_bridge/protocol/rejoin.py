@@ -75,6 +75,7 @@ class Rejoin:
         self.first = not watermark.asked_to_join and not watermark.replaces
         self.new_session = watermark.replaces
         self.no_replay = False
+        self.too_large = False  # the replay is not asked for, because it does not fit
         self.timed_out = False
         self.overflowed = False
         self.asked_everything = False
@@ -135,6 +136,13 @@ class Rejoin:
         return bool(self._asks)
 
     @property
+    def is_ignored(self) -> bool:
+        """Has the server read our questions, by the pongs behind them, and answered none?"""
+        return (
+            self.asked and not self._answers and (not self.pings or len(self._overtaken) >= len(self._asks))
+        )
+
+    @property
     def anchored(self) -> bool:
         """Does an answer hold the anchor (whatever follows it)?"""
         return any(cut(answer.items, self._watermark).found != "absent" for answer in self._answers)
@@ -192,7 +200,7 @@ class Rejoin:
         if self.overflowed:
             return Verdict.UNKNOWN, "side_buffer_full"
         if self.no_replay:
-            return Verdict.UNKNOWN, "no_replay"
+            return Verdict.UNKNOWN, "too_large" if self.too_large else "no_replay"
         if self.timed_out and not self._all_came():
             return Verdict.UNKNOWN, "timeout"
         if not has_anchor:

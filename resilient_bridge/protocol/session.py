@@ -171,7 +171,7 @@ class Session:
         self._look_at_clocks(now)
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
-        self.link = None
+        failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
         poison = self.outbound.link_lost(failure, now, generation)
         if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
             return Decision(False, 0.0, 0, self.reason, failure)
@@ -183,7 +183,7 @@ class Session:
         if not decision.retry:
             self.fail(decision.failure, decision.reason, now)
             return decision
-        self._new_session |= decision.new_session
+        self._new_session |= decision.new_session or self._features.wants_new_session
         self._move("suspended" if decision.suspended else "lost", decision.reason, now)
         if decision.suspended:
             self._tell_suspended(decision.failure, decision.reason, now)

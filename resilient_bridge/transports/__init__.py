@@ -24,6 +24,11 @@ class Transport(Protocol):
         """Host and port that were dialled, to dial again without DNS, or None when that is not known or no use."""
         ...
 
+    @property
+    def half_received(self) -> int | None:
+        """How many bytes of a data frame have come that is not whole yet; None if there is none, or nobody can tell."""
+        ...
+
     async def send(self, *frames: str) -> None:
         """Hand frames to the network, in order, waiting while its buffer is full; that is not delivery.
 

@@ -31,7 +31,7 @@ from .origin import (
     refuse_credentials,
 )
 from .racing import first_connected, interleaved
-from .websockets_releases import get_proxy, maker_of, options_of, target_of
+from .websockets_releases import get_proxy, half_received, maker_of, options_of, target_of
 
 
 __all__ = ["InsecureURLError", "RedirectRefusedError", "WebSocketTransport", "open_websocket"]
@@ -85,6 +85,11 @@ class WebSocketTransport:
     def __repr__(self) -> str:
         """Show where it leads and whether it was dropped, nothing else."""
         return f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
+
+    @property
+    def half_received(self) -> int | None:
+        """How many bytes of a data frame have come that is not whole yet; None if there is none, or nobody can tell."""
+        return half_received(self._ws) if self._is_websockets else None
 
     async def send(self, *frames: str) -> None:
         """Send text frames, waiting while the write buffer is full; see `Transport.send`."""

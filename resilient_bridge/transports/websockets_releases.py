@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from websockets.asyncio.client import ClientConnection, connect
+    from websockets.asyncio.connection import Connection
 
-__all__ = ["get_proxy", "maker_of", "options_of", "target_of"]
+__all__ = ["get_proxy", "half_received", "maker_of", "options_of", "target_of"]
+
+_CONTROL_BYTES: Final = 127
 
 _PROXIES = import_module("websockets.proxy" if find_spec("websockets.proxy") else "websockets.uri")
 
@@ -26,6 +29,19 @@ def target_of(opening: connect) -> WebSocketURI:
     """Return where a `connect` leads at this moment: 17 keeps it parsed, 16 as text."""
     parsed: WebSocketURI | None = getattr(opening, "ws_uri", None)
     return parse_uri(opening.uri) if parsed is None else parsed
+
+
+def half_received(connection: Connection) -> int | None:
+    """Return how many bytes of a data frame, or of a message in parts, have come, if one has begun; None if none has.
+
+    What waits in the parser is the rest of a frame; a control frame has at most 125 bytes, and two in its head.
+    """
+    protocol: Any = connection.protocol
+    parts: int | None = getattr(protocol, "current_size", getattr(protocol, "cur_size", None))
+    waiting = len(protocol.reader.buffer)
+    if waiting <= _CONTROL_BYTES:
+        return parts
+    return (parts or 0) + waiting
 
 
 def options_of(opening: connect) -> dict[str, Any]:

@@ -236,7 +236,7 @@ class World:
             if event.verdict is not Verdict.RECOVERED and reachable and not (overflow or holed or again):
                 self.wrong.append(f"{told} although the server held everything from m{anchor} on")
             causes = {
-                "no_replay": setting.kind == "deaf",
+                "no_replay": setting.kind in {"deaf", "silent"},  # one that never answers is asked once
                 "timeout": setting.kind == "silent",
                 "no_anchor": anchor is None,
                 "empty": setting.kind == "empty",

@@ -1,0 +1,143 @@
+"""How much of a replay is asked for: less after a life that died of its answer, so that no two die of the same cause.
+
+A replay may not fit (a frame above the bound), or not come through (a line so slow that its whole answer takes longer than a
+timeout). Rule: two lives never die of the same cause without a change in what is asked. First from a later `since`, then nothing
+(the join ends UNKNOWN, too_large), then, if the server pushes it unasked, as a new session, and then the client fails in words.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from ..errors import Failure
+
+
+if TYPE_CHECKING:
+    from ..policies import Replay
+    from .clock import Now
+
+__all__ = ["Asking", "Awaited", "Extent"]
+
+_LATER: Final = 2.0  # seconds of overlap, where more does not fit
+_KEPT: Final = 600.0  # seconds after which a little more is asked for again
+_NEVER_FOR_IT: Final = frozenset({1000, 1001, 1012, 1013})  # closes that say nothing about what was asked
+
+
+class Extent(IntEnum):
+    """What a join asks for."""
+
+    ALL = 0  # from `since` minus the overlap, and then without `since`
+    LATER = 1  # from just before the last message
+    NOTHING = 2
+    NEW_SESSION = 3
+    HOPELESS = 4
+
+
+class Asking:
+    """The memory of one client: what the next join asks for."""
+
+    def __init__(self) -> None:
+        self.extent = Extent.ALL
+        self._since: Now | None = None
+        self._cut_short = 0  # lives in a row that were cut in the middle of an answer
+
+    def begin(self, now: Now) -> None:
+        """A join begins. After a while without such a death a little more is asked for again."""
+        if self.extent and self._since is not None and now.since(self._since) >= _KEPT:
+            self.extent = Extent(self.extent - 1) if self.extent <= Extent.NOTHING else Extent.NOTHING
+            self._since = now
+
+    def overlap(self, policy: Replay) -> float:
+        """How far before the last message to ask from, in seconds."""
+        return policy.overlap if self.extent is Extent.ALL else min(policy.overlap, _LATER)
+
+    def joined(self) -> None:
+        """A join has ended in its verdict."""
+        self._cut_short = 0
+
+    def lost(
+        self, failure: Failure, now: Now, *, awaits: bool, is_joining: bool, is_receiving: bool
+    ) -> Failure:
+        """A connection ended. Returns its failure, or the one that ends the client.
+
+        `awaits`: the answer to a question was outstanding; `is_receiving`: a frame was half received.
+        """
+        if not self._is_its_death(failure, awaits=awaits, is_joining=is_joining, is_receiving=is_receiving):
+            return failure
+        self._since = now
+        self._cut_short = 0
+        last = Extent.HOPELESS if failure.code == "PROTO_MESSAGE_TOO_BIG" else Extent.NOTHING
+        # What is not asked for at all cannot be asked for in less: a first join asks for nothing.
+        self.extent = (
+            min(Extent(self.extent + 1), last)
+            if awaits or self.extent >= Extent.NOTHING
+            else Extent.NEW_SESSION
+        )
+        if self.extent is not Extent.HOPELESS:
+            return failure
+        return Failure.of(
+            "SYS_CONFIG_INVALID",
+            "what the server sends at each join is larger than Dialect.max_frame_bytes, whatever is asked for",
+            cause=failure.cause,
+            suggestions=("raise Dialect.max_frame_bytes above what the server holds for a session",),
+        )
+
+    def _is_its_death(self, failure: Failure, *, awaits: bool, is_joining: bool, is_receiving: bool) -> bool:
+        """Did this life die of what was asked for?"""
+        close, by = failure.details.get("close_code"), failure.details.get("close_by")
+        if failure.code == "PROTO_MESSAGE_TOO_BIG" and by == "us":
+            return awaits or is_joining
+        if not awaits:
+            return False
+        if failure.details.get("reason") == "replay" or failure.code == "CONN_HEARTBEAT_TIMEOUT":
+            return True
+        if by == "peer":
+            return close not in _NEVER_FOR_IT and isinstance(close, int) and close < 4000
+        self._cut_short = self._cut_short + 1 if is_receiving else 0
+        return self._cut_short >= 2
+
+
+class Awaited:
+    """What was asked for on one connection and has not come. `received`: when bytes of a data frame came last."""
+
+    def __init__(self, policy: Replay) -> None:
+        self._policy = policy
+        self._open: set[str] = set()
+        self._asked_at = 0.0
+        self.received: Now | None = None
+
+    def ask(self, identity: str, now: Now) -> None:
+        """A question was sent under this id."""
+        self._open.add(identity)
+        self._asked_at = now.mono
+
+    def answer(self, identity: str | None) -> None:
+        """An answer came; one without our id answers any."""
+        if identity in self._open:
+            self._open.discard(identity)
+        elif self._open:
+            self._open.pop()
+
+    def end(self) -> None:
+        """Nothing of it can come any more."""
+        self._open.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Is there a question without an answer?"""
+        return bool(self._open)
+
+    def is_receiving(self, now: Now) -> bool:
+        """Is a data frame half received, and still coming?"""
+        return self.received is not None and now.mono - self.received.mono <= self._policy.timeout
+
+    def until(self, since: float, now: Now) -> float:
+        """Until when (monotonic) to wait for what stands behind a frame that began at `since`, of which bytes came now."""
+        latest = max(since, self._asked_at) + self._policy.max_seconds
+        return min(now.mono + self._policy.timeout, latest)
+
+    def too_slow(self) -> Failure:
+        """The end of a link whose answer takes longer than one may."""
+        text = f"a replay that took longer than {self._policy.max_seconds:g} s"
+        return Failure.of("CONN_TIMEOUT", text, details={"phase": "REPLAYING", "reason": "replay"})
