@@ -14,6 +14,7 @@ from ..errors import BridgeError, Executed, Failure, Record, class_name, ended, 
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
+from .payloads import coded_finding
 from .proofs import SAID_ON_THE_WIRE
 from .registry import applied
 from .texts import text_finding
@@ -81,7 +82,13 @@ def _find(error: BaseException) -> Finding | Failure | None:
 
 
 def _by_text(error: BaseException) -> Finding | None:
-    return text_finding(text_of(error)) if dispatch(type(error)).textual else None
+    if not dispatch(type(error)).textual:
+        return None
+    text = text_of(error)
+    coded = coded_finding(text)
+    if coded is None:
+        return text_finding(text)
+    return attrs.evolve(coded, executed=Executed.MAYBE)  # who raised it may have done something before
 
 
 def _unknown(error: BaseException) -> Finding:

@@ -7,10 +7,11 @@ name. What it says about being recoverable is believed, except of a certificate.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from ..errors import OWN_DETAILS, Failure, is_count, is_our_code
+from ..errors import CATEGORY_CODES, CODES, OWN_DETAILS, Category, Executed, Failure, is_count, is_our_code
 from .finding import Finding
 from .hints import EXECUTIONS
 
@@ -21,6 +22,7 @@ ALIASES: Mapping[str, str] = {
     "TOKEN_EXPIRED": "AUTH_TOKEN_EXPIRED",
     "INSECURE_TRANSPORT": "AUTH_INSECURE_TRANSPORT",
     "UNKNOWN_TYPE": "PROTO_UNKNOWN_TYPE",
+    "CIRCUIT_OPEN": "SYS_CIRCUIT_OPEN",
     "UNKNOWN_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
     "UNSUPPORTED_TYPE": "PROTO_UNKNOWN_TYPE",
     "UNSUPPORTED_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
@@ -31,12 +33,15 @@ ALIASES: Mapping[str, str] = {
 
 _KEPT = ("violations", "expected", "received", "errors", "exit_code", "max_retries", "tool", "tool_call_id")
 _RENAMED = {"current_phase": "phase", "currentPhase": "phase", "phase": "phase", "request_type": "received"}
+_LONGEST_TEXT: Final = 8_192
 _UNKNOWN = "SYS_UPSTREAM_REJECTED"
 
 
 def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) -> Finding | None:
     """Return the verdict on a payload; `unknown` is the code for one that names none of ours (None: no verdict)."""
     wire_code = payload.get("code")
+    if isinstance(wire_code, str) and wire_code.upper() in ALIASES:
+        wire_code = wire_code.upper()  # Gasoline's own spelling is "csp_blocked"
     code = _known(wire_code) or unknown
     if code is None:
         return None
@@ -53,6 +58,51 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
         retry_after=_wait(payload.get("retry_after")),
         suggestions=_advice(payload) or (execution.suggestions if execution else ()),
         details={**(execution.details if execution else {}), **details},
+    )
+
+
+_CODED: Final = re.compile(
+    r"([A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,8})(?:[:,]?\s{1,9}(\S.{0,8000}))?", re.DOTALL
+)
+
+
+def coded_finding(text: str) -> Finding | None:
+    """Return the verdict on a text that is one of our codes, alone or before other words: the seeds throw `Error('SESS_NOT_FOUND')`.
+
+    Alone a code may be one that a server made up; before other words only one that we know is no word among them.
+    """
+    coded = _CODED.fullmatch(text[:_LONGEST_TEXT].strip())
+    if coded is None or (coded[2] is not None and coded[1] not in CODES and coded[1] not in ALIASES):
+        return None
+    return payload_finding({"code": coded[1], "message": coded[2] or ""}, unknown=None)
+
+
+_TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the words that a model is told (V6)
+    "timeout": "TOOL_TIMEOUT",
+    "permission": "AUTH_FORBIDDEN",
+    "not_found": "TOOL_EXECUTION_FAILED",
+    "rate_limit": "SYS_RATE_LIMITED",
+    "validation": "TOOL_ARGUMENTS_INVALID",
+    "unknown": "TOOL_EXECUTION_FAILED",
+}
+
+
+def report_finding(report: Mapping[Any, Any]) -> Finding | None:
+    """Return the verdict on a report of a failure: type, message, recoverable, suggestion (V6, V16); None for anything else."""
+    kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
+    if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
+        return None
+    category = kind.upper() if kind.upper() in Category.__members__ and kind != "timeout" else None
+    code = _TYPES.get(kind) or (CATEGORY_CODES[Category(category)] if category else _UNKNOWN)
+    suggestion = report.get("suggestion")
+    return Finding(
+        code=code,
+        message=message,
+        retryable=recoverable,
+        executed=Executed.MAYBE,
+        suggestions=(suggestion,) if isinstance(suggestion, str) and suggestion.strip() else (),
+        retry_after=_wait(report.get("retry_after")),
+        details={"reason": kind} if kind in _TYPES else {},
     )
 
 

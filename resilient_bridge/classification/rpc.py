@@ -12,18 +12,29 @@ import attrs
 
 from ..errors import Category, mapping_of, read_rpc_error
 from .finding import Finding, Rules, short_of
-from .payloads import payload_finding
+from .hints import EXECUTIONS
+from .payloads import payload_finding, report_finding
 from .statuses import read_json
 from .texts import text_finding
 
 
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
+_BESIDE_A_CODE: Final = frozenset(
+    {"message", "error", "errors", "violations", "suggestions"}
+)  # a code alone may be data
 _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for errors
 
 
 def rpc_finding(error: object) -> Finding:
     """Return the verdict on a JSON-RPC error object, or on the answer around it."""
     code, message, told = read_rpc_error(error)
+    named = mapping_of((mapping_of(mapping_of(error).get("error")) or mapping_of(error)).get("data")).get(
+        "code"
+    )
+    if isinstance(named, str) and named.upper() in EXECUTIONS:  # a script-running peer's, with its own advice
+        found = payload_finding({"code": named, "message": message}, unknown=None)
+        if found is not None:
+            return attrs.evolve(found, details={**told.get("details", {}), **found.details})
     return Finding(
         code=code,
         message=message,
@@ -49,7 +60,32 @@ def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
     if answer.get("isError") is True or answer.get("is_error") is True:
         structured = answer.get("structuredContent", answer.get("structured_content"))
         return tool_finding(answer.get("content"), structured)
-    return None
+    return _seed_finding(answer)
+
+
+def _seed_finding(answer: Mapping[object, Any]) -> Finding | None:
+    """Return the verdict on an object as the specifications print them; what is not marked as a failure is none."""
+    payload = mapping_of(answer.get("payload"))
+    if isinstance(answer.get("type"), str) and payload:
+        return payload_finding(payload, unknown=None)
+    if answer.get("success") is False and "error" in answer:
+        return _unsuccessful(answer["error"], answer)
+    for said in (answer, mapping_of(answer.get("error"))):
+        if said.keys() & _BESIDE_A_CODE and (found := payload_finding(said, unknown=None)) is not None:
+            return found
+    return report_finding(answer)
+
+
+def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
+    """{success: false, error: 'csp_blocked'}, or with a report or an error object instead of the name."""
+    said = mapping_of(error)
+    found = report_finding(said) or payload_finding(said, unknown=None)
+    if found is not None:
+        return found
+    text = error if isinstance(error, str) else said.get("message")
+    text = text if isinstance(text, str) else ""
+    found = payload_finding({**answer, "code": text}, unknown=None) or text_finding(text)
+    return found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text))
 
 
 def tool_finding(content: object, structured: object) -> Finding:
@@ -74,6 +110,8 @@ def _told(said: Mapping[object, Any]) -> Finding | None:
     code = said.get("code")
     if isinstance(code, int):
         return rpc_finding(said)
+    if (report := report_finding(said)) is not None:
+        return report
     if said.get("type") in Category.__members__ and isinstance(said.get("retryable"), bool):
         return rpc_finding({"message": said.get("message"), "data": said})
     return payload_finding(said, unknown=None)

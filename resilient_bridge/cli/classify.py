@@ -20,16 +20,15 @@ import attrs
 from ..classification import classify, classify_close, classify_error_payload, parse_retry_after
 from ..classification.exits import exit_finding
 from ..classification.finding import short_of
-from ..classification.payloads import ALIASES, payload_finding
+from ..classification.payloads import coded_finding
 from ..classification.statuses import read_json, status_finding
 from ..classification.texts import text_finding
-from ..errors import CODES, Failure, mapping_of
+from ..errors import Failure, mapping_of
 from .printing import complain, show
 
 
 __all__ = ["read", "run"]
 
-_CODE: Final = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:[:,]?\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?[0-9]{1,6}")
 _DIGITS: Final = 6
 #: Aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out.
@@ -106,12 +105,9 @@ def _guess(text: str, wait: float | None) -> Reading:
         return _number(int(text), wait)
     if text.startswith("{") and (found := _document(text)) is not None:
         return Reading(found)
-    coded = _CODE.fullmatch(text)
-    # Alone a code may be one that a server made up; before other words only one that we know is no word among them.
-    if coded is not None and (coded[2] is None or coded[1] in CODES or coded[1] in ALIASES):
-        finding = payload_finding({"code": coded[1], "message": coded[2] or ""}, unknown=None)
-        if finding is not None:
-            return Reading(finding.failure())
+    coded = coded_finding(text)
+    if coded is not None:
+        return Reading(coded.failure())
     if text in _ERRNOS:
         return Reading(_errno(text, ""))
     told = text_finding(text)
