@@ -61,7 +61,7 @@ def answer_status(answer: Any) -> Finding | None:
     if not isinstance(status, int) or isinstance(status, bool) or status < 400:
         return None
     finding = status_finding(status, answer.headers, body_of(answer))
-    return attrs.evolve(finding, executed=_MAYBE) if getattr(answer, "history", None) else finding
+    return attrs.evolve(finding, proof="") if getattr(answer, "history", None) else finding
 
 
 def body_of(answer: Any) -> bytes | None:
@@ -82,7 +82,7 @@ def _raised_status(error: Any) -> Finding | None:
 def _connection(error: BaseException) -> Finding:
     """Nothing known stands below it: somebody raised it by hand, or it came through a pickle. Its text may say more."""
     found = text_finding(text_of(error))
-    return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE)
+    return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
@@ -104,7 +104,7 @@ def _answer_error(error: Any) -> Finding:
     if status < 400:
         return _NO_JSON
     finding = status_finding(status, error.headers)
-    return attrs.evolve(finding, executed=_MAYBE) if error.history else finding
+    return attrs.evolve(finding, proof="") if error.history else finding
 
 
 def _is_of_aiohttp(cause: object) -> bool:
@@ -113,7 +113,7 @@ def _is_of_aiohttp(cause: object) -> bool:
 
 def _proxy_answer(error: Any) -> Finding:
     found = status_finding(error.status, error.headers)
-    return attrs.evolve(found, message=f"proxy: {found.summary}", executed=_MAYBE)
+    return attrs.evolve(found, message=f"proxy: {found.summary}", proof="")
 
 
 def _upgrade(error: Any) -> Finding:

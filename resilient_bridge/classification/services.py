@@ -78,6 +78,7 @@ def _client_error(error: Any) -> Finding:
         found,
         message=found.summary + short_of(text if isinstance(text, str) else ""),
         executed=_MAYBE,
+        proof="",
         retry_after=wait if found.failure().retryable else None,
         details=details,
     )
@@ -128,7 +129,7 @@ def _rpc_error(error: Any) -> Finding | None:
     text = text if isinstance(text, str) else ""
     details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
     if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
-        found = attrs.evolve(on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE)
+        found = attrs.evolve(on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE, proof="")
     wait = _pushback(error)
     if wait is not None and found.failure().retryable:
         found = attrs.evolve(found, retry_after=wait)
@@ -148,7 +149,9 @@ def _pushback(error: Any) -> float | None:
 def _google_call(error: Any) -> Finding | None:
     """google.api_core's errors of a call: an HTTP status by class, for gRPC too."""
     status = error.code
-    return status_finding(status) if isinstance(status, int) and 400 <= status <= 599 else None
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        return None
+    return attrs.evolve(status_finding(status), proof="")
 
 
 RULES: Rules = {
