@@ -1,6 +1,7 @@
 """Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
 
-Longer campaigns are sessions of their own, which CI does not wait for: `damage` (every case of what `crashes` samples) and `mutation`.
+Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `damage` (every case of
+what `crashes` samples) and `mutation`.
 """
 
 from __future__ import annotations
@@ -40,14 +41,20 @@ def layers(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All that runs in virtual time or none: the loop to work in."""
     session.run(
-        "python", "-m", "pytest", "-q", "-m", "not real and not simulation and not crash", *session.posargs
+        "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not real and not simulation and not crash and not campaign",
+        *session.posargs,
     )
 
 
 @nox.session
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
-    session.run("python", "-m", "pytest", "-q", "-m", "real and not crash", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "-m", "real and not crash and not campaign", *session.posargs)
 
 
 @nox.session
@@ -61,6 +68,12 @@ def simulation(session: nox.Session) -> None:
 def crashes(session: nox.Session) -> None:
     """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
     session.run("python", "-m", "pytest", "-q", "-m", "crash", *session.posargs)
+
+
+@nox.session
+def campaigns(session: nox.Session) -> None:
+    """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
+    session.run("python", "-m", "pytest", "-q", "-m", "campaign", *session.posargs)
 
 
 @nox.session
@@ -154,9 +167,14 @@ def lowest(session: nox.Session) -> None:
     )
     session.run("uv", "pip", "list", "-q", "--python", python)
     quick = ["python", "-m", "pytest", "-q", "-n", "logical"]
-    session.run(*quick, "-m", "not real and not simulation and not crash", *(session.posargs or LOWEST))
+    session.run(
+        *quick,
+        "-m",
+        "not real and not simulation and not crash and not campaign",
+        *(session.posargs or LOWEST),
+    )
     if not session.posargs:
-        session.run(*quick, "-m", "real and not simulation and not crash", *LOWEST_REAL)
+        session.run(*quick, "-m", "real and not simulation and not crash and not campaign", *LOWEST_REAL)
 
 
 NEIGHBOURS = {  # who asks for older releases of what we stand on, and what is imported of it

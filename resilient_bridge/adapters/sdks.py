@@ -116,7 +116,8 @@ def _options_without_retries(client: Any) -> Any:
 
 def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
     def tried_once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-        return request(client(), cast_to, options.copy(update={"max_retries": 0}), *args, **kwargs)
+        copy = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
+        return request(client(), cast_to, copy(update={"max_retries": 0}), *args, **kwargs)
 
     return tried_once
 

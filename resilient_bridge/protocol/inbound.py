@@ -51,7 +51,6 @@ class Inbound:
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
-        self.ids_are_unique = True  # does a second message of one type and id say the first again?
         self._memory: Memory | None = None  # while what comes live may be older than what we remember
 
     # ---- the wire's side --------------------------------------------------------------------------------------
@@ -69,11 +68,6 @@ class Inbound:
             if self._memory is not None:
                 self._look_back(message)
             self._accept(key, message, text, now.mono)
-            return
-        if not self.ids_are_unique:
-            # Its server repeats nothing and may number other things than messages: nothing of it is dropped.
-            message.maybe_duplicate = known.text == text
-            self._accept(None, message, text, now.mono)
             return
         self.duplicates += 1
         if known.text != text and canonical(known.text) != canonical(text):

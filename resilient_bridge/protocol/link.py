@@ -66,7 +66,6 @@ class Link:
         self.wire = Wire(ids, heartbeat, dialect.ping)
         self._max_seconds, self._asking = replay.max_seconds, features.asking
         self._in, self._out = inbound, outbound
-        inbound.ids_are_unique = (dialect.join or dialect.replay or dialect.auth_ack) is not None
         self._dialect = dialect
         self._emit, self._ponged, self._mask = emit, pong, mask
         self.joining = Joining(

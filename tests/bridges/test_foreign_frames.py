@@ -225,16 +225,3 @@ async def test_c07_a_refused_send_is_told_by_its_receipt():
         receipt = await watch.client.send("message", {})
         with pytest.raises(rb.ProtocolError, match="Unknown message type"):
             await receipt.confirmed(5)
-
-
-async def test_c05_ids_that_number_other_things_drop_nothing():
-    """To a server without greeting, session and replay an id may be of anything: all arrive, a second one just the same is flagged."""
-    async with Chat().running() as chat, rb.BridgeClient(chat.url, policy=PLAIN) as client:
-        await client.wait_ready(5)
-        for text in ("a", "a", "b"):
-            await chat.say(type="typing", id=7, user=text)
-        messages = aiter(client)
-        got = [await anext(messages) for _ in range(3)]
-        assert [(message.raw["user"], message.maybe_duplicate) for message in got] == [
-            ("a", False), ("a", True), ("b", False)
-        ]  # fmt: skip

@@ -1,0 +1,66 @@
+"""Print docs/reference/evidence.md: `python -m tests.campaigns [faulted calls of each kind [kinds]] > docs/reference/evidence.md`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from tests.campaigns.far_end import Tally
+from tests.campaigns.kinds import KINDS, Kind
+from tests.peers.nginx import PROGRAM
+
+
+PART = 1_000  # calls of one seed
+LIBRARIES = ("httpx", "httpx2", "h2", "openai", "mcp", "websockets", "tenacity", "wrapt")
+
+
+async def total(kind: Kind, faulted: int) -> Tally:
+    """One seed after the other, until so many calls met a fault."""
+    tally, seed = Tally(), 100
+    while tally.faulted < faulted:
+        tally = tally + await kind(seed, PART)
+        seed += 1
+    return tally
+
+
+def main(faulted: int, kinds: list[str]) -> int:
+    """Run them, each until so many calls met a fault; 1 if anything was wrong."""
+    logging.disable(logging.CRITICAL)  # each fault is a warning
+    rows, wrong = [], []
+    for name in kinds:
+        kind = KINDS[name]
+        began = time.monotonic()
+        tally = asyncio.run(total(kind, faulted))
+        what = (kind.__doc__ or "").rstrip(".\n")
+        rows.append(
+            f"| {name} | {what} | {tally.calls:,} | {tally.faulted:,} | {tally.faults:,} | {tally.repeated:,} "
+            f"| {len(tally.wrong)} | {time.monotonic() - began:.0f} s |"
+        )
+        wrong += tally.wrong
+        print(rows[-1], *tally.wrong[:5], sep="\n", file=sys.stderr)
+    nginx = subprocess.run([str(PROGRAM), "-v"], capture_output=True, text=True, check=False).stderr
+    with_what = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    print(
+        f"""# Evidence
+
+Effects are counted at the far end, by software that shares no line with the package, while calls are struck by faults. "Wrong" counts
+the calls that ran more often than was permitted, or whose caller was told what is not so. Printed by `python -m tests.campaigns`; the
+same calls are `nox -s campaigns`, and every run of the tests makes a sample of them.
+
+| calls over | how | calls | that met a fault | faults | repeated, as permitted | wrong | in |
+|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+{datetime.now(UTC):%Y-%m-%d}, Python {sys.version.split()[0]}, {with_what}, {nginx.strip().removeprefix("nginx version: ")}."""
+    )
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    number, *names = sys.argv[1:] or ["5000"]
+    raise SystemExit(main(int(number), names or list(KINDS)))
