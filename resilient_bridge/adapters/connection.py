@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
 
 _SILENT: Final = "the client ended without saying why"
+_LAST_ANSWERS: Final = 2.0  # seconds for the calls on a connection whose session is gone
 _PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
 
 
@@ -43,21 +44,25 @@ class Connection:
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
+        self._crowded = False  # since the last time that there was none, there was more than one
         self.received = 0  # messages that were read from it
         self.has_worked = False  # something came from the peer: an answer, a message, a pong
         self.opened_at: float | None = None  # by the loop's clock
+        self.hints: asyncio.Future[Any] | None = None  # what an mcp server says of its tools
         self._heartbeat = heartbeat
-        self._is_silent = False
+        self._is_silent = self._is_retired = False
         self.opened: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
         self._close_timeout = close_timeout
+        self._retirement: BaseException | None = None
         self._task = loop.create_task(self._run(factory), name="resilient_bridge connection")
 
     @property
     def is_usable(self) -> bool:
         """Whether a call can be made on it."""
-        return self.opened.done() and not self._over.done() and not self.lost.done()
+        is_open = self.opened.done() and not self._over.done() and not self.lost.done()
+        return is_open and not self._is_retired
 
     @property
     def is_readable(self) -> bool:
@@ -77,6 +82,17 @@ class Connection:
             if self.cause is None:
                 self.cause, self._is_silent = cause, is_silent
             self._over.set_result(None)
+
+    def retire(self, cause: BaseException) -> None:
+        """Make no more calls on it, and end it for `cause` when those under way have their answers, which is soon: the peer is there."""
+        if self._over.done() or self._is_retired:
+            return
+        self._is_retired = True
+        self._retirement = cause
+        if self.calls == 0:
+            self.end(cause)
+        else:
+            asyncio.get_running_loop().call_later(_LAST_ANSWERS, self.end, cause)
 
     def took(self) -> None:
         """A message was read from it."""
@@ -160,6 +176,7 @@ class Connection:
     async def call(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
         """Make a call and return how it ended; if the client was lost under it, once the cause is known."""
         self.calls += 1
+        self._crowded = self._crowded or self.calls > 1
         stepped = _Stepped(begin)
         task = asyncio.ensure_future(stepped.run())
         try:
@@ -172,7 +189,11 @@ class Connection:
             await asyncio.wait([task], timeout=self._close_timeout)
             raise
         finally:
+            was_alone = not self._crowded
             self.calls -= 1
+            self._crowded = self._crowded and self.calls > 0
+            if self._is_retired and self.calls == 0:
+                self.end(self._retirement)
             if task.done() and not task.cancelled():
                 task.exception()  # it may be that nobody asks
         if task.done() and not task.cancelled():
@@ -181,9 +202,9 @@ class Connection:
                 return Ended(result=task.result())
             if not isinstance(error, Exception):
                 raise error
-            return Ended(error=error, has_suspended=stepped.has_suspended)
+            return Ended(error=error, has_suspended=stepped.has_suspended, was_alone=was_alone)
         await self._learned()
-        return Ended(is_lost=True, has_started=stepped.has_started)
+        return Ended(is_lost=True, has_started=stepped.has_started, was_alone=was_alone)
 
     async def _learned(self) -> None:
         """Wait for the cause of a loss; a call that its client has cancelled, alone, is one."""
@@ -197,7 +218,7 @@ class Ended:
     """How a call ended: with a result, with an error of its own, or because the client was lost.
 
     `has_started` is False for one that was called off before its first step, `has_suspended` for one that failed before it waited for
-    anything: it cannot have reached another task.
+    anything: it cannot have reached another task. `was_alone`: there was no other call on the connection at its time.
     """
 
     result: Any = None
@@ -205,6 +226,7 @@ class Ended:
     is_lost: bool = False
     has_started: bool = True
     has_suspended: bool = True
+    was_alone: bool = False
 
 
 class _Stepped:

@@ -34,6 +34,7 @@ from .http_requests import (
     origin_of,
     package_of,
 )
+from .mcp_wire import watch_answer, watch_request
 
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy says so, and return the last response."""
         send = self._ready(request, is_async=True)
+        await watch_request(request)
         try:
             response = await send(request)
         except BridgeError as error:
@@ -127,7 +129,9 @@ class HTTPTransport(_Bases):
             raise
         finally:
             request.extensions.pop(_OURS, None)
-        return self._returned(request, response)
+        returned = self._returned(request, response)
+        await watch_answer(request, returned)
+        return returned
 
     def handle_request(self, request: Any) -> Any:
         """Send a request, again if the policy says so, and return the last response."""

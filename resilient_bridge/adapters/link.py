@@ -57,7 +57,7 @@ def reconnecting(
     policy: Policy | BridgePolicy = default,
     *,
     idempotent: Idempotent | None = None,
-    trust_annotations: bool = False,
+    trust_hints: bool = False,
     patience: Seconds = 30.0,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
@@ -66,10 +66,14 @@ def reconnecting(
 
     What comes out of the `async with` looks like the client, across all reconnects; state, events and health stay with the
     link. The policy's `reconnect` says when it is made again, its `calls` how calls are repeated. A call that was under way when
-    the client died is repeated only if it provably did not run, or `idempotent` says that it may run twice: True, names of methods,
-    a predicate on a `Call` (no async one); reads by protocol (an MCP `list_tools`, a websocket's `recv`) always may, and an MCP tool that its
-    server calls read-only or idempotent does with `trust_annotations`. Otherwise it fails with OutcomeUnknownError, from the cause. A
-    call made while the client is away waits, for `patience` seconds at most, then fails with NotConnectedError. ConfigError names a bad argument.
+    the client died is repeated only if the link itself knows that it did not run (it was never started, the connection of its one MCP
+    request was refused, the server does not know its session, the method raises NotExecutedError), or with permission:
+    `idempotent=` True, names of methods, or a predicate on a `Call` (no async one). What a method raises proves nothing about it.
+    False permits nothing. Left out, reads by protocol may be repeated (an MCP `list_tools`, a websocket's `recv`), what the policy
+    names `repeatable`, and a tool that an MCP server calls read-only, if the server is a command that you start. `trust_hints` also
+    believes a server at a URL, and a tool that is called idempotent, which is repeated while no other call was sent. Every other one
+    fails with OutcomeUnknownError, from the cause. A call made while the client is away waits, for `patience` seconds at most, then
+    fails with NotConnectedError: it was not sent. ConfigError names a bad argument.
 
     Of a `connect` of websockets, credentials (in its headers, or in its url before the @) do not cross a network in clear text, ws:// to
     another machine (CONN_INSECURE), unless `allow_plaintext_credentials`; and they follow no redirect to another origin, and nothing
@@ -80,11 +84,12 @@ def reconnecting(
             "reconnecting.factory", "a callable that returns an async context manager", factory
         )
     check_flag("reconnecting.allow_plaintext_credentials", allow_plaintext_credentials)
+    check_flag("reconnecting.trust_hints", trust_hints)
     return Reconnecting(
         guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
         checked_policy(policy, "reconnecting.policy"),
-        idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
-        trust_annotations=trust_annotations,
+        idempotent=None if idempotent is None else checked_idempotent(idempotent, "reconnecting.idempotent"),
+        trust_hints=trust_hints,
         patience=as_seconds(patience, "reconnecting.patience") or 0.0,
         max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
     )
@@ -103,7 +108,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         policy: BridgePolicy,
         *,
         idempotent: Idempotent | None,
-        trust_annotations: bool,
+        trust_hints: bool,
         patience: float,
         max_bytes: Mapping[str, int],
     ) -> None:
@@ -114,9 +119,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._policy = policy
         self._wall = environment.wall
         self._losses = Losses(policy.reconnect, environment.rng)
-        self._calls = Calls(
-            self, policy.calls, idempotent, patience, max_bytes, trust_annotations=trust_annotations
-        )
+        self._calls = Calls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
         self._place = LoopGuard("Reconnecting")
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -270,7 +273,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def connection(self, seconds: float | None) -> Connection:
         """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
-        return await self._waited(self._usable, seconds)
+        return await self._waited(self.usable, seconds)
 
     async def to_read(self, seconds: float | None) -> Connection:
         """Return the first connection that may have something to read, waiting for one: it may be lost already."""
@@ -281,7 +284,8 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         with suppress(ValueError):
             self._unread.remove(connection)
 
-    def _usable(self) -> Connection | None:
+    def usable(self) -> Connection | None:
+        """Return the connection in use, None while there is none."""
         connection = self._connection
         is_usable = connection is not None and connection.is_usable and self.state is BridgeState.READY
         return connection if is_usable else None

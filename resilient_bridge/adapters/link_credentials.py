@@ -13,6 +13,7 @@ from ..errors import Failure, error_for, is_sensitive
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
+from .mcp_wire import watched
 
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guarded(
         library = sys.modules.get("websockets.asyncio.client")  # who makes one has imported it
         if library is not None and isinstance(made, library.connect):
             _guard(cast("connect", made), allow_plaintext_credentials=allow_plaintext_credentials)
-        return made
+        return watched(made)
 
     return make
 

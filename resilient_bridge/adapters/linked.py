@@ -9,30 +9,38 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
+import attrs
 import wrapt
 
-from ..errors import BridgeError, stays_here
+from ..errors import BridgeError, Executed, stays_here
 from ..pipeline.attempt import CURRENT, begun
+from ..pipeline.guards import failure_in
 from ..pipeline.protect import bind
 from ..pipeline.states import States
 from .call_endings import (
+    did_not_run,
     ending,
+    ends_client,
     is_loss,
+    is_marked,
+    is_proof,
     is_refusal,
+    is_session_lost,
     is_silent,
     native,
     package_of,
-    says_it_did_not_run,
     sends_no_more,
 )
 from .connection import close_cause, is_readable
 from .limits import check_bytes, named
+from .mcp_hints import hint_for
+from .mcp_wire import CURRENT_WIRE, Wire
 from .repeats import Call, permits
 
 
 if TYPE_CHECKING:
-    from ..pipeline.policy import Policy
-    from .connection import Connection
+    from ..presets import BridgePolicy
+    from .connection import Connection, Ended
     from .repeats import Idempotent
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
@@ -55,7 +63,6 @@ _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv
 """Calls that take what has come in, which may be there after the connection has gone."""
 
 _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what kills them
-
 
 _HIDES: Final = frozenset({"mcp"})
 """Clients that turn every answer with an HTTP status into one and the same error."""
@@ -83,6 +90,9 @@ class Link(Protocol):
     def check_place(self) -> None:
         """Refuse another process or loop."""
 
+    def usable(self) -> Connection | None:
+        """Return the connection in use, None while there is none."""
+
     async def connection(self, seconds: float | None) -> Connection:
         """Return the connection in use, waiting for it."""
         ...
@@ -101,21 +111,23 @@ class Calls:
     def __init__(
         self,
         link: Link,
-        policy: Policy,
+        policy: BridgePolicy,
         idempotent: Idempotent | None,
         patience: float,
         max_bytes: Mapping[str, int],
         *,
-        trust_annotations: bool,
+        trust_hints: bool,
     ) -> None:
         self.link = link
         self.states = States("reconnecting")
-        self._policy = policy
+        self._policy = policy.calls
+        self._repeatable = frozenset(policy.repeatable)
+        self._if_marked = frozenset(policy.repeatable_if_marked)
         self._idempotent = idempotent
         self._patience = patience
         self._max_bytes = max_bytes
-        self._trusts = trust_annotations
-        self._harmless: dict[str, bool] = {}  # tools, by what their server says
+        self._trusts = trust_hints
+        self._writes = 0  # calls that may have changed something, as far as this link knows
         self._bound: dict[tuple[str, bool], Any] = {}
         self._protected("", is_idempotent=False)  # a policy that cannot be used is refused now, not at a call
 
@@ -125,8 +137,14 @@ class Calls:
         if self._max_bytes:
             method = getattr(self.link.current, name, None)
             check_bytes(self._max_bytes, kwargs if method is None else named(method, args, kwargs))
-        is_idempotent = await self._may_run_twice(name, args, kwargs)
-        return await self._protected(name, is_idempotent=is_idempotent)(name, args, kwargs, is_idempotent)
+        call = Call(name, args, kwargs)
+        is_idempotent = self._is_permitted(call)
+        connection = None if is_idempotent else self.link.usable()
+        if connection is not None:
+            is_idempotent = await self._hint(connection, call) == "read"
+        # A mark is permission for some: then the policy may repeat, and an answer without it is the last.
+        is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
+        return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
 
     def _protected(self, name: str, *, is_idempotent: bool) -> Any:
         key = name, is_idempotent
@@ -142,77 +160,87 @@ class Calls:
             )
         return self._bound[key]
 
-    async def _may_run_twice(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        told = self._idempotent
-        if told is True or kwargs.get("idempotent") is True:
-            return True
-        if callable(told):
-            if permits(told, Call(name, args, kwargs)):
-                return True
-        elif told is not None and told is not False and name in told:
-            return True
-        return name in _READS.get(package_of(self.link.current), ()) or await self._is_harmless(
-            name, args, kwargs
-        )
-
-    async def _is_harmless(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether the server says of a tool that calling it twice does no harm, if we trust it."""
-        if not self._trusts or name != "call_tool":
+    def _is_permitted(self, call: Call) -> bool:
+        """Return whether this call may be repeated although it may have run: the user, the protocol or the specification says so."""
+        said = self._idempotent
+        if said is False or call.kwargs.get("idempotent") is False:
             return False
-        tool = str(args[0] if args else kwargs.get("name"))
-        if tool not in self._harmless:
-            listed = await self.make("list_tools", (), {})
-            for known in listed.tools:
-                hints = known.annotations
-                self._harmless[known.name] = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
-            self._harmless.setdefault(tool, False)
-        return self._harmless.get(tool, False)
+        if said is True or call.kwargs.get("idempotent") is True:
+            return True
+        if callable(said):
+            if permits(said, call):
+                return True
+        elif said is not None and call.method in said:
+            return True
+        return self._is_read(call, self.link.current) or _operation(call) in self._repeatable
+
+    def _is_read(self, call: Call, client: Any) -> bool:
+        return call.method in _READS.get(package_of(client), ())
+
+    async def _hint(self, connection: Connection, call: Call) -> str:
+        """Return what the server of this connection says of the tool that is called, where that counts."""
+        if call.method != "call_tool" or self._idempotent is False:
+            return ""
+        return await hint_for(connection, _operation(call), trusts=self._trusts)
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
-    async def _attempt(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_idempotent: bool
-    ) -> Any:
+    async def _attempt(self, call: Call, is_idempotent: bool) -> Any:
         """Make a call on the client of the moment; and on the next one, if this one was lost and a repeat is safe."""
-        if _receives(self.link.current, name):
-            return await self._receive(name, args, kwargs)
+        if _receives(self.link.current, call.method):
+            return await self._receive(call)
         until = self.link.loop.time() + self._patience
         for losses in count(1):
             connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
-            if _receives(connection.client, name):  # it was called before there was a client
-                return await self._receive(name, args, kwargs)
-            is_shut = sends_no_more(connection.client)
-            ended = await connection.call(_begin(connection.client, name, args, kwargs))
-            if ended.error is not None and not is_loss(ended.error):
-                is_served = not is_refusal(ended.error) or await _is_served(connection)
-                if not is_served and is_idempotent and losses < _MOST_LOSSES:
-                    continue
-                raise ended.error
+            client, wire = connection.client, Wire(connection.client)
+            if _receives(client, call.method):  # it was called before there was a client
+                return await self._receive(call)
+            may_repeat = is_idempotent or (self._idempotent is not False and self._is_read(call, client))
+            hint = "" if may_repeat else await self._hint(connection, call)
+            may_repeat |= hint == "read"
+            self._writes += not may_repeat
+            mine = self._writes
+            is_shut = sends_no_more(client)
+            ended = await connection.call(_begin(client, call, wire))
             if ended.error is None and not ended.is_lost:
                 # What a websocket has sent is in the hands of the system: the peer need not be there.
-                connection.has_worked |= package_of(connection.client) != "websockets"
+                connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
-            is_unsent, loss = is_shut or not ended.has_started, None
-            if ended.error is not None:
-                # Only the call's own error speaks of it: what ended the connection may have happened to another one.
-                is_unsent = is_shut or says_it_did_not_run(ended, connection.client, name)
-                loss = native(ended.error)
-                connection.end(loss, is_silent=is_silent(loss))
-                if is_silent(loss):
-                    await connection.gone(_WORD_AFTER)
-            cause = connection.cause if loss is None or is_silent(loss) else loss
-            is_idempotent |= name in _READS.get(package_of(connection.client), ())  # now there is a client
-            is_last = losses >= _MOST_LOSSES
-            if is_last or not (is_unsent or is_idempotent) or self.link.is_over:
-                CURRENT.get().is_last |= is_last
-                raise ending(cause, name, is_idempotent=is_idempotent, is_unsent=is_unsent) from cause
+            if ended.error is not None and not ends_client(ended.error, client, wire):
+                is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
+                if not is_served and may_repeat and losses < _MOST_LOSSES:
+                    continue
+                raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
+            cause = await _cause_of(ended, connection, wire)
+            is_unsent = is_shut or did_not_run(ended, connection, call, wire)
+            # A write that may be done twice is not done again over a later one: it would undo that.
+            may_repeat |= hint == "idempotent" and self._writes == mine
+            if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
+                CURRENT.get().is_last |= losses >= _MOST_LOSSES
+                raise ending(cause, call.method, is_idempotent=may_repeat, is_unsent=is_unsent) from cause
         raise AssertionError
 
-    async def _receive(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _answer(
+        self, error: Exception, client: Any, wire: Wire, call: Call, *, may_repeat: bool
+    ) -> Exception:
+        """Return the error that is the answer to a call, and have the policy take it for what it proves: of a method, nothing."""
+        attempt = CURRENT.get()
+        failure = failure_in(attempt, error)
+        if (
+            failure is not None
+            and failure.executed is Executed.NO
+            and not is_proof(error, failure, client, wire)
+        ):
+            attempt.seen = error, attrs.evolve(failure, executed=Executed.MAYBE)
+        if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
+            attempt.is_last = True
+        return error
+
+    async def _receive(self, call: Call) -> Any:
         """Receive from the connections in their order: what came before a loss comes before what comes after it."""
         while True:
             connection = await self._awaited(self.link.to_read(self._patience))
-            begin = _begin(connection.client, name, args, kwargs)
+            begin = _begin(connection.client, call, Wire())
             if connection.is_usable:
                 ended = await connection.call(begin)
                 if ended.error is None and not ended.is_lost:
@@ -244,19 +272,41 @@ def _receives(client: Any, name: str) -> bool:
     return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
 
 
-def _begin(
-    client: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Return what makes a call, in the task that it has to itself."""
+def _begin(client: Any, call: Call, wire: Wire) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Return what makes a call, in the task that it has to itself. `wire` learns what its HTTP requests did."""
 
     def begin() -> Coroutine[Any, Any, Any]:
         if package_of(client) in _HIDES:
             # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
             around = CURRENT.get()
             CURRENT.set(begun(None, None, around.env, around.started, around.deadline_at))
-        return cast("Coroutine[Any, Any, Any]", getattr(client, name)(*args, **kwargs))
+            CURRENT_WIRE.set(wire)
+        return cast("Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs))
 
     return begin
+
+
+def _operation(call: Call) -> str:
+    """Return what a call is called by the other side: the tool of an MCP server, the method of a Peer; else the method itself."""
+    if call.method in ("call_tool", "request"):
+        return str(call.args[0] if call.args else call.kwargs.get("name"))
+    return call.method
+
+
+async def _cause_of(ended: Ended, connection: Connection, wire: Wire) -> BaseException | None:
+    """End the connection that a call was lost with, and return why it was lost."""
+    if ended.error is None:
+        return connection.cause
+    # Only the call's own error speaks of it: what ended the connection may have happened to another one.
+    loss = native(ended.error)
+    if is_session_lost(ended.error, connection.client, wire):
+        connection.retire(loss)  # others hit it, too, and each has its own answer
+        return loss
+    connection.end(loss, is_silent=is_silent(loss))
+    if not is_silent(loss):
+        return loss
+    await connection.gone(_WORD_AFTER)
+    return connection.cause
 
 
 async def _is_served(connection: Connection) -> bool:

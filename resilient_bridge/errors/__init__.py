@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .rpc import CATEGORY_CODES as CATEGORY_CODES
     from .rpc import OWN_DETAILS as OWN_DETAILS
     from .rpc import RPC_CODES as RPC_CODES
+    from .rpc import SESSION_UNKNOWN as SESSION_UNKNOWN
     from .rpc import is_count as is_count
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
@@ -81,6 +82,7 @@ __all__ = [
     "OWN_WORDS",
     "PREFIXES",
     "RPC_CODES",
+    "SESSION_UNKNOWN",
     "AttemptTimeoutError",
     "AuthError",
     "BridgeError",
@@ -184,6 +186,7 @@ _HOMES = {
     "model_report": "failure",
     "is_timeout": "failure",
     "model_type": "failure",
+    "SESSION_UNKNOWN": "rpc",
     "read_rpc_error": "rpc",
     "record_of": "record",
     "redact": "redaction",

@@ -112,8 +112,15 @@ _GENERAL: Final = frozenset({*CATEGORY_CODES.values()})  # codes that say no mor
 _INTERNAL: Final = -32603
 _LOOKED_AT: Final = 500  # characters of a message
 
-_SESSION_GONE = frozenset({-32600, 32600, -32002})
-_SESSION = ("session not found", "session terminated", "session expired")
+_SESSION_GONE = frozenset({-32600, 32600, -32002, -32001, -32000})
+SESSION_UNKNOWN: Final = re.compile(
+    r"(?:[a-z ]{1,24}: )?"  # Bad Request: …, Unauthorized: …, Not Found: …
+    r"(?:session(?: id)?(?: was| is)? (?:not found|terminated|expired|unknown|not valid)"
+    r"|(?:no valid|unknown|expired|invalid|invalid or expired|invalid or missing) session\b"
+    r"|server not initialized)",
+    re.ASCII | re.IGNORECASE,
+)
+"""What MCP servers say of a session that they do not know: the SDKs' words, and those of servers that were seen."""
 _OURS = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
 _READ = frozenset(
     {"type", "retryable", "sessionValid", "sessionId", "retryAfter", "code", "providerId", "executed"}
@@ -170,7 +177,7 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
     told = data.get("code")
     if is_our_code(told):
         return str(told), {}
-    if number in _SESSION_GONE and message.lower().startswith(_SESSION):
+    if number in _SESSION_GONE and SESSION_UNKNOWN.match(message):
         return "SESS_NOT_FOUND", {"proof": "mcp_session_unknown"}
     meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
     category = _category(data)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         calls: Policy
         tools: Mapping[str, Policy]
         repeatable: tuple[str, ...]
+        repeatable_if_marked: tuple[str, ...]
 
 
 __all__ = ["BridgePolicy", "calls_of"]
@@ -101,7 +102,8 @@ class BridgePolicy(Value):
 
     A part left out is the recommended one. Beside the link: `calls` is the Policy for calls over it, `tools` has one by name for
     what needs other limits (a tool, an operation), and `repeatable` names the operations that may be repeated without asking,
-    for `@policy(idempotent=name in preset.repeatable)` (S8). ConfigError names a part that is not of its class.
+    for `@policy(idempotent=name in preset.repeatable)` (S8); those in `repeatable_if_marked` only after an error that the peer marks
+    `retryable: true`. `rb.reconnecting` obeys both. ConfigError names a part that is not of its class.
     """
 
     reconnect: Reconnect = attrs.field(default=Reconnect(), validator=instance_of(Reconnect))
@@ -114,6 +116,9 @@ class BridgePolicy(Value):
     calls: Policy = attrs.field(default=Policy(Retry(), Breaker()), validator=instance_of(Policy))
     tools: Mapping[str, Policy] = attrs.field(default=Tools(), converter=_as_tools, validator=_check_tools)
     repeatable: tuple[str, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
+    )
+    repeatable_if_marked: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )
 

@@ -73,8 +73,8 @@ async def long_call(client, *, duration=60, steps=600):
 
 @pytest.mark.requirement("V8", "G5", "V13")
 async def test_killed_in_mid_call_the_outcome_is_unknown(children):
-    """Within seconds an OutcomeUnknownError; it was not called again, and the next call is done by the next child."""
-    async with linked(children) as (client, link):
+    """Within seconds an OutcomeUnknownError, if nothing may be repeated; it was not called again, and the next call is done by the next child."""
+    async with linked(children, idempotent=False) as (client, link):
         assert text(await client.call_tool("echo", {"message": "a"})) == "Echo: a"
         call = await long_call(client)
         await children.kill()
@@ -89,8 +89,8 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(children):
 
 @pytest.mark.requirement("V13")
 async def test_killed_in_mid_call_what_may_run_twice_is_repeated(children):
-    """With `trust_annotations`: Node says of its long operation that it is read-only, and its second run answers."""
-    async with linked(children, trust_annotations=True) as (client, link):
+    """A command that we start is believed: Node says of its long operation that it is read-only, and its second run answers."""
+    async with linked(children) as (client, link):
         call = await long_call(client, duration=0.6, steps=6)
         await children.kill()
         async with asyncio.timeout(20):

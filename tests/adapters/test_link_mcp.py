@@ -92,26 +92,6 @@ async def test_an_idempotent_call_is_repeated_after_the_reconnect(transport, tol
         assert peer.ledger.keys == ["a", "a"]
 
 
-@pytest.mark.parametrize("transport", ["streamable-http"])
-async def test_annotations_are_trusted_only_when_told(transport, tmp_path):
-    """A read-only tool that loses its server is repeated with `trust_annotations`; one that is not is never."""
-    async with peer_of(transport, tmp_path) as peer, linked(peer, trust_annotations=True) as (client, link):
-        assert await link._calls._may_run_twice("call_tool", ("add", {}), {})
-        assert await link._calls._may_run_twice("call_tool", (), {"name": "add"})
-        assert not await link._calls._may_run_twice("call_tool", ("create_ticket",), {})
-        assert not await link._calls._may_run_twice("call_tool", ("unknown",), {})
-        call = asyncio.create_task(client.call_tool("slow", {"seconds": 60, "key": "a"}))
-        await peer.ledger.wait_for("a")
-        await peer.kill()
-        with pytest.raises(rb.OutcomeUnknownError):
-            await call
-        reading = asyncio.create_task(client.call_tool("add", {"a": 1, "b": 2}))
-        await peer.start()
-        assert text(await reading) == "3"
-        async with linked(peer) as (_, careful):
-            assert not await careful._calls._may_run_twice("call_tool", ("add", {}), {})
-
-
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
 async def test_a_call_made_while_the_server_is_away_waits(transport, tmp_path):
     """Three calls, made when the link knows that nobody listens: done after the return, once each."""
@@ -129,11 +109,8 @@ async def test_a_call_made_while_the_server_is_away_waits(transport, tmp_path):
 
 async def test_patience_ends_with_the_cause(tmp_path):
     """NotConnectedError, from the refusal; it says that the call did not run."""
-    async with peer_of("streamable-http", tmp_path) as peer, linked(peer, patience=0.3) as (client, link):
+    async with peer_of("streamable-http", tmp_path) as peer, linked(peer, patience=0.3) as (client, _):
         await peer.kill()
-        with pytest.raises(rb.BridgeError):
-            await ticket(client, "lost")
-        await until(lambda: not link.health().ready, "it knows")
         with pytest.raises(rb.NotConnectedError, match="connection refused") as caught:
             await ticket(client, "a")
         assert isinstance(caught.value.__cause__, httpx2.ConnectError)
@@ -221,13 +198,11 @@ async def test_a_command_that_is_not_there_is_told_at_once(tmp_path):
 
 @needs_everything
 async def test_nodes_example_server_is_outlived(tmp_path):
-    """Another implementation of the protocol: killed and started again, it answers 400 for the session; the next call has a new one."""
+    """Another implementation of the protocol: killed and started again, it answers 400 for the session, and the call has a new one."""
     async with everything(tmp_path / "log") as server:
         peer = Peer(lambda: Client(server.url()), Ledger(tmp_path / "none"), server)
         async with linked(peer) as (client, link):
             assert "hello" in text(await client.call_tool("echo", {"message": "hello"}))
             await server.restart()
-            with pytest.raises(MCPError):  # a 400, which may mean anything
-                await client.call_tool("echo", {"message": "lost"})
             assert "again" in text(await client.call_tool("echo", {"message": "again"}))
             assert link.health().reconnects == 1

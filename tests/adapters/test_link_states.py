@@ -218,13 +218,13 @@ async def test_used_again_after_a_night_it_has_a_new_client(outage):
 @virtual
 @pytest.mark.requirement("V13")
 async def test_a_client_that_died_unseen_is_replaced_on_use():
-    """It does not say that it is closed, as a session of MCP does not: the first use finds out, reconnects, and is done once."""
+    """It does not say that it is closed, as a session of MCP does not: the first use finds out, reconnects, and is done, as it may be."""
 
     class Unaware(Client):
         wait_closed = None
 
     world = World(Unaware)
-    link = rb.reconnecting(world.factory, rb.presets.default)
+    link = rb.reconnecting(world.factory, rb.presets.default, idempotent=["work"])
     async with link as client:
         assert await client.work("evening")
         for morning in range(1, 4):

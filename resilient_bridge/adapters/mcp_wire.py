@@ -1,0 +1,207 @@
+"""What an MCP call did on the wire: whether its request was ever written, and whether the answer says that its session is unknown.
+
+mcp hands on neither: every status but 404 becomes one error without it, and a refused connection ends the client under all of its
+calls. Its requests are made in the context of the call, so an HTTP client that is watched reports to the call itself.
+
+Rule: only what was seen is evidence. A call whose HTTP client is not watched has none, and may have run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..classification import classify
+from ..classification.mcp_sessions import is_session_unknown
+from ..errors import Executed, mapping_of
+
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .repeats import Call
+
+__all__ = [
+    "CURRENT_WIRE",
+    "Wire",
+    "is_command",
+    "never_sent_for",
+    "watch_request",
+    "watch_response",
+    "watched",
+]
+
+_SHORT: Final = 65_536  # bytes of an error's body that are read
+_SESSION: Final = "mcp-session-id"
+
+
+class Wire:
+    """The HTTP requests of one call, as far as a watched client made them."""
+
+    def __init__(self, client: Any = None) -> None:
+        self._is_watched = isinstance(getattr(client, "server", None), _Watched)
+        self.posts = self.redirects = self.answers = 0
+        self.is_traced = self.is_written = False
+        self.says_unknown = False  # an answer said that the session is not known
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer was seen: then its status is known, and so is what it says about the session."""
+        return self.answers > 0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what the call sends is seen: its client is watched, or has reported a request."""
+        return self._is_watched or self.posts > 0
+
+    @property
+    def never_sent(self) -> bool:
+        """Whether no byte of a request was written. A transport that is not ours has to have shown that it would report one."""
+        return (self._is_watched or self.is_traced) and not self.is_written and not self.is_answered
+
+    @property
+    def is_session_unknown(self) -> bool:
+        """Whether the one request of this call was answered by "I do not know your session"."""
+        return self.says_unknown and self.answers == 1 and self.posts == 1 + self.redirects
+
+    def sending(self, request: Any) -> None:
+        """A request is about to be sent: follow it."""
+        self.posts += 1
+        before = request.extensions.get("trace")
+
+        async def trace(name: str, info: Any) -> None:
+            self.is_traced = True
+            self.is_written |= "send_request_headers" in name
+            if before is not None:
+                await before(name, info)
+
+        request.extensions["trace"] = trace
+
+    def answered(self, request: Any, status: int, body: bytes) -> None:
+        """A request was answered."""
+        if 300 <= status < 400:
+            self.redirects += 1
+            return
+        self.answers += 1
+        if status >= 400 and _SESSION in request.headers:
+            self.says_unknown |= is_session_unknown(status, body)
+
+
+CURRENT_WIRE: ContextVar[Wire | None] = ContextVar("resilient_bridge.mcp_wire", default=None)
+
+
+async def watch_request(request: Any) -> None:
+    """Report a request to the call that it is made for, if there is one. An `event_hooks` function, and what HTTPTransport calls."""
+    wire = CURRENT_WIRE.get()
+    if wire is not None and request.method == "POST" and request.extensions.get("rb.wire") is not wire:
+        request.extensions["rb.wire"] = wire
+        wire.sending(request)
+
+
+async def watch_response(response: Any) -> None:
+    """Report an answer to the call that it is for. An `event_hooks` function."""
+    await watch_answer(response.request, response)
+
+
+async def watch_answer(request: Any, response: Any) -> None:
+    """Report the answer to a request. The body of an error is read if it is short."""
+    wire = CURRENT_WIRE.get()
+    if wire is None or request.extensions.get("rb.wire") is not wire or "rb.wire" in response.extensions:
+        return
+    response.extensions["rb.wire"] = wire
+    body: bytes = response.extensions.get("rb.body", b"")
+    length = response.headers.get("content-length", "")
+    if not body and response.status_code >= 400 and length.isdigit() and int(length) <= _SHORT:
+        with suppress(Exception):
+            body = await response.aread()
+    wire.answered(request, response.status_code, body)
+
+
+# ---- whose HTTP client can be watched -------------------------------------------------------------------------------
+
+
+def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManager[Any]:
+    """Return what a factory made, with its HTTP client watched where that can be done: an mcp `Client` of a URL.
+
+    Other clients report if `rb.HTTPTransport` is below them.
+    """
+    library: Any = sys.modules.get("mcp.client.client")  # who makes one has imported it
+    http: Any = sys.modules.get("mcp.client.streamable_http")
+    client: Any = made
+    if type(made) is not getattr(library, "Client", None) or not isinstance(client.server, str):
+        return made
+    if not hasattr(http, "create_mcp_http_client"):
+        return made
+    try:
+        return cast(
+            "AbstractAsyncContextManager[Any]",
+            dataclasses.replace(client, server=_Watched(http, client.server)),
+        )
+    except (TypeError, ValueError):  # another release with other fields, or a cache that is kept by the url
+        return made
+
+
+class _Watched(AbstractAsyncContextManager[Any]):
+    """mcp's own transport for a URL, over an HTTP client that reports to the calls."""
+
+    def __init__(self, http: Any, url: str) -> None:
+        self._http, self._url = http, url
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Any:
+        async with AsyncExitStack() as stack:
+            client: Any = await stack.enter_async_context(self._http.create_mcp_http_client())
+            hooks = client.event_hooks
+            client.event_hooks = {
+                "request": [*hooks["request"], watch_request],
+                "response": [*hooks["response"], watch_response],
+            }
+            streams = await stack.enter_async_context(
+                self._http.streamable_http_client(self._url, http_client=client)
+            )
+            self._stack = stack.pop_all()
+        return streams
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+
+def is_command(client: Any) -> bool:
+    """Return whether the server behind an mcp client is a command that the user has it start."""
+    server = getattr(client, "server", None)
+    if type(server).__name__ == "StdioServerParameters":
+        return True
+    return getattr(getattr(server, "gen", None), "__qualname__", "") == "stdio_client"
+
+
+def never_sent_for(cause: BaseException | None, call: Call) -> bool:
+    """Return whether the error that ended a client says that this call was never sent: its own first request was refused."""
+    method = _METHODS.get(call.method)
+    if method is None or not isinstance(cause, Exception) or classify(cause).executed is not Executed.NO:
+        return False
+    try:
+        said = mapping_of(json.loads(cast("Any", cause).request.content))
+    except Exception:  # noqa: BLE001 -- no HTTP error, or a body that is a stream
+        return False
+    params = mapping_of(said.get("params"))
+    if said.get("method") != method or {"inputResponses", "requestState"} & params.keys():
+        return False
+    if method != "tools/call":
+        return True
+    given = {**dict(zip(("name", "arguments"), call.args, strict=False)), **call.kwargs}
+    is_same = (params.get("arguments") or {}) == (given.get("arguments") or {})
+    return is_same and params.get("name") == given.get("name")
+
+
+_METHODS: Final = {
+    "call_tool": "tools/call",
+    "set_logging_level": "logging/setLevel",
+    "subscribe_resource": "resources/subscribe",
+    "unsubscribe_resource": "resources/unsubscribe",
+}
