@@ -17,8 +17,10 @@ from ..errors import (
     NotConnectedError,
     OutcomeUnknownError,
     mapping_of,
+    record_of,
     text_of,
 )
+from ..errors.record import OWN_WORDS
 from .mcp_wire import is_command, never_sent_for
 
 
@@ -62,7 +64,7 @@ def did_not_run(ended: Ended, connection: Connection, call: Call, wire: Wire) ->
     (`NotExecutedError`), and of the clients that make one request per call (a `Peer`, mcp) what became of the request.
     """
     error, client = ended.error, connection.client
-    if not ended.has_started or is_not_executed(error):
+    if not ended.has_started or (error is not None and is_not_executed(error)):
         return True
     package = package_of(client)
     if package in _SENDS_LATER and not ended.has_suspended:
@@ -105,9 +107,10 @@ def is_marked(error: Exception) -> bool:
     return mapping_of(getattr(error, "data", None)).get("retryable") is True
 
 
-def is_not_executed(error: BaseException | None) -> bool:
-    """Return whether the method itself says that nothing of it has happened."""
-    return isinstance(error, BridgeError) and type(error).__name__ == "NotExecutedError"
+def is_not_executed(error: Exception) -> bool:
+    """Return whether the method itself says that nothing of it has happened; of a function inside of it that says nothing."""
+    record = record_of(error)
+    return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
 
 
 def is_session_lost(error: Exception, client: Any, wire: Wire) -> bool:

@@ -9,10 +9,9 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
-import attrs
 import wrapt
 
-from ..errors import BridgeError, Executed, stays_here
+from ..errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
 from ..pipeline.attempt import CURRENT, begun
 from ..pipeline.guards import failure_in
 from ..pipeline.protect import bind
@@ -231,7 +230,8 @@ class Calls:
             and failure.executed is Executed.NO
             and not is_proof(error, failure, client, wire)
         ):
-            attempt.seen = error, attrs.evolve(failure, executed=Executed.MAYBE)
+            attempt.seen = error, unproven(failure)
+            attach(error, (record_of(error) or Record())._replace(crossed=2))  # for who reads the error later
         if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
             attempt.is_last = True
         return error

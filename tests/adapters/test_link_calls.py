@@ -298,7 +298,7 @@ async def test_a_deadline_is_shorter_than_patience():
 # -- errors that are no loss ------------------------------------------------------------------------------------------
 @virtual
 async def test_an_error_of_the_call_is_the_callers():
-    """The same object comes out, no connection is made, and a Retry repeats what the policy names."""
+    """The same object comes out, no connection is made, and a Retry repeats what the policy names, where that is permitted."""
     world = World()
     link = rb.reconnecting(world.factory, quick())
     async with link as client:
@@ -308,7 +308,7 @@ async def test_an_error_of_the_call_is_the_callers():
         assert caught.value is fault
         assert (len(world.made), link.state) == (1, "READY")
     calls = rb.Policy(rb.Retry(attempts=3, on=KeyError, backoff=rb.Backoff.constant(0.1, jitter="none")))
-    async with rb.reconnecting(world.factory, quick(calls=calls)) as client:
+    async with rb.reconnecting(world.factory, quick(calls=calls), idempotent=True) as client:
         world.client.fault = KeyError("busy")
         call = asyncio.create_task(client.work("b"))
         await asyncio.sleep(0.15)

@@ -71,15 +71,41 @@ SECOND_STEPS = {
 @virtual
 @pytest.mark.parametrize("method", ["order", "order_at_once"])
 @pytest.mark.parametrize("error", SECOND_STEPS.values(), ids=SECOND_STEPS)
-async def test_a12_what_a_method_raises_proves_nothing_about_it(error, method):
+@pytest.mark.parametrize(
+    "layer",
+    [rb.Retry(attempts=4, on=(Exception,), backoff=rb.Backoff.constant(0), budget=None), rb.Breaker()],
+    ids=["retry", "none"],
+)
+async def test_a12_what_a_method_raises_proves_nothing_about_it(error, method, layer):
     """It charged, and then its second step was refused: it is not called again, and nobody is told that it did not run."""
     charged: list[str] = []
-    calls = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(0), budget=None))
-    async with rb.reconnecting(lambda: Shop(charged, error), quick(calls=calls)) as shop:
+    async with rb.reconnecting(lambda: Shop(charged, error), quick(calls=rb.Policy(layer))) as shop:
         with pytest.raises(Exception) as caught:
             await getattr(shop, method)("book")
     assert charged == ["book"]
     assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+
+
+@virtual
+@pytest.mark.parametrize("is_loss", [False, True])
+async def test_a_method_that_knows_better_says_so(is_loss):
+    """`raise NotExecutedError from error`: nothing of it has happened, so it is called again, on a new client if this one is lost."""
+    tried: list[str] = []
+
+    class Careful(Shop):
+        async def order(self, item: str) -> None:
+            tried.append(item)
+            await asyncio.sleep(0)
+            if len(tried) == 1:
+                cause = ConnectionRefusedError(111, "refused") if is_loss else TimeoutError("busy")
+                raise rb.NotExecutedError from cause
+            self.charged.append(item)
+
+    charged: list[str] = []
+    link = rb.reconnecting(lambda: Careful(charged, ValueError()), quick())
+    async with link as shop:
+        await shop.order("book")
+        assert (charged, len(tried), link.health().reconnects) == (["book"], 2, int(is_loss))
 
 
 @virtual
