@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .near_misses import close_names, near_paths, status_of, up_to_root
+from .near_misses import close_names, near_paths, status_of, steps_there, up_to_root
 from .suggestion_clues import Clue
 from .suggestion_context import (
     Fix,
@@ -35,6 +35,7 @@ _PARENTS: Final = 6  # levels above a path, as far as the working directory, in 
 _MOST_BACKUPS: Final = 2
 _ENDINGS: Final = (".bak", ".backup", "~", ".orig")
 _STORES: Final = ("backups", ".claude/backups")
+_MOST_TURNS: Final = 20  # times that a path may go up again, and be looked after
 _LONGEST_NAME: Final = 255  # bytes
 _LONGEST_PATH: Final = 4_000  # bytes
 _NOBODY_CREATES: Final = ("/proc", "/sys", "/dev")  # root may write there, and yet nothing comes of it
@@ -129,13 +130,14 @@ def _missing_step(path: str, context: SuggestionContext) -> str | None:
     """Return what a path goes through and out of again by `..`, if that is no directory."""
     whole = context.whole(path)
     parts = () if whole is None else whole.parts
-    steps = (str(Path(*parts[:number])) for number, part in enumerate(parts) if part == "..")
+    turns = islice((number for number, part in enumerate(parts) if part == ".."), _MOST_TURNS)
+    steps = (str(Path(*parts[:number])) for number in turns)
     return next((step for step in steps if not is_directory(step)), None)
 
 
 def _dead_link(absolute: str) -> str | None:
     """Return the link to nothing that stands for a directory of a path, if one does."""
-    return next(filter(_is_dead, map(str, reversed(Path(absolute).parents))), None)
+    return next((step for step in steps_there(absolute) if step != absolute and _is_dead(step)), None)
 
 
 def _is_dead(path: str) -> bool:

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 
+_MOST_STEPS: Final = 200  # directories of one path that are looked at
 _MOST_ENTRIES: Final = 5_000
 _MOST_SECONDS: Final = 0.2
 _CLOCK_EVERY: Final = 128  # entries between two looks at the clock: a small tree is always seen whole
@@ -42,12 +43,28 @@ def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | N
         return None
 
 
+def steps_there(path: str) -> Iterator[str]:
+    """Yield the directories above an absolute path and the path itself, from the root on, as far as they are there.
+
+    Below what is not there nothing is: so the time is linear in the path, however deep it is said to go. A link to nothing is there.
+    """
+    at = 0
+    for _ in range(_MOST_STEPS):
+        at = path.find(_SEP, at + 1)
+        step = path if at < 0 else path[: max(at, 1)]
+        if status_of(step, is_link_followed=False) is None:
+            return
+        yield step
+        if at < 0:
+            return
+
+
 def up_to_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
     """Yield a directory and those above it, as far as its project goes: what lies above belongs to somebody else.
 
     The project ends where a `.git`, `pyproject.toml` or the like lies, or at the home of the user; one level up where neither is above.
     """
-    line = [directory, *directory.parents][:most]
+    line = [directory, *islice(directory.parents, most - 1)]
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- that of Path raises where there is none
     ends = (number for number, here in enumerate(line) if here == home or _is_root(here))
     yield from line[: next(ends, 1) + 1]
@@ -158,24 +175,29 @@ def _near(missing: str, root: str, look: Look, share: int) -> Iterator[_Near]:
         return
     name = missing.rpartition(_SEP)[2]
     matcher = cache(_Matcher)  # of the few texts that a path is compared by
+    parts = missing.split(_SEP)
+    tail = cache(
+        lambda shared: _SEP.join(parts[shared:])
+    )  # there are as many as directories that it shares with what is there
     has_ending = bool(_split(name)[1])
     for entry in look.walk(root, most=share, is_hidden_wanted=name.startswith(".")):
         if entry.path in _NOT_FILES or entry.path == missing or (has_ending and _is_own(entry)):
             continue
-        wanted, rest = _apart(missing, entry.path)
+        others = entry.path.split(_SEP)
+        shared = _shared(parts, others)
+        wanted, rest = tail(shared), _SEP.join(others[shared:])
         spelled = matcher(name).likeness(entry.name)
         whole = matcher(wanted).likeness(rest) if (wanted, rest) != (name, entry.name) else spelled
         if spelled >= _ALIKE or whole >= _ALIKE_PATH:
             yield _Near(1 - max(spelled, whole), 1 - whole, rest.count(_SEP), entry.path)
 
 
-def _apart(one: str, other: str) -> tuple[str, str]:
-    """Return what two paths do not share: both without the directories that they begin with alike."""
-    ones, others = one.split(_SEP), other.split(_SEP)
+def _shared(ones: list[str], others: list[str]) -> int:
+    """Return with how many directories two paths begin alike."""
     shared = 0
     while shared < min(len(ones), len(others)) - 1 and ones[shared] == others[shared]:
         shared += 1
-    return _SEP.join(ones[shared:]), _SEP.join(others[shared:])
+    return shared
 
 
 class _Matcher:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .near_misses import status_of
+from .near_misses import status_of, steps_there
 from .suggestion_clues import Clue
 from .suggestion_context import (
     Fix,
@@ -74,10 +74,10 @@ def _program_at(name: str) -> str | None:
 
 def _closed_to_us(absolute: Path, context: SuggestionContext, *, is_there: bool) -> Iterator[Fix]:
     """Yield the directory that forbids it: one that may not be entered, or the one that may not be written to."""
-    for parent in reversed(absolute.parents):
-        if is_directory(str(parent)) and not os.access(parent, os.X_OK):
-            shown = context.shown(str(parent))
-            yield Fix(f"the directory {shown} may not be entered: it {_belongs(str(parent))}", str(parent))
+    for step in steps_there(str(absolute)):
+        if step != str(absolute) and is_directory(step) and not os.access(step, os.X_OK):
+            shown = context.shown(step)
+            yield Fix(f"the directory {shown} may not be entered: it {_belongs(step)}", step)
             return
     parent = absolute.parent
     if is_directory(str(parent)) and not os.access(parent, os.W_OK):
@@ -145,12 +145,12 @@ def not_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         absolute = context.absolute(path)
         if absolute is None:
             continue
-        for part in (*reversed(Path(absolute).parents), Path(absolute)):
-            if is_file(str(part)):
-                shown = context.shown(str(part))
-                yield Fix(f"{shown} is a file and no directory: correct the path", str(part))
-                if part == Path(absolute):
-                    parent = str(part.parent)
+        for step in steps_there(absolute):
+            if is_file(step):
+                shown = context.shown(step)
+                yield Fix(f"{shown} is a file and no directory: correct the path", step)
+                if step == absolute:
+                    parent = str(Path(step).parent)
                     yield Fix(f"name the directory that it is in, {parent}", parent)
                 break
 

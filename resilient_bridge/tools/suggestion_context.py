@@ -13,18 +13,20 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from ..errors import redact
-from .near_misses import Look, status_of
+from .near_misses import Look, status_of, steps_there
 
 
 if TYPE_CHECKING:
     from ..errors import Failure
 
 __all__ = ["Fix", "SuggestionContext", "SuggestionRule"]
+
+_ROOT: Final = os.sep
 
 
 @attrs.frozen
@@ -113,5 +115,9 @@ def is_file(path: str) -> bool:
 
 def nearest_there(path: str) -> str | None:
     """Return the path itself, or else the nearest directory above it, that is there; None if none can be seen."""
-    candidates = (path, *map(str, Path(path).parents))
-    return next((candidate for candidate in candidates if status_of(candidate) is not None), None)
+    nearest = None
+    for step in (_ROOT, *steps_there(path)):
+        if status_of(step) is None:  # a link to nothing
+            break
+        nearest = step
+    return nearest
