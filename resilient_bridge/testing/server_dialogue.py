@@ -72,6 +72,8 @@ class Dialogue:
         if wrong:
             ident = message.get("id")
             self._refuse(wrong, ident if isinstance(ident, str) else None)
+        elif message["type"] in behaviour.refused:
+            self._refuse_type(message["type"], behaviour.refused[message["type"]])
         elif message["type"] not in behaviour.ignored:
             self._dispatch(message)
 
@@ -101,6 +103,12 @@ class Dialogue:
     def _refuse(self, wrong: list[dict[str, Any]], ident: str | None) -> None:
         self._error("PROTO_INVALID_MESSAGE", "message validation failed", ident, violations=wrong)
 
+    def _refuse_type(self, kind: str, code: str) -> None:
+        if kind == "session_join" and self.phase == "authenticated":
+            self.phase = "joined"  # a bridge without sessions has nothing to join
+        fresh = new_id(self._memory.rng)
+        self._error(code, f"Unknown message type: {kind}", fresh, request_type=kind)
+
     def _scripted_end(self, step: str) -> bool:
         code = self._memory.behaviour.accept_then_close
         if code is None or self._memory.behaviour.close_at != step:
@@ -121,7 +129,8 @@ class Dialogue:
         if code is not None:
             refusal = {"code": code, "message": "authentication refused", "recoverable": "EXPIRED" in code}
             self._answer("connection_error", refusal, message["id"])
-            self._line.end(4001, "authentication refused")
+            if memory.behaviour.auth_refusal == "closed":
+                self._line.end(4001, "authentication refused")
         elif memory.behaviour.no_session_memory:
             self.phase = "joined"
             memory.audience[self._line] = None

@@ -68,6 +68,11 @@ class Behaviour:
     accept_then_close: int | None = None  # a close code; 1006 is a reset, 1005 a close frame without a code
     close_at: Literal["accept", "auth", "join"] = "accept"  # when: at once, or instead of that step's answer
     auth_error: str | None = None  # the code of a connection_error, whatever the token
+    auth_refusal: Literal["closed", "open"] = (
+        "closed"  # what becomes of the connection after a connection_error
+    )
+    # Types that it does not know, each with the code of its error, which has a fresh id and names the type: real bridges refuse so.
+    refused: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
     ignored: frozenset[str] = frozenset()  # types that are read and never answered
     slow: float = 0.0  # seconds before each answer
 
@@ -89,9 +94,12 @@ class Behaviour:
     answer_twice: bool = False
     replay_delay: float = 0.0  # the snapshot is taken at once and sent later, so live frames come first
     truncate_to: int = 1
-    no_session_memory: bool = False  # the real bridge: no sessions, no replay, no acks, no server_id
+    no_session_memory: bool = (
+        False  # the real bridge: no sessions, no replay, no acks, no server_id (see `refused`)
+    )
 
     # ---- messages
+    flat: bool = False  # whether fields stand beside `type` and `id` and not in a payload
     timestamps: Literal["ms", "s", "none"] = "ms"  # their resolution
     timestamp_mode: StampMode = attrs.field(default="normal", validator=attrs.validators.in_(_STAMP_MODES))
     duplicate_ids: Literal["none", "repeat", "conflict"] = "none"  # sent twice; or one id, other payload

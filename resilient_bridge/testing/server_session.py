@@ -78,6 +78,8 @@ class BridgeMemory:
         stamp = self.stamps.show(self.stamps.now(), self.behaviour)
         if stamp is not None:
             message["timestamp"] = stamp
+        if self.behaviour.flat:
+            return {**payload, **message}
         message["payload"] = payload
         return message
 

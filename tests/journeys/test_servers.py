@@ -45,6 +45,13 @@ BRIDGES: dict[str, tuple[dict[str, Any], str]] = {
     "no replay at all": ({"replay": "none"}, "UNKNOWN(timeout)"),
     "replay unknown": ({"replay": "unknown_type"}, "UNKNOWN(no_replay)"),
     "replay too late": ({"replay_delay": 11.0, **QUIET}, "UNKNOWN(timeout)"),
+    "as ReCursor's own is": (
+        {
+            "no_session_memory": True,
+            "refused": dict.fromkeys(["session_join", "request_replay"], "PROTO_INVALID_MESSAGE"),
+        },
+        "UNKNOWN(no_replay)",
+    ),
     "no session memory": ({"no_session_memory": True}, "UNKNOWN(no_replay)"),
 }
 

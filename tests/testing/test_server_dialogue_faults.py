@@ -239,3 +239,34 @@ async def test_nothing_is_recorded_when_told_so(memory):
     client.join()
     assert client.say("note")[0]["payload"]["status"] == "applied"
     assert memory.frames == memory.received == []
+
+
+# ---- as bridges of others do it
+async def test_c01_types_that_it_does_not_know(memory):
+    """An error of the given code, with a fresh id and `request_type`; a refused join leaves a bridge that takes messages."""
+    change(memory, refused={"session_join": "PROTO_INVALID_MESSAGE", "look": "UNKNOWN_TYPE"})
+    client = Voice(memory)
+    client.say("auth")
+    (refusal,) = client.say("session_join", {"session_id": "s"})
+    assert (refusal["type"], refusal["payload"]["code"]) == ("error", "PROTO_INVALID_MESSAGE")
+    assert refusal["payload"]["request_type"] == "session_join"
+    assert codes(client.say("look")) == ["UNKNOWN_TYPE"]
+    assert client.say("note") == []
+    assert [message["type"] for message in memory.received] == ["note"]
+
+
+async def test_c02_a_refused_login_may_leave_the_connection_open(memory):
+    """`connection_error`, and no end of the line."""
+    change(memory, auth_error="AUTH_FAILED", auth_refusal="open")
+    client = Voice(memory)
+    assert [answer["type"] for answer in client.say("auth")] == ["connection_error"]
+    assert [answer["type"] for answer in client.say("auth")] == ["connection_error"]
+
+
+async def test_c04_flat_fields(memory):
+    """Fields beside the type, and no payload."""
+    change(memory, flat=True)
+    client = Voice(memory)
+    (hello,) = client.say("auth")
+    assert hello["server_id"] == memory.server_id
+    assert "payload" not in hello
