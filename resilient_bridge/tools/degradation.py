@@ -14,7 +14,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from ..classification import failure_or_none
-from ..errors import Executed, Failure, RejectedError, config_error, without_cause
+from ..errors import Executed, Failure, RejectedError, config_error, record_of, without_cause
+from ..errors.record import OWN_WORDS
 from ..pipeline.attempt import CURRENT
 from ..policies.fields import LONGEST, as_seconds, is_count, is_number
 from ..policies.what import as_whats, check_whats, matches_ended
@@ -112,7 +113,7 @@ class Degradation(Generic[M]):
         """Call the function of the present mode; where it fails with what `on` speaks of, go down and on with the next one.
 
         Returns what the first one that works returns, sync or async. The last error is raised as it is. A function that failed may have
-        run: the next one is called then only if `may_have_run` or `idempotent` allows it; else the error is
+        run, unless it raised NotExecutedError: the next one is called then only if `may_have_run` or `idempotent` allows it; else the error is
         raised with a note, and the next call begins in the lower mode. A mode without a function is passed over; RejectedError if none is
         left at or below the present mode, ConfigError for what is no mode of the ladder.
         """
@@ -132,7 +133,7 @@ class Degradation(Generic[M]):
                 following = next((place for place in places if place >= at), None)
                 if following is None:
                     raise
-                if self.modes[following] not in self._may_follow:
+                if self.modes[following] not in self._may_follow and not _did_not_run(error):
                     _explain(error, _NOTE.format(mode=self.modes[following]))
                     raise
 
@@ -299,6 +300,13 @@ def degradations(
             restore_after=restore_after,
         ),
     }
+
+
+def _did_not_run(error: Exception) -> bool:
+    """Whether the function says itself that nothing of it has happened; what proved that of a step of it proves no more."""
+    failure, record = failure_or_none(error), record_of(error)
+    is_proven = failure is not None and failure.executed is Executed.NO and failure.proof in OWN_WORDS
+    return is_proven and (record is None or record.crossed == 0)
 
 
 def _explain(error: Exception, note: str) -> None:

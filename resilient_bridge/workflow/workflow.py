@@ -15,7 +15,6 @@ import attrs
 
 from ..errors import ConfigError, Failure, config_error, redact
 from ..pipeline.policy import Policy
-from ..policies.retry import Retry
 from ..presets import BridgePolicy, ccsetup
 from ..presets.bridge_policy import calls_of
 from ..telemetry import emit, events
@@ -116,7 +115,7 @@ class Workflow:
 
         `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash (C6), and once more
         where a tool or an artifact of it is corrupt or missing, but never after a failure of its own code. True: after that too, as `policy`
-        says. False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
+        says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
         it is, a tool call that began, has no recorded end and may not be repeated halts it (SYS_OUTCOME_UNKNOWN), and names the tool.
         """
         add = partial(
@@ -157,10 +156,6 @@ class Workflow:
             if not callable(check):
                 raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
         used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
-        if (
-            idempotent is not True
-        ):  # an error of one of its steps does not prove that the steps before it did nothing
-            used = used.replace(Retry(attempts=1))
         names = [
             name_of(one, self._root, f"Workflow.phase.artifacts[{place}]")
             for place, one in enumerate(artifacts)

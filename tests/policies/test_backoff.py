@@ -11,6 +11,7 @@ import tenacity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.policies import Backoff
 
@@ -70,15 +71,11 @@ schedules = plain | st.builds(
 )
 
 
-def _published(source: str) -> None:
-    backoff, expected = DELAYS[source]
-    assert backoff.delays(len(expected)) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("source", DELAYS)
 def test_delays_are_the_published_ones(source):
     """Each schedule, row by row, is what its source prints."""
-    _published(source)
+    backoff, expected = DELAYS[source]
+    assert backoff.delays(len(expected)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("source", [name for name, (backoff, _) in DELAYS.items() if name != "R17"])
@@ -88,35 +85,27 @@ def test_a_schedule_without_jitter_waits_exactly_its_delays(source):
     assert backoff.sample(len(expected), seed=1) == backoff.delays(len(expected))
 
 
-@pytest.mark.requirement("R3")
-def test_a_close_is_followed_by_recursors_delays():
-    """Reconnecting waits 1, 2, 5, 10, 30 s."""
-    _published("R3")
+def _link(preset: str, code: str | None = None) -> Backoff:
+    """The schedule of a preset's link, after a loss of this code."""
+    reconnect = getattr(rb.presets, preset).reconnect
+    return reconnect.backoff if code is None else reconnect.rules[code].backoff
 
 
-@pytest.mark.requirement("R6")
-def test_a_connect_timeout_is_followed_by_recursors_delays():
-    """A timeout waits 1, 2, 5 s and then from 10 s exponentially."""
-    _published("R6")
-
-
-@pytest.mark.requirement("R17")
-def test_recovery_of_a_client_waits_one_second_times_the_attempt():
-    """Five tries wait 1, 2, 3, 4, 5 s."""
-    _published("R17")
-    assert Backoff.linear(1, jitter="none").sample(5, seed=7) == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.requirement("V7")
-def test_openviber_doubles_from_one_second():
-    """Five attempts wait 1, 2, 4, 8, 16 s."""
-    _published("V7")
-
-
-@pytest.mark.requirement("G2")
-def test_gasoline_starts_at_once_and_stays_at_thirty():
-    """The first wait is none, the sixth and all later ones are 30 s."""
-    _published("G2")
+@pytest.mark.parametrize(
+    ("preset", "code", "delays"),
+    [
+        pytest.param("recursor", None, [1, 2, 5, 10, 30], marks=pytest.mark.requirement("R3")),
+        pytest.param(
+            "recursor", "CONN_TIMEOUT", [1, 2, 5, 10, 20, 40, 60, 60], marks=pytest.mark.requirement("R6")
+        ),
+        pytest.param("openviber", None, [1, 2, 4, 8, 16, 16], marks=pytest.mark.requirement("V7")),
+        pytest.param("gasoline", None, [0, 1, 2, 4, 8, 30, 30], marks=pytest.mark.requirement("G2")),
+    ],
+)
+def test_h15_the_schedule_of_a_presets_link_is_what_its_specification_prints(preset, code, delays):
+    """The preset's own value, without jitter."""
+    assert _link(preset, code).delays(len(delays)) == delays
+    assert _link(preset, code).sample(len(delays), seed=7) == delays
 
 
 @pytest.mark.parametrize("backoff", EVERY_SHAPE, ids=repr)

@@ -190,6 +190,21 @@ def test_the_last_timeout_reports_and_the_work_goes_on():
     assert ended.wait(30)
 
 
+def test_h15_each_number_of_the_preset():
+    """What other tests see only through one another: attempts of link, calls and polling, and the limit of a call."""
+    assert (gasoline.reconnect.attempts, gasoline.reconnect.on_exhausted) == (6, "suspend")
+    retry, breaker, timeout = gasoline.calls.layers
+    assert (retry.attempts, retry.rules["CONN_REFUSED"].attempts, timeout) == (
+        6,
+        1,
+        rb.Timeout(2, thread=True),
+    )
+    assert breaker == rb.Breaker.consecutive(5, open_for=30)
+    assert drive(gasoline.tools["poll"], *[503] * 40).calls == 30
+    assert drive(rb.Policy(retry), *[RESET] * 9).slept == [1, 2, 4, 8]
+    assert drive(gasoline.tools["execute_js"], *[RESET] * 9).calls == 3
+
+
 # ---- in a Toolbox ----------------------------------------------------------------------------------------------------
 
 

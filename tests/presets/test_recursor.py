@@ -90,11 +90,3 @@ def test_after_sixty_seconds_one_call_decides(probe, state):
     assert [event.reason for event in seen if isinstance(event, rb.events.CircuitHalfOpened)] == [
         "reset_timeout_elapsed"
     ]
-
-
-@pytest.mark.requirement("R17")
-def test_the_schedule_of_a_client_that_recovers():
-    """BASE_DELAY 1 s times (attempt + 1), MAX_RETRIES 5: a schedule of its own beside the preset's."""
-    linear = rb.Backoff.linear(1, jitter="none")
-    driven = drive(rb.Policy(rb.Retry(attempts=6, backoff=linear)), *[ConnectionRefusedError] * 6)
-    assert driven.slept == linear.delays(5) == [1, 2, 3, 4, 5]

@@ -293,3 +293,26 @@ async def test_a_transient_failure_that_was_given_up_takes_the_ladder_down():
 
     with rb.testing.virtual_time():
         assert await ladder.call({"browser": browse, "text": describe}) == "in words"
+
+
+async def test_a_mode_that_says_that_it_did_nothing_is_followed():
+    """Its own word counts; that of something inside of it, which it let through, does not."""
+    called = []
+
+    def one():
+        called.append("one")
+        raise rb.NotExecutedError from ConnectionRefusedError(111, "refused")
+
+    @rb.Policy(rb.Breaker())
+    def inner():
+        raise rb.NotExecutedError from ConnectionRefusedError(111, "refused")
+
+    def charges():
+        called.append("charged")
+        inner()
+
+    functions = {"browser": one, "text": lambda: "text"}
+    assert await Degradation("a", "browser", "text").call(functions) == "text"
+    with pytest.raises(rb.NotExecutedError):
+        await Degradation("b", "browser", "text").call({**functions, "browser": charges})
+    assert called == ["one", "charged"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import socket
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -72,3 +74,82 @@ async def test_h07_without_memory_it_is_tried_once_more(error):
     with rb.testing.virtual_time():
         await toolbox.call("run", {})
     assert len(calls) == 2
+
+
+def _answer(status: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://mail")
+    return httpx.HTTPStatusError("refused", request=request, response=httpx.Response(status, request=request))
+
+
+SECOND_STEPS = [
+    ConnectionRefusedError(111, "mail server refused"),
+    socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    httpx.ConnectError("connection refused"),
+    httpx.LocalProtocolError("Invalid input ConnectionInputs.RECV_DATA in state ConnectionState.CLOSED"),
+    _answer(429),
+    _answer(401),
+    RuntimeError("connect ECONNREFUSED 127.0.0.1:25"),
+    RuntimeError("429 Too Many Requests"),
+    RuntimeError("Unexpected token < in JSON"),
+    RuntimeError("Operation incomplete"),
+    RuntimeError("State mismatch"),
+    rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN", "circuit open", executed=rb.Executed.NO)),
+]
+
+
+@pytest.mark.parametrize("form", ["async", "sync"])
+@pytest.mark.parametrize("error", SECOND_STEPS, ids=lambda error: f"{type(error).__name__} {error}"[:40])
+async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says(error, form):
+    """The order is placed, then something is refused: that speaks of the last step, and the model is told that it may have run."""
+    placed, toolbox = [], rb.Toolbox()
+
+    def order(item: str) -> str:
+        placed.append(item)
+        raise error
+
+    async def later(item: str) -> str:
+        return order(item)
+
+    toolbox.tool(name="order", idempotent=False)(later if form == "async" else order)
+    with rb.testing.virtual_time():
+        outcome = await toolbox.call("order", {"item": "book"})
+    assert (placed, outcome.failure.executed) == (["book"], rb.Executed.MAYBE)
+    assert json.loads(outcome.to_llm())["executed"] == "maybe"
+
+
+@pytest.mark.parametrize(
+    "text", ["connect ECONNREFUSED 127.0.0.1:25", "429 Too Many Requests", "Unexpected token <", "EBUSY"]
+)
+async def test_a01_a_command_with_two_steps_runs_once(tmp_path, text):
+    """Its effect, then its error output."""
+    toolbox, ledger = rb.Toolbox(), tmp_path / "ledger"
+
+    @toolbox.command
+    def order() -> list[str]:
+        return ["sh", "-c", f"printf x >> '{ledger}'; echo '{text}' >&2; exit 1"]
+
+    with rb.testing.virtual_time():
+        outcome = await toolbox.call("order", {})
+    assert (ledger.read_text(), outcome.failure.executed is rb.Executed.NO) == ("x", False)
+
+
+async def test_a_tool_that_says_that_it_did_nothing_is_repeated():
+    """`raise NotExecutedError from error`: executed no, also for a tool that must not run twice."""
+    tries, toolbox = [], rb.Toolbox()
+
+    @toolbox.tool
+    async def order(item: str) -> str:
+        tries.append(item)
+        if len(tries) < 3:
+            raise rb.NotExecutedError from ConnectionRefusedError(111, "refused")
+        return "placed"
+
+    with rb.testing.virtual_time():
+        assert (await toolbox.call("order", {"item": "book"})).value == "placed"
+        toolbox.tool(name="never")(_never_runs)
+        outcome = await toolbox.call("never", {})
+    assert (outcome.failure.executed, outcome.attempts) == (rb.Executed.NO, 4)
+
+
+async def _never_runs() -> None:
+    raise rb.NotExecutedError from ConnectionRefusedError(111, "refused")

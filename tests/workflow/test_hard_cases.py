@@ -25,7 +25,7 @@ from tests.workflow.flows import Flow, cancelled, fails, started, stay
 async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tmp_path, monkeypatch):
     """The phase has ended and is being written down: cancelling waits for that, and the phase does not run again."""
     flow = Flow(tmp_path).build()
-    saving, go_on = asyncio.Event(), threading.Event()
+    saving, go_on, was_free = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
     keeping = flow.flow._keeping
     plain = keeping._save
@@ -33,7 +33,7 @@ async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tm
     def slow(state):
         if state.phases_completed == ("a",) and not go_on.is_set():
             loop.call_soon_threadsafe(saving.set)
-            go_on.wait(10)
+            was_free.append(go_on.wait(10))  # the loop goes on meanwhile, and lets this end
         plain(state)
 
     monkeypatch.setattr(keeping, "_save", slow)
@@ -43,6 +43,7 @@ async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tm
     loop.call_later(0.05, go_on.set)
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert was_free == [True]
     assert flow.value()["phases_completed"] == ["a"]
     again = Flow(tmp_path).build()
     assert ((await again.flow.run()).is_completed, again.ran) == (True, ["b", "c"])

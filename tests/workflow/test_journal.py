@@ -173,6 +173,26 @@ async def test_the_failure_of_the_phases_own_code_is_not_repeated_unless_it_says
     assert ((await true.run()).status, true.runs, true.placed) == (COMPLETED, 3, ["book"])
 
 
+@pytest.mark.parametrize("idempotent", [None, False])
+async def test_a_phase_that_says_that_it_did_nothing_is_repeated(tmp_path, idempotent):
+    """`raise NotExecutedError from error` in its own code: proof, which no `idempotent=False` overrules; a refusal alone is none."""
+
+    async def body(shop, phase):
+        if shop.runs < 3:
+            raise rb.NotExecutedError from ConnectionRefusedError(111, "refused")
+
+    async def refused(shop, phase):
+        raise ConnectionRefusedError(111, "refused")
+
+    (tmp_path / "x").mkdir()
+    shop, other = (
+        Shop(tmp_path, body, idempotent=idempotent),
+        Shop(tmp_path / "x", refused, idempotent=idempotent),
+    )
+    assert ((await shop.run()).status, shop.runs) == (COMPLETED, 3)
+    assert ((await other.run()).status, other.runs) == (HALTED, 1)
+
+
 async def test_an_order_that_was_caught_is_still_in_doubt(tmp_path):
     """The phase went on without an answer, and failed of something that would be done again: not with that order in it."""
 
