@@ -71,7 +71,7 @@ def test_the_first_waits_while_the_circuit_is_closed():
 def _protected() -> tuple[Callable[[], None], rb.Circuit]:
     """A function behind the preset's policy, and its circuit; a reset is not repeated, so each failure is a call."""
 
-    @gasoline.calls(idempotent=True)
+    @gasoline.calls(idempotent=False)
     def ask() -> None:
         """Go as the script says."""
 
@@ -149,7 +149,7 @@ def test_the_numbers_are_options():
     )
     assert backoff.delays(8) == [0, 0.5, 1, 2, 4, 8, 10, 10]
 
-    @policy(idempotent=True)
+    @policy(idempotent=False)
     def ask() -> None:
         """Go as the script says."""
 

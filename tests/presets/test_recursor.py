@@ -52,7 +52,7 @@ def test_the_table_of_retryable_causes(row, error, calls, waits):
 def test_the_circuit_opens_after_five_failures_for_sixty_seconds():
     """threshold 5, timeoutMs 60000: four failures and a success leave it closed, five in a row do not."""
 
-    @recursor.calls(idempotent=True)
+    @recursor.calls(idempotent=False)
     def ask() -> None:
         """Go as the script says."""
 
@@ -76,7 +76,7 @@ def test_the_circuit_opens_after_five_failures_for_sixty_seconds():
 def test_after_sixty_seconds_one_call_decides(probe, state):
     """Half-open: a success closes it, a failure opens it for another 60 s."""
 
-    @recursor.calls(idempotent=True)
+    @recursor.calls(idempotent=False)
     def ask() -> None:
         """Go as the script says."""
 
