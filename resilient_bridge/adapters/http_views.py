@@ -5,6 +5,7 @@ Rule: a view changes nothing about the request but its headers; what it remember
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, MutableMapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -110,6 +111,10 @@ class AnswerView:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.native, name)
+
+    def json(self) -> Any:
+        """Return what has been looked at of an error's body, decoded."""
+        return json.loads(self.body or b"null")
 
     def close(self) -> None:
         """Close the response, and free its connection."""

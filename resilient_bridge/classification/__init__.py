@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .dispatch import rule_for as rule_for
     from .exits import exit_finding as exit_finding
     from .payloads import classify_error_payload as classify_error_payload
-    from .registry import Registered
+    from .registry import Answer, Registered
     from .registry import Registration as Registration
     from .retry_after import parse_retry_after as parse_retry_after
     from .texts import text_finding as text_finding
@@ -87,6 +87,7 @@ class Classifier:
         code: str | None = None,
         executed: Executed | None = None,
         suggestions: Iterable[str] = (),
+        answer: Answer | None = None,
     ) -> Registration:
         """Teach every later `classify` what a failure means, and return the registration, a context manager that ends it.
 
@@ -94,11 +95,22 @@ class Classifier:
         JSON-RPC code), one of our codes, or a compiled pattern searched in the message and in the error's own text. The fields
         named replace the built-in verdict's, with `code` all that follows from it; `kind` decides `retryable`. The most
         specific registration wins, then the later one. Raises ConfigError for anything else, or nothing to say.
+
+        `answer` is a function of the error or answer (with it `what` may be any class) that returns a dict with some of code, kind,
+        category, executed, retry_after (seconds), message, suggestions, or None to leave it to others: a company's own error envelope.
+        HTTPTransport asks it too; there it gets a response whose body can be read, as far as that was looked into. What it raises counts
+        as None, and a wrong field as not said.
         """
         from .registry import register
 
         return register(
-            what, kind=kind, category=category, code=code, executed=executed, suggestions=suggestions
+            what,
+            kind=kind,
+            category=category,
+            code=code,
+            executed=executed,
+            suggestions=suggestions,
+            answer=answer,
         )
 
     def __repr__(self) -> str:

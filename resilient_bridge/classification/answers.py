@@ -12,7 +12,7 @@ from ..errors import Failure
 from .dispatch import Key, dispatch
 from .finding import Finding
 from .http_libraries import answer_status
-from .registry import applied
+from .registry import applied, is_taught, taught
 from .rpc import answer_finding, error_answer, result_answer
 from .wrappers import response_finding
 
@@ -41,8 +41,8 @@ def answer_failure(answer: object) -> Failure | None:
     try:
         found = _find(answer)
     except Exception:  # noqa: BLE001 (an answer without the attributes of its class is nothing we know)
-        return None
-    return None if found is None else applied(found.failure())
+        found = None
+    return taught(answer) if found is None else applied(found.failure(), answer)
 
 
 def _find(answer: object) -> Finding | None:
@@ -55,4 +55,4 @@ def _find(answer: object) -> Finding | None:
 
 def may_be_answer(cls: type[Any]) -> bool:
     """Return whether an instance of this class can stand for a failure: False lets a caller skip the question for good."""
-    return any(key in dispatch(cls).keys for key in _READERS) or issubclass(cls, Mapping)
+    return any(key in dispatch(cls).keys for key in _READERS) or issubclass(cls, Mapping) or is_taught(cls)

@@ -16,7 +16,7 @@ from .finding import Finding, short_of
 from .http_libraries import proof_of
 from .payloads import coded_finding
 from .proofs import SAID_ON_THE_WIRE
-from .registry import applied
+from .registry import applied, seconds_in
 from .texts import text_finding
 
 
@@ -63,7 +63,19 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
         finding = attrs.evolve(finding, executed=None, proof=own)
     if (provider := _provider(error) or _provider(root)) and "provider_id" not in finding.details:
         finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
-    return applied(_with_record(finding.failure(error, root), record), error, root, known=known)
+    failure = _with_record(finding.failure(error, root), record)
+    return applied(_with_wait(failure, error), error, root, known=known)
+
+
+def _with_wait(failure: Failure, error: BaseException) -> Failure:
+    """Read how long an error asks to wait by an attribute of its own, where nothing else says so."""
+    if failure.retry_after is not None:
+        return failure
+    try:
+        wait = seconds_in(cast("Any", error).retry_after)
+    except Exception:  # noqa: BLE001 (most have none, and a property may raise anything)
+        return failure
+    return failure if wait is None else attrs.evolve(failure, retry_after=wait)
 
 
 def _find(error: BaseException) -> Finding | Failure | None:

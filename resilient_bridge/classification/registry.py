@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from enum import Enum
+from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self, TypeAlias, cast
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -28,9 +30,12 @@ from ..errors import (
 )
 from .dispatch import dispatch, package_of
 from .finding import short_of
+from .plain import PLAIN
 
 
-Registered: TypeAlias = "type[BaseException] | tuple[str, str] | int | str | re.Pattern[str]"
+Registered: TypeAlias = "type[Any] | tuple[str, str] | int | str | re.Pattern[str]"
+Answer: TypeAlias = "Callable[[Any], Mapping[str, Any] | None]"
+"""Reads an error or an answer: the fields of its failure that it knows, or None to leave it to others."""
 
 _WANTED: Final = 'an exception class, ("package", "Class"), an int, one of our codes or a compiled pattern'
 _NUMBERS: Final = ("http_status", "close_code", "rpc_code")
@@ -42,6 +47,9 @@ _KIND_CODES: Final = {
     Kind.PARTIAL: "SYS_UPSTREAM_REJECTED",
 }
 
+_STREAMS: Final = frozenset({"httpx", "httpx2"})
+_ENDLESS: Final = 1e11  # seconds: three thousand years
+E = TypeVar("E", bound=Enum)
 _numbers = itertools.count()
 
 
@@ -79,12 +87,17 @@ class Registration(InForce):
     code: str | None
     executed: Executed | None
     suggestions: tuple[str, ...]
+    answer: Answer | None = None
+    retry_after: float | None = None
+    message: str = ""
 
-    def rank(self, failure: Failure, errors: tuple[BaseException, ...]) -> tuple[int, int] | None:
+    def rank(self, failure: Failure | None, subjects: tuple[object, ...]) -> tuple[int, int] | None:
         """Return how closely this fits, smaller is closer; None when it does not."""
         what = self.what
         if isinstance(what, type | tuple):
-            return _class_rank(what, errors)
+            return _class_rank(what, subjects)
+        if failure is None:
+            return None
         if isinstance(what, int):
             tier, fits = _NUMBER, any(failure.details.get(name) == what for name in _NUMBERS)
         elif isinstance(what, str):
@@ -97,6 +110,12 @@ class Registration(InForce):
     def changed(self, failure: Failure, *, known: bool) -> Failure:
         """Return the failure with what this says."""
         code = self.code or (None if known else self._own_code())
+        if self.retry_after is not None or self.message:
+            failure = attrs.evolve(
+                failure,
+                retry_after=failure.retry_after if self.retry_after is None else self.retry_after,
+                message=self.message or failure.message,
+            )
         told: dict[str, Any] = {
             name: value
             for name, value in (("kind", self.kind), ("category", self.category), ("executed", self.executed))
@@ -111,7 +130,9 @@ class Registration(InForce):
         if code is None:
             return attrs.evolve(failure, **told)
         cause = failure.cause
-        message = failure.message if cause is None else code_info(code).summary + short_of(text_of(cause))
+        message = code_info(code).summary + short_of("" if cause is None else text_of(cause))
+        if self.message or cause is None:
+            message = failure.message
         told["retry_after"] = failure.retry_after
         if self.executed is None:
             told["executed"], told["proof"] = failure.executed, failure.proof
@@ -141,10 +162,13 @@ def register(
     code: str | None = None,
     executed: Executed | None = None,
     suggestions: Iterable[str] = (),
+    answer: Answer | None = None,
 ) -> Registration:
     """Put a verdict in force; see `classify.register`."""
-    if not _is_what(what):
+    if not _is_what(what, of_answers=answer is not None):
         raise config_error("classify.register.what", _WANTED, what)
+    if answer is not None and (not callable(cast("object", answer)) or iscoroutinefunction(answer)):
+        raise config_error("classify.register.answer", "a plain function of the error or answer", answer)
     _check("kind", kind, Kind)
     _check("category", category, Category)
     _check("executed", executed, Executed)
@@ -153,12 +177,14 @@ def register(
             "classify.register.code", "one of our codes, or your own under one of their prefixes", code
         )
     lines = _lines(suggestions)
-    if not lines and all(said is None for said in (kind, category, code, executed)):
+    if not lines and all(said is None for said in (kind, category, code, executed, answer)):
         raise config_error(
-            "classify.register", "at least one of kind, category, code, executed, suggestions", None
+            "classify.register", "at least one of kind, category, code, executed, suggestions, answer", None
         )
-    registration = Registration(what, kind, category, code, executed, lines)
+    registration = Registration(what, kind, category, code, executed, lines, answer)
     Registration.in_force[registration.number] = registration
+    if answer is not None and isinstance(what, type | tuple):
+        PLAIN.difference_update([cls for cls in list(PLAIN) if _distance(what, cls) is not None])
     return registration
 
 
@@ -179,30 +205,139 @@ def _lines(suggestions: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", lines)
 
 
-def applied(failure: Failure, *errors: BaseException, known: bool = True) -> Failure:
-    """Return the failure as the registered verdict that fits best has it; the failure itself when none fits."""
+def applied(failure: Failure, *subjects: object, known: bool = True) -> Failure:
+    """Return the failure as the registered verdict that fits best has it; the failure itself when none fits.
+
+    `subjects`: the error and what stands below it, or the answer.
+    """
     if not Registration.in_force:
         return failure
-    best: Registration | None = None
-    closest: tuple[int, int] | None = None
-    for registration in reversed(list(Registration.in_force.values())):
-        found = registration.rank(failure, errors)
-        if found is not None and (closest is None or found < closest):
-            best, closest = registration, found
-    return failure if best is None else best.changed(failure, known=known)
+    for registration in _fitting(failure, subjects):
+        spoken = registration if registration.answer is None else _read(registration, subjects)
+        if spoken is not None:
+            return spoken.changed(failure, known=known)
+    return failure
 
 
-def _class_rank(what: type | tuple[str, str], errors: tuple[BaseException, ...]) -> tuple[int, int] | None:
+def taught(answer: object) -> Failure | None:
+    """Return the failure that a registered function reads in an answer which is none by itself; None if there is no such function."""
+    for registration in _fitting(None, (answer,)) if Registration.in_force else ():
+        spoken = None if registration.answer is None else _read(registration, (answer,))
+        if spoken is not None:
+            return spoken.changed(Failure.of("SYS_UPSTREAM_REJECTED", executed=Executed.MAYBE), known=False)
+    return None
+
+
+def is_taught(cls: type[Any]) -> bool:
+    """Return whether a registered function reads instances of a class."""
+    return any(
+        registration.answer is not None
+        and isinstance(registration.what, type | tuple)
+        and _distance(registration.what, cls) is not None
+        for registration in list(Registration.in_force.values())
+    )
+
+
+def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Registration]:
+    """Return the registrations that fit, the closest first, of two alike the later one."""
+    ranked = [
+        (found, number, registration)
+        for number, registration in enumerate(reversed(list(Registration.in_force.values())))
+        if (found := registration.rank(failure, subjects)) is not None
+    ]
+    return [registration for _, _, registration in sorted(ranked, key=lambda one: one[:2])]
+
+
+def _read(registration: Registration, subjects: tuple[object, ...]) -> Registration | None:
+    """Ask the function of the user's, and return what it says as a verdict; what it raises, and what it says wrongly, is nothing."""
+    for subject in subjects:
+        if subject is None or (
+            isinstance(registration.what, type | tuple) and not _fits(registration, subject)
+        ):
+            continue
+        try:
+            said = cast("Answer", registration.answer)(readable(subject))
+        except Exception:  # noqa: BLE001 (a body that is not what it expects; other verdicts hold)
+            return None
+        if isinstance(said, Mapping):
+            return _spoken(registration, said)
+        return None
+    return None
+
+
+def _fits(registration: Registration, subject: object) -> bool:
+    return _class_rank(cast("Any", registration.what), (subject,)) is not None
+
+
+def _spoken(registration: Registration, said: Mapping[str, Any]) -> Registration:
+    code, wait, message = said.get("code"), said.get("retry_after"), said.get("message")
+    lines = said.get("suggestions", registration.suggestions)
+    if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in cast("Any", lines)):
+        lines = ()
+    return attrs.evolve(
+        registration,
+        code=code if is_our_code(code) else registration.code,
+        kind=_member(Kind, said.get("kind")) or registration.kind,
+        category=_member(Category, said.get("category")) or registration.category,
+        executed=_member(Executed, said.get("executed")) or registration.executed,
+        suggestions=tuple(cast("Any", lines)),
+        answer=None,
+        retry_after=seconds_in(wait),
+        message=message if isinstance(message, str) else "",
+    )
+
+
+def _member(kind: type[E], said: object) -> E | None:
+    return next((member for member in kind if said in (member, member.value)), None)
+
+
+def seconds_in(said: object) -> float | None:
+    """Return a wait that somebody states as a number or a timedelta, None for anything else."""
+    if isinstance(said, timedelta):
+        said = said.total_seconds()
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    return float(said) if 0 <= said < _ENDLESS else None
+
+
+def readable(answer: object) -> object:
+    """Return an answer whose body can be read: HTTPTransport has looked into that of a response which is still a stream."""
+    extensions: object = getattr(answer, "extensions", None)
+    body = cast("Any", extensions).get("rb.body") if isinstance(extensions, dict) else None
+    if not isinstance(body, bytes) or package_of(type(answer)) not in _STREAMS:
+        return answer
+    response = cast("Any", answer)
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
+    ]
+    return type(response)(response.status_code, headers=headers, content=body)
+
+
+def _class_rank(what: type | tuple[str, str], subjects: tuple[object, ...]) -> tuple[int, int] | None:
+    distances = [_distance(what, _class_of(subject)) for subject in subjects]
     found = [
-        (_CLASS if distance == 0 else _BASE_CLASS, distance)
-        for error in errors
-        for distance, base in enumerate(type(error).__mro__)
-        if base is what or (package_of(base), base.__name__) == what
+        (_CLASS if distance == 0 else _BASE_CLASS, distance) for distance in distances if distance is not None
     ]
     return min(found, default=None)
 
 
-def _is_what(what: object) -> bool:
+def _class_of(subject: object) -> type[Any]:
+    """Return the class of an error or answer; of our view of an answer that of the answer itself."""
+    is_view = type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
+    return type(cast("Any", subject).native) if is_view else type(subject)
+
+
+def _distance(what: type | tuple[str, str], cls: type[Any]) -> int | None:
+    """Return how far up the classes of `cls` this one stands, None if it is none of them."""
+    for distance, base in enumerate(cls.__mro__):
+        if base is what or (package_of(base), base.__name__) == what:
+            return distance
+    return None
+
+
+def _is_what(what: object, *, of_answers: bool = False) -> bool:
     if isinstance(what, str):
         return not isinstance(what, Enum) and is_our_code(what)
     if isinstance(what, tuple):
@@ -211,5 +346,7 @@ def _is_what(what: object) -> bool:
     if isinstance(what, re.Pattern):
         return isinstance(cast("Any", what).pattern, str)
     if isinstance(what, type):
-        return issubclass(what, BaseException) and not dispatch(what).stops
+        if not issubclass(what, BaseException):
+            return of_answers and what is not object
+        return not dispatch(what).stops
     return isinstance(what, int) and not isinstance(what, bool)

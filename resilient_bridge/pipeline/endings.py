@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from ..classification.plain import PLAIN
 from ..errors import Failure
 from .asking import wants_another
 from .attempt import ROOT, report
@@ -34,8 +35,6 @@ __all__ = [
     "left_answer",
 ]
 
-PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple}
-"""Classes whose instances are never an answer that stands for a failure; grows as results are seen."""
 _MOST_PLAIN: Final = 1_024
 
 

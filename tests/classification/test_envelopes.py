@@ -1,0 +1,162 @@
+"""A company's own error envelope: functions that are taught to `classify`, and asked by HTTPTransport and around requests alike."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+import httpx2
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.classification import classify
+
+
+BUSY = {"error": {"code": "E_BUSY", "wait": 3, "text": "come back"}}
+
+
+def envelope(answer):
+    """What such a company writes once."""
+    error = (answer if isinstance(answer, dict) else answer.json())["error"]
+    if error["code"] == "E_BUSY":
+        return {
+            "code": "SYS_UNAVAILABLE",
+            "kind": "transient",
+            "retry_after": error["wait"],
+            "message": error["text"],
+        }
+    if error["code"] == "E_GONE":
+        return {"kind": rb.Kind.PERMANENT, "executed": "no"}
+    return None
+
+
+class Reply:
+    """What another company returns, status 200 whatever happens."""
+
+    def __init__(self, ok: bool) -> None:
+        self.ok = ok
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("what", [409, ("httpx", "Response")])
+def test_f02_a_body_of_ones_own(library, what):
+    """By the status or by the class; what the function leaves alone stays as it was."""
+    if isinstance(what, tuple):
+        what = (library.__name__, "Response")
+    answer = library.Response(409, json=BUSY)
+    assert classify(answer).retryable is False
+    with rb.classify.register(what, answer=envelope):
+        failure = classify(answer)
+        assert (failure.code, failure.retryable, failure.retry_after) == ("SYS_UNAVAILABLE", True, 3.0)
+        assert failure.message == "come back"
+        assert failure.details["http_status"] == 409
+        gone = classify(library.Response(409, json={"error": {"code": "E_GONE"}}))
+        assert (gone.retryable, gone.executed) == (False, "no")
+        other = classify(library.Response(409, json={"error": {"code": "E_X"}}))
+        assert (other.code, other.retryable) == ("SYS_UPSTREAM_REJECTED", False)
+        assert classify(library.Response(409, content=b"no json")).code == "SYS_UPSTREAM_REJECTED"
+    assert classify(answer).retryable is False
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_f02_http_transport_asks_it(library):
+    """The 409 is repeated after the wait of its body, and the body is still there for the caller."""
+    answers = [library.Response(409, json=BUSY), library.Response(409, json=BUSY), library.Response(200)]
+    policy = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1), budget=None))
+    inner = library.MockTransport(lambda _: answers.pop(0))
+    client = library.Client(transport=rb.HTTPTransport(policy, inner))
+    with rb.classify.register(409, answer=envelope), rb.testing.virtual_time() as time, client:
+        assert client.get("http://127.0.0.1/").status_code == 200
+        assert time.slept == [3.0, 3.0]
+        answers += [library.Response(409, json=BUSY)] * 4
+        assert client.post("http://127.0.0.1/").json() == BUSY
+        assert len(answers) == 3
+
+
+def test_f02_a_success_that_is_none():
+    """Any class, and a dict, that nobody else takes for a failure; a policy repeats it as it does a returned 503."""
+    calls = []
+    policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0), budget=None))
+
+    @policy(idempotent=True)
+    def ask() -> Reply:
+        calls.append(1)
+        return Reply(ok=len(calls) > 2)
+
+    assert classify(Reply(ok=False)) is None
+    assert not ask().ok  # its class is known to be no answer, until somebody teaches it
+    calls.clear()
+    with rb.classify.register(Reply, answer=lambda reply: None if reply.ok else {"code": "SYS_UNAVAILABLE"}):
+        assert classify(Reply(ok=True)) is None
+        failure = classify(Reply(ok=False))
+        assert failure is not None
+        assert (failure.code, failure.executed) == ("SYS_UNAVAILABLE", "maybe")
+        assert ask().ok
+        assert len(calls) == 3
+    with rb.classify.register(dict, answer=envelope):
+        assert classify(BUSY).retry_after == 3.0
+        assert classify({"fine": 1}) is None
+
+
+class Busy(Exception):  # noqa: N818 -- as people name theirs
+    """An error with an attribute of its own."""
+
+    def __init__(self, retry_after: object) -> None:
+        super().__init__("busy")
+        self.retry_after = retry_after
+
+
+def test_f02_an_error_is_read_too():
+    """The function gets the exception; the closest registration that has something to say wins."""
+    with rb.classify.register(Exception, answer=lambda _: {"code": "SYS_TIMEOUT"}):
+        with rb.classify.register(Busy, answer=lambda error: {"kind": "transient"} if error.args else None):
+            assert (classify(Busy(None)).kind, classify(Busy(None)).code) == ("transient", "SYS_UNAVAILABLE")
+            assert classify(ValueError("x")).code == "SYS_TIMEOUT"
+        with rb.classify.register(Busy, answer=lambda _: None):
+            assert classify(Busy(None)).code == "SYS_TIMEOUT"
+
+
+@pytest.mark.parametrize(("said", "wait"), [(5, 5.0), (0.5, 0.5), (timedelta(seconds=7), 7.0), (None, None), ("5", None), (-1, None), (float("nan"), None), (True, None)])  # fmt: skip
+def test_f02_the_retry_after_of_an_exception_is_read(said, wait):
+    """A number of seconds, or a timedelta; a policy that names the class waits so long."""
+    assert classify(Busy(said)).retry_after == wait
+    policy = rb.Policy(rb.Retry(attempts=2, on=Busy, backoff=rb.Backoff.constant(1), budget=None))
+    calls = []
+
+    @policy(idempotent=True)
+    def ask() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Busy(said)
+        return "ok"
+
+    with rb.testing.virtual_time() as time:
+        assert ask() == "ok"
+    assert time.slept == [max(1.0, wait or 0)]
+
+
+@pytest.mark.parametrize("said", [{"code": 7}, {"code": "no prefix"}, {"kind": "sometimes"}, {"retry_after": "soon"}, 3, "x", {"executed": 1}, {}, [("code", 1)]])  # fmt: skip
+def test_f02_what_a_function_says_wrongly_is_not_said(said):
+    """`classify` never raises."""
+    with rb.classify.register(Busy, answer=lambda _: said):
+        assert classify(Busy(None)).code == "SYS_INTERNAL_ERROR"
+
+    def broken(_: object) -> None:
+        raise RuntimeError
+
+    with rb.classify.register(Busy, answer=broken):
+        assert classify(Busy(None)).code == "SYS_INTERNAL_ERROR"
+
+
+def test_f02_what_is_no_function_is_refused():
+    """At the registration, with its name."""
+
+    async def later(_: object) -> None:
+        """Nobody would await it."""
+
+    for wrong in ("f", 3, later):
+        with pytest.raises(rb.ConfigError, match=r"classify\.register\.answer"):
+            rb.classify.register(Busy, answer=wrong)
+    for what in (object, Reply):
+        with pytest.raises(rb.ConfigError):
+            rb.classify.register(what, kind=rb.Kind.TRANSIENT)
