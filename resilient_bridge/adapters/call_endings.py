@@ -184,7 +184,9 @@ def native(error: Exception) -> Exception:
     return below if isinstance(below, Exception) else error
 
 
-def ending(cause: BaseException | None, name: str, *, is_idempotent: bool, is_unsent: bool) -> BridgeError:
+def ending(
+    cause: BaseException | None, name: str, client: Any, *, is_idempotent: bool, is_unsent: bool
+) -> BridgeError:
     """Return what a call ends in that was under way when its client was lost."""
     try:
         failure = Failure.of("CONN_RESET") if cause is None else classify(cause)
@@ -198,6 +200,8 @@ def ending(cause: BaseException | None, name: str, *, is_idempotent: bool, is_un
         for key, value in failure.details.items()
         if key in ("exit_code", "stderr", "close_code", "http_status")
     }
+    if package_of(client) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
+        kept["exit_code"] = client.returncode  # also 0, which is no error of the system
     if is_idempotent:
         return BridgeError(
             Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=kept, cause=cause)

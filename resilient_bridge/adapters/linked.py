@@ -216,7 +216,9 @@ class Calls:
             may_repeat |= hint == "idempotent" and self._writes == mine
             if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
                 CURRENT.get().is_last |= losses >= _MOST_LOSSES
-                raise ending(cause, call.method, is_idempotent=may_repeat, is_unsent=is_unsent) from cause
+                raise ending(
+                    cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
+                ) from cause
         raise AssertionError
 
     def _answer(

@@ -22,6 +22,7 @@ from ..errors import (
     Failure,
     config_error,
     error_for,
+    redact,
     stays_here,
 )
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Peer", "checked_seconds"]
 
+_SHOWN: Final = 100  # characters of a line that is shown
 _REFUSALS: Final = 100  # answers that wait for a child that asks and does not read
 
 
@@ -60,6 +62,8 @@ class Peer:
         self._is_closing = False
         self._closed: asyncio.Future[None] = loop.create_future()
         self._noise = self._unmatched = self._refusing = self._unanswered = 0
+        self._last_noise = b""  # the beginning of the last line that was no JSON-RPC
+        self._last_stray: object = None  # the id of the last answer that nobody waited for
 
     __reduce__ = stays_here
 
@@ -127,6 +131,7 @@ class Peer:
         number = next(self._ids)
         data = encode("request", method, params, number)
         self._check_open(method)
+        before = self.noise, self.unmatched
         outcome: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
         self._calls[number] = outcome
         line = self._child.send(data, _nothing)
@@ -136,7 +141,7 @@ class Peer:
             self._calls.pop(number, None)
             self._child.withdraw(line)
         if not outcome.done():
-            raise _timed_out(method, seconds, line)
+            raise _timed_out(method, seconds, line, *self._came_instead(*before))
         answer = outcome.result()
         if answer is None:
             raise self._lost(method, was_handed=line.is_handed) from self.close_exc
@@ -181,6 +186,7 @@ class Peer:
         said = decode(line)
         if said is None:
             self._noise += 1
+            self._last_noise = line[:_SHOWN]
         elif "method" not in said:
             self._answered(said)
         elif said.get("id") is None:
@@ -210,8 +216,25 @@ class Peer:
         outcome = self._calls.pop(said["id"], None)
         if outcome is None or outcome.done():
             self._unmatched += 1
+            self._last_stray = said["id"]
         else:
             outcome.set_result(said)
+
+    def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
+        """Return what the child wrote since there were so many lines of noise and stray answers: in words, and as details."""
+        noise, unmatched = self.noise - noise, self.unmatched - unmatched
+        words, details = list[str](), dict[str, Any]()
+        if noise:
+            last = redact(self._last_noise.decode("utf-8", "replace").strip(), limit=_SHOWN)
+            words.append(f"{noise} {'line' if noise == 1 else 'lines'} of no JSON-RPC, the last {last!r}")
+            details["noise"] = noise
+        if unmatched:
+            last = redact(str(self._last_stray), limit=_SHOWN)
+            words.append(
+                f"{unmatched} {'answer' if unmatched == 1 else 'answers'} to an id that was not asked, the last {last!r}"
+            )
+            details["unmatched"] = unmatched
+        return f"; instead came {' and '.join(words)}" if words else "", details
 
     def _refused(self) -> None:
         self._refusing -= 1
@@ -260,12 +283,13 @@ def checked_seconds(value: object, field: str) -> float:
     return seconds
 
 
-def _timed_out(method: str, seconds: float, line: Outgoing) -> AttemptTimeoutError:
+def _timed_out(
+    method: str, seconds: float, line: Outgoing, instead: str, details: dict[str, Any]
+) -> AttemptTimeoutError:
     left = "it was handed out" if line.is_handed else "it never left"
     executed = Executed.MAYBE if line.is_handed else Executed.NO
-    return AttemptTimeoutError(
-        Failure.of("SYS_TIMEOUT", f"{method}: no answer within {seconds:g} s; {left}", executed=executed)
-    )
+    text = f"{method}: no answer within {seconds:g} s; {left}{instead}"
+    return AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=executed, details=details))
 
 
 def _reason(program: str, cause: Exception | None) -> str:

@@ -34,7 +34,10 @@ from tests.peers.running import mcp_server
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
-PROVABLE = {408, 429}  # the client knows that such a call did not run, and must have repeated it
+PROVABLE = {
+    425,
+    429,
+}  # by its specification, and by convention, such a call did not run: it must have been repeated
 LOST_SESSION = 404  # known to mean that only where there are sessions
 FAULTS = [
     *(Fault.answer(status) for status in (408, 429, 429, 404, 503)),
@@ -43,7 +46,7 @@ FAULTS = [
 ]
 
 
-PROVABLE_FAULTS = [Fault.answer(status) for status in (408, 425, 429, 429)]
+PROVABLE_FAULTS = [Fault.answer(status) for status in (425, 425, 429, 429)]
 ONE_CALLER, MANY_CALLERS, REFUSED_CALLERS = [11, 12, 13, 14], [21, 22, 23], [51, 52]
 SEEDS: dict[int, dict[str, Any]] = {
     **{seed: {"calls": 250, "callers": 1} for seed in ONE_CALLER},

@@ -67,10 +67,10 @@ async def test_a_status_of_a_proxy_is_an_answer_not_a_loss(status, server):
 
 @pytest.mark.parametrize(
     ("status", "is_repeated"),
-    [(401, False), (403, False), (408, True), (429, True), (500, False), (503, False)],
+    [(401, False), (403, False), (408, False), (425, True), (429, True), (500, False), (503, False)],
 )
 async def test_with_our_transport_what_provably_did_not_run_is_repeated(status, is_repeated, server):
-    """408 and 429, below mcp, where the status is still known; a 5xx may have run, and is an answer."""
+    """425 and 429, below mcp, where the status is still known; a 408 and a 5xx may have run, and are answers."""
     async with proxied(server, with_transport=True) as (front, peer, client, link):
         front.strike(Fault.answer(status), rpc="tools/call", times=2)
         if is_repeated:

@@ -269,3 +269,49 @@ async def test_a_start_that_fails_says_why_in_its_own_words(tmp_path):
         failure = rb.classify(caught.value)
         assert (failure.category, failure.retryable) == (rb.Category.CONFIG, False)
         assert SECRET not in failure.explain()
+
+
+# -- what came instead ------------------------------------------------------------------------------------------------
+PRINTS = """
+import json, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "banner":
+        print("Loading configuration, token=s3cret-canary", flush=True)
+    elif asked["method"] == "foreign":
+        print(json.dumps({"jsonrpc": "2.0", "id": "another", "result": 1}), flush=True)
+    elif asked["method"] == "leave":
+        sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "details"),
+    [
+        ("banner", "1 line of no JSON-RPC, the last 'Loading configuration, token=[redacted]'", {"noise": 1}),
+        ("foreign", "1 answer to an id that was not asked, the last 'another'", {"unmatched": 1}),
+        ("silence", "", {}),
+    ],
+)
+async def test_f14_a_timeout_says_what_the_child_wrote_instead(method, text, details):
+    """A banner, or an answer to another id: it is in the error, without secrets, and not in a counter alone."""
+    async with stdio(sys.executable, "-I", "-S", "-c", PRINTS)() as peer:
+        with pytest.raises(rb.AttemptTimeoutError, match="it was handed out") as caught:
+            await peer.request(method, timeout=1)
+        assert text in str(caught.value)
+        assert ("instead" in str(caught.value)) is bool(text)
+        assert {name: caught.value.failure.details.get(name) for name in details} == details
+        assert "s3cret" not in caught.value.failure.explain()
+
+
+async def test_f14_an_exit_with_code_0_is_told_with_its_code():
+    """By the peer itself, and by a link over it."""
+    factory = stdio(sys.executable, "-I", "-S", "-c", PRINTS)
+    async with factory() as peer:
+        with pytest.raises(rb.OutcomeUnknownError) as caught:
+            await peer.request("leave")
+        assert caught.value.failure.details["exit_code"] == 0
+    async with rb.reconnecting(factory) as linked:
+        with pytest.raises(rb.OutcomeUnknownError) as caught:
+            await linked.request("leave")
+        assert caught.value.failure.details["exit_code"] == 0
