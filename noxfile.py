@@ -108,7 +108,7 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv")
 def litellm(session: nox.Session) -> None:
-    """The errors of litellm, which pins openai<3 and cannot share an environment with the openai of today; and aiohttp, which comes with it."""
+    """litellm, its errors and its use of a wrapped client: it pins openai<3 and cannot share an environment with the openai of today."""
     session.install(
         "-q",
         "-e",
@@ -127,6 +127,10 @@ def litellm(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-q", "tests/classification/test_litellm.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_openai2.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_aiohttp.py")
+    session.run(
+        *("python", "-m", "pytest", "-q", "tests/adapters/test_litellm_over_wrapped.py"),
+        env={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )
 
 
 LOWEST = [  # what a release of a library that we stand on could break; not the whole suite, which would take minutes
