@@ -51,7 +51,8 @@ class Daemon:
     `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that returns a DaemonHealth.
     `startup_timeout`: how long `ensure()` waits for it, 4 s. `probe_timeout`: how long one look takes, 0.5 s. `poll_interval`:
     between two looks (G1). `env` is added to our environment. `log` names a file for its output; without one its stderr is kept
-    in a file without a name. ConfigError names a bad argument.
+    in a file without a name. `cache`: answers by key for `answer`, so that there is one if the first start fails; their age counts from
+    now. ConfigError names a bad argument.
 
     A daemon that is started here gets a session of its own and no stdin, and goes on when we end; whether it stays is its own
     affair (`--persist`). POSIX systems only.
@@ -67,6 +68,7 @@ class Daemon:
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         log: str | os.PathLike[str] | None = None,
+        cache: Mapping[Hashable, object] | None = None,
     ) -> None:
         """Describe the daemon; nothing is asked or started yet."""
         for word in command or (None,):
@@ -86,7 +88,12 @@ class Daemon:
         self._failure: Failure | None = None
         self._failures = 0  # starts that failed
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self._kept: dict[Hashable, tuple[object, float]] = {}
+        if not (cache is None or isinstance(cast("object", cache), Mapping)):
+            refuse("Daemon.cache", "a mapping of key to answer", cache)
+        now = CURRENT.get().env.monotonic()
+        self._kept: dict[Hashable, tuple[object, float]] = {
+            key: (value, now) for key, value in list((cache or {}).items())[-_MOST:]
+        }
 
     @property
     def failure(self) -> Failure | None:
@@ -105,6 +112,11 @@ class Daemon:
         if process is None or process.guard.is_forked or not process.is_running:
             return None
         return process.pid
+
+    @property
+    def cached(self) -> Mapping[Hashable, object]:
+        """The answers that are remembered, by key, oldest first: save them, and give them to the next process as `cache=`."""
+        return {key: value for key, (value, _) in self._kept.items()}
 
     async def health(self) -> DaemonHealth:
         """Look once, for at most `probe_timeout` (G9). Raises nothing: what cannot be asked is unreachable."""

@@ -7,6 +7,7 @@ are functions of the caller's, and their errors come out as they are.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import (
@@ -31,11 +32,16 @@ from ..telemetry import emit, events
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["ContextGuard"]
+__all__ = ["NEARLY_FULL", "ContextGuard"]
 
 M = TypeVar("M")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+NEARLY_FULL: ContextVar[Callable[[int, int], Awaitable[None]] | None] = ContextVar(
+    "resilient_bridge.context_nearly_full", default=None
+)
+"""What saves the work around a guard, a phase of a workflow, when its context has become nearly full; with the tokens, and the limit."""
 
 Count: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], int | Awaitable[int]]
 Compact: TypeAlias = Callable[[list[Any], int], Sequence[Any] | Awaitable[Sequence[Any]]]
@@ -57,7 +63,7 @@ class ContextGuard:
 
     `count(messages, tools)` says how many tokens they take together; `compact(messages, target)` returns messages that take at most
     `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds; that is told once, by
-    ContextNearlyFull, and again when it was less in between. A guard remembers the last count, so each conversation has its own.
+    ContextNearlyFull, and again when it was less in between; a phase of a Workflow that it is used in saves its state then (C10). A guard remembers the last count, so each conversation has its own.
     ConfigError names an argument that is wrong.
     """
 
@@ -119,7 +125,7 @@ class ContextGuard:
                 return whole
             return await self._compacted(whole, tools, tokens, self._room)
         finally:
-            self._tell()
+            await self._tell()
 
     @overload
     async def call(
@@ -161,7 +167,7 @@ class ContextGuard:
             fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
         finally:
             del refused  # its traceback holds this frame
-            self._tell()
+            await self._tell()
         try:
             return await _result(function(fitting, *args, **kwargs))
         except Exception as error:
@@ -198,12 +204,15 @@ class ContextGuard:
             "start_new_session", before, refused, tools_tokens=taken, compacted_tokens=after
         ) from refused
 
-    def _tell(self) -> None:
+    async def _tell(self) -> None:
         """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
         was_told, self._is_told = self._is_told, self.is_nearly_full
         if self._is_told and not was_told:
             now = datetime.now(UTC)
             emit(events.ContextNearlyFull(at=now, tokens=self._tokens, limit=self._room))
+            save = NEARLY_FULL.get()
+            if save is not None:
+                await save(self._tokens, self._room)
 
     async def _counted(self, messages: list[Any], tools: Sequence[Any]) -> int:
         tokens = await _result(self._count(messages, tools))

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
@@ -18,6 +18,7 @@ from ..errors import Kind, OutcomeUnknownError, config_error, error_for, redact_
 from ..pipeline.attempt import CURRENT, outside_of
 from ..pipeline.protect import form_of
 from ..protocol.session_text import as_json
+from ..tools.context_guard import NEARLY_FULL
 from .artifacts import commit_of, name_of
 from .phase_calls import result_of
 from .waiting import in_thread
@@ -98,6 +99,7 @@ class Phase:
         self._warn = warn
         self._skip = skip
         self._journal = calls
+        self._value_of: Callable[[], Any] | None = None
         self._made: list[str] = []
         self._commits: list[str] = []
         self._calls = 0
@@ -134,6 +136,7 @@ class Phase:
         self._calls = 0
         self.last_call = None
         self.tool_error = None
+        self._value_of = None
         self._journal.begin_attempt(self.attempts)
 
     def produced(self, *paths: str | os.PathLike[str]) -> None:
@@ -154,6 +157,20 @@ class Phase:
     async def checkpoint(self, value: Any) -> None:
         """Keep a JSON value: a later run of this phase finds it in `restored`, after a crash too. Raises ConfigError, StoreError."""
         await self._save(as_json("Phase.checkpoint.value", value, _LARGEST))
+
+    def checkpoint_with(self, value_of: Callable[[], Any]) -> None:
+        """Say what to keep when the session may end soon: `value_of()` is kept as by `checkpoint` when a ContextGuard is nearly full."""
+        if not callable(cast("object", value_of)):
+            raise config_error("Phase.checkpoint_with.value_of", "a function of nothing", value_of)
+        self._value_of = value_of
+
+    async def save_before_the_end(self, tokens: int, limit: int) -> None:
+        """What a ContextGuard asks for when the context has become nearly full (C10)."""
+        if self._value_of is not None:
+            await self._save(as_json("Phase.checkpoint_with.value_of", self._value_of(), _LARGEST))
+        await self._warn(
+            f"{self.name}: the context was nearly full ({tokens} of {limit} tokens): the state was saved"
+        )
 
     @_for_async
     async def warn(self, text: str) -> None:
@@ -267,8 +284,12 @@ def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object
         phase.is_sync = form == "sync"
         phase.begin_attempt()
         given = (phase,) if takes_phase else ()
-        if form == "async":
+        if form == "sync":
+            return await in_thread(function, *given)
+        token = NEARLY_FULL.set(phase.save_before_the_end)
+        try:
             return await function(*given)
-        return await in_thread(function, *given)
+        finally:
+            NEARLY_FULL.reset(token)
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
@@ -93,6 +94,34 @@ async def test_without_an_old_answer_the_error_is_raised(place):
     daemon = place.shell("exit 5", startup_timeout=0.2)
     with pytest.raises(rb.NotConnectedError):
         await daemon.answer("tools/list", Tools().list)
+
+
+@pytest.mark.requirement("G3")
+async def test_h10_a_given_cache_answers_when_the_first_start_fails(place):
+    """A new process whose daemon cannot be started: what an earlier one has kept, its age since it was given, and the reason."""
+    with virtual_time() as time:
+        daemon = place.shell("exit 5", startup_timeout=0.2, cache={"tools/list": ["click"]})
+        time.advance(10)
+        old = await daemon.answer("tools/list", Tools().list)
+    assert (old.value, old.is_cached, old.age) == (["click"], True, 10)
+    assert "exit code 5" in old.failure.message
+    assert daemon.failed
+    with pytest.raises(rb.NotConnectedError):
+        await daemon.answer("resources/list", Tools().list)
+
+
+@pytest.mark.requirement("G3")
+async def test_h10_what_was_answered_can_be_kept_for_the_next_process():
+    """`cached` goes into a file, and from there into the next Daemon; a newer answer takes its place."""
+    first = Daemon(
+        "never-started", health=always_ready, cache={"initialize": {"name": "x"}, "tools/list": [0]}
+    )
+    await first.answer("tools/list", Tools().list)
+    kept = json.loads(json.dumps(first.cached))
+    assert kept == {"initialize": {"name": "x"}, "tools/list": [1]}
+    assert Daemon("never-started", health=always_ready, cache=kept).cached == kept
+    with pytest.raises(rb.ConfigError, match=r"Daemon\.cache"):
+        Daemon("never-started", health=always_ready, cache=["tools/list"])
 
 
 async def test_what_the_link_does_leads_to_the_old_answer():

@@ -78,3 +78,35 @@ async def test_without_a_checkpoint_a_new_session_begins_the_phase_again(tmp_pat
     second = Session(tmp_path, listens=False)
     await second.flow.flow.resume()
     assert (second.flow.ran[0], second.restored[0], second.asked[0]) == ("b", None, 0)
+
+
+@pytest.mark.requirement("C10")
+async def test_h06_a_nearly_full_context_saves_by_itself(tmp_path):
+    """Nobody looks and nobody listens: what the phase says it needs is on the disk before the next answer, and the report says so."""
+    flow, kept = Flow(tmp_path).build(), []
+    guard = rb.ContextGuard(WINDOW, count=lambda messages, _tools: sum(map(len, messages)))
+
+    async def talk(phase):
+        answers = list(phase.restored or ())
+        phase.checkpoint_with(lambda: answers)
+        history = [f"{len(answers)} answers are there"]
+        for turn in range(len(answers), TURNS):
+            history.append("x" * 10)
+            answers.append(await guard.call(len, history))
+            kept.append((turn, guard.is_nearly_full, flow.value()["saved"]))
+
+    flow.acts["b"] = talk
+    halted = await flow.flow.run()
+    assert halted.failure.code == "SYS_CONTEXT_OVERFLOW"
+    first = next(saved for _, is_full, saved in kept if is_full)
+    assert first
+    assert all(saved is None for _, is_full, saved in kept if not is_full)
+    assert any("b: the context was nearly full (" in text for text in halted.warnings)
+    assert (await flow.flow.resume()).failure is None or kept[-1][0] > len(first)
+
+
+async def test_h06_a_guard_outside_of_a_phase_saves_nothing():
+    """It is told, as ever."""
+    with rb.testing.record() as seen:
+        await rb.ContextGuard(10, count=lambda messages, _tools: len(messages)).fit(["m"] * 9)
+    assert [type(event).__name__ for event in seen] == ["ContextNearlyFull"]
