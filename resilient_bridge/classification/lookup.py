@@ -22,6 +22,7 @@ from .texts import text_finding
 
 _LONGEST_CHAIN: Final = 100
 _MOST_LEAVES: Final = 1_000
+_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _DEEPEST: Final = 20  # groups below wrappers below groups
 
 
@@ -115,12 +116,29 @@ def _with_record(failure: Failure, record: Record | None) -> Failure:
 def _provider(error: BaseException) -> str:
     known = dispatch(type(error)).provider
     if known != "litellm":
-        return known
+        return known or _raised_by(error)
     try:
         told: object = cast("Any", error).llm_provider
     except Exception:  # noqa: BLE001 (not all of its classes have one)
         return known
     return told if isinstance(told, str) and told else known
+
+
+def _raised_by(error: BaseException) -> str:
+    """Return the provider whose SDK lets the errors of its HTTP library through as they are: google-genai stands in their traceback."""
+    if package_of(type(error)) not in _HTTP_LIBRARIES:
+        return ""
+    try:
+        trace = error.__traceback__
+        for _ in range(_LONGEST_CHAIN):
+            if trace is None:
+                break
+            if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("google.genai."):
+                return "google-gemini"
+            trace = trace.tb_next
+    except Exception:  # noqa: BLE001 (a class may put a property in its place)
+        return ""
+    return ""
 
 
 def _root(error: BaseException) -> tuple[BaseException, str | None]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import attrs
 
-from ..errors import Executed
-from .finding import Finding, Rules
+from ..errors import Executed, text_of
+from .finding import Finding, Rules, short_of
 from .provider_codes import final_finding, key_finding, names_of, stream_finding, with_message
 from .statuses import should_retry, status_finding
 
@@ -38,6 +38,12 @@ _CREDENTIALS: Final = Finding(
     message="credentials missing",
     suggestions=("set the provider's api key",),
 )
+_MISSING: Final = ("credentials", "api_key", "api key", "must be set")
+_NO_KEY: Final = {
+    "No API key was provided": "google-gemini",
+    "Missing key inputs argument": "google-gemini",
+    "Could not resolve authentication method": "anthropic",
+}
 _UNKNOWN: Final = Finding(code="SYS_UPSTREAM_REJECTED", message="provider reported an error")
 _UNFINISHED: Final = Finding(
     code="SYS_UPSTREAM_REJECTED", message="answer not finished: length limit", executed=Executed.YES
@@ -71,8 +77,22 @@ def _stream_error(error: Any) -> Finding:
 
 
 def _openai_error(error: BaseException) -> Finding:
-    """The base class itself is raised for missing credentials; a subclass nobody listed is an error of the provider."""
-    return _CREDENTIALS if type(error).__name__ == "OpenAIError" else _UNKNOWN
+    """The base class itself is raised for missing credentials, and for what has no class; a subclass nobody listed is the provider's."""
+    text = text_of(error)
+    lowered = text.lower()
+    if type(error).__name__ == "OpenAIError" and any(word in lowered for word in _MISSING):
+        return attrs.evolve(_CREDENTIALS, message=_CREDENTIALS.message + short_of(text))
+    return attrs.evolve(_UNKNOWN, message=_UNKNOWN.message + short_of(text))
+
+
+def _no_key(error: BaseException) -> Finding | None:
+    """Without a key google-genai raises a ValueError, and anthropic a TypeError: they are known by their texts."""
+    text = text_of(error)
+    provider = next((name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None)
+    if provider is None:
+        return None
+    message = _CREDENTIALS.message + short_of(text)
+    return attrs.evolve(_CREDENTIALS, message=message, details={"provider_id": provider})
 
 
 def _anthropic_error(error: BaseException) -> Finding:
@@ -117,6 +137,8 @@ def _with_request(error: Any, finding: Finding) -> Finding:
 
 
 RULES: Rules = {
+    ("builtins", "ValueError"): _no_key,
+    ("builtins", "TypeError"): _no_key,
     ("openai", "APIStatusError"): _status_error,
     ("openai", "APITimeoutError"): _TIMEOUT,
     ("openai", "APIConnectionError"): _CONNECTION,

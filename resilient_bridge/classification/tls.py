@@ -100,9 +100,10 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
     said: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
     if expiry is not None:
         said["expiry"] = expiry
+    when = details.get("start") if reason == "NOT_YET_VALID" else expiry
     return Finding(
         code="CONN_TLS_HANDSHAKE_FAILED",
-        message=f"tls handshake failed: {advice.message}" + (f" ({expiry})" if expiry else ""),
+        message=f"tls handshake failed: {advice.message}" + (f" ({when})" if when else ""),
         retryable=False,
         proof="tls_failed" if reason in _OURS else "",
         suggestions=(advice.suggestion,),
@@ -120,8 +121,19 @@ def _verification(error: Any) -> Finding:
             if isinstance(number, int)
             else "VERIFICATION_FAILED"
         )
-    expiry: object = getattr(error, "certificate_expiry", None)
-    return tls_finding(reason, expiry if isinstance(expiry, str) else None)
+    expiry, start = _text(error, "certificate_expiry"), _text(error, "certificate_start")
+    digest = _text(error, "certificate_sha256")
+    shown = {"start": start, "sha256": digest}
+    found = tls_finding(reason, expiry, **{name: text for name, text in shown.items() if text is not None})
+    if reason == "SELF_SIGNED" and digest is not None:
+        advice = f"compare its sha-256 through another channel, then pin it: sha256:{digest}"
+        return attrs.evolve(found, suggestions=(advice, "or trust its issuer"))
+    return found
+
+
+def _text(error: Any, name: str) -> str | None:
+    told: object = getattr(error, name, None)
+    return told if isinstance(told, str) else None
 
 
 def _handshake(error: Any) -> Finding:

@@ -17,6 +17,7 @@ from ..errors import Category, Kind, text_of
 from .closes import close_finding
 from .finding import Finding, Reader, Rules
 from .statuses import status_finding
+from .texts import text_finding
 
 
 T = TypeVar("T")
@@ -49,8 +50,9 @@ def _setting(message: str) -> Finding:
 def _proxy(error: BaseException) -> Finding:
     """A proxy that refuses the tunnel says so in the text alone: `407 Proxy Authentication Required`."""
     match = _PROXY_STATUS.match(str(error))
-    if match is None:
-        return _TUNNEL
+    if match is None:  # SOCKS proxies say why in words; what says nothing is a setting that is wrong
+        said = text_finding(text_of(error))
+        return attrs.evolve(_TUNNEL, retryable=said is not None and said.failure().retryable)
     found = status_finding(int(match[1]))
     return attrs.evolve(found, message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
 

@@ -55,6 +55,13 @@ WANTED: Final = (
     "an exception class, (package, class name), an int, one of our codes, a compiled pattern, "
     "a Category, a Kind or a predicate"
 )
+WORDS: Final[dict[str, What]] = {
+    "rate_limit": "SYS_RATE_LIMITED",
+    "timeout": Category.TIMEOUT,
+    "server_error": "SYS_UNAVAILABLE",
+    "connection_error": Category.TRANSPORT,
+}
+"""OpenViber's names of retryable errors (V1), and what each stands for here."""
 _MOST_LEAVES: Final = 1_000
 _PAIR: Final = 2  # ("package", "Class")
 _NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # where a failure carries a number
@@ -70,13 +77,19 @@ def as_whats(value: Whats) -> tuple[What, ...]:
     """
     given: Any = cast("Any", value)
     if isinstance(given, set | frozenset):  # a set has no order of its own: equal sets make equal policies
-        return tuple(sorted(map(plain, cast("set[Any]", given)), key=shown))
+        return tuple(sorted((_named(plain(item)) for item in cast("set[Any]", given)), key=shown))
     if isinstance(given, list) or (
         isinstance(given, tuple) and not _is_pair(cast("tuple[object, ...]", given))
     ):
-        return tuple(map(plain, cast("list[Any]", given)))
+        return tuple(_named(plain(item)) for item in cast("list[Any]", given))
+    if isinstance(given, str) and given in WORDS:
+        return (WORDS[given],)
     one = is_what(value) or is_tenacity(value, "retry_base")
     return (plain(value),) if one else cast("Any", value)
+
+
+def _named(what: Any) -> Any:
+    return WORDS.get(what, what) if type(what) is str else what
 
 
 def whats(*, of_tenacity: bool = False) -> Validator:
@@ -298,6 +311,8 @@ def is_code(text: str) -> bool:
 
 def _is_pair(given: tuple[object, ...]) -> bool:
     """Return whether these are ("package", "Class"), and not two codes."""
+    if all(isinstance(part, str) and part in WORDS for part in given):
+        return False
     return len(given) == _PAIR and all(
         isinstance(part, str) and part and not isinstance(part, Enum) and not is_code(part) for part in given
     )

@@ -18,6 +18,7 @@ from typing import Final
 
 __all__ = [
     "PinMismatchError",
+    "certificate_dates",
     "certificate_expiry",
     "default_context",
     "parse_pin",
@@ -147,7 +148,7 @@ def _check_pin(certificate: bytes | None, wanted: bytes) -> None:
 async def explain_refusal(
     error: ssl.SSLCertVerificationError, host: str, port: int, server_hostname: str
 ) -> None:
-    """Set `error.certificate_expiry` (such as "2026-03-01T00:00:00Z") from the certificate the peer shows, if it can be had.
+    """Set `certificate_expiry`, `certificate_start` (such as "2026-03-01T00:00:00Z") and `certificate_sha256` from what the peer shows.
 
     OpenSSL forgets a certificate it refused, so the peer is dialled once more, without judging it and without sending
     anything after the handshake. Takes at most a second; raises nothing but cancellation.
@@ -157,7 +158,8 @@ async def explain_refusal(
     try:
         async with asyncio.timeout(DIAGNOSIS_SECONDS):
             certificate = await _certificate_of(host, port, server_hostname)
-        error.certificate_expiry = certificate_expiry(certificate)  # type: ignore[attr-defined]
+        error.certificate_sha256 = hashlib.sha256(certificate).hexdigest()  # type: ignore[attr-defined]
+        error.certificate_start, error.certificate_expiry = certificate_dates(certificate)  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001, S110 (whatever goes wrong here, the refusal is the news)
         pass
 
@@ -177,7 +179,12 @@ async def _certificate_of(host: str, port: int, server_hostname: str) -> bytes:
 
 
 def certificate_expiry(certificate: bytes) -> str:
-    """Return the notAfter instant of an X.509 certificate in DER form as "2026-03-01T00:00:00Z".
+    """Return the notAfter instant of an X.509 certificate in DER form as "2026-03-01T00:00:00Z"; see `certificate_dates`."""
+    return certificate_dates(certificate)[1]
+
+
+def certificate_dates(certificate: bytes) -> tuple[str, str]:
+    """Return the notBefore and notAfter instants of an X.509 certificate in DER form, each as "2026-03-01T00:00:00Z".
 
     The standard library decodes only certificates it has accepted. Raises `ValueError` when the bytes are no certificate.
     """
@@ -189,12 +196,16 @@ def certificate_expiry(certificate: bytes) -> str:
         for tag in (0x02, 0x30, 0x30):  # serial number, signature algorithm, issuer
             at = _der_value(tbs, at, tag)[1]
         validity, _ = _der_value(tbs, at, 0x30)
-        _, at = _der_value(validity, 0, validity[0])  # notBefore
-        kind = validity[at]
-        text = _der_value(validity, at, kind)[0].decode("ascii")
+        start, at = _der_value(validity, 0, validity[0])
+        end, _ = _der_value(validity, at, validity[at])
+        return _instant(validity[0], start), _instant(validity[at], end)
     except IndexError as error:
         msg = "wanted a DER certificate, got one that is cut short"
         raise ValueError(msg) from error
+
+
+def _instant(kind: int, value: bytes) -> str:
+    text = value.decode("ascii")
     if kind == 0x17:  # UTCTime: two digits of the year, 50 and above are 19xx (RFC 5280, 4.1.2.5.1)
         text = ("19" if text[:2] >= "50" else "20") + text
     if len(text) != len("YYYYMMDDHHMMSSZ") or not text[:-1].isdigit() or text[-1] != "Z":

@@ -327,3 +327,58 @@ def test_f08_a_wrong_key_is_no_expired_token():
         assert failure.details["http_status"] == 401
     expired = {"error": {"type": "authentication_error", "message": "OAuth token has expired"}}
     assert classify(httpx2.Response(401, json=expired)).code == "AUTH_TOKEN_EXPIRED"
+
+
+@pytest.mark.requirement("S6")
+def test_f04_missing_keys_and_names(monkeypatch):
+    """Without a key: CONFIG, the provider and what to set, whatever class its SDK raises; an odd error keeps its text."""
+    for name in (
+        "GOOGLE_API_KEY",
+        "GEMINI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "OPENAI_API_KEY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    makers = {
+        "google-gemini": genai.Client,
+        "openai": openai.OpenAI,
+        "anthropic": lambda: anthropic.Anthropic(api_key=None).messages.create(
+            model="m", max_tokens=1, messages=[]
+        ),
+    }
+    for provider, make in makers.items():
+        failure = classify(raised(make))
+        assert (failure.category, failure.details.get("provider_id")) == ("CONFIG", provider), failure
+        assert failure.suggestions == ("set the provider's api key",)
+    odd = classify(openai.OpenAIError("odd"))
+    assert (odd.category, odd.retryable, odd.message) == (
+        "UPSTREAM",
+        False,
+        "provider reported an error: odd",
+    )
+    assert classify(ValueError("No such thing")).code == "SYS_INTERNAL_ERROR"
+
+
+@pytest.mark.requirement("S6")
+def test_f04_googles_network_errors_name_the_provider():
+    """google-genai lets the errors of its HTTP library through: its frames tell whose they are."""
+    for error in (httpx2.ConnectError("x"), httpx2.ReadTimeout("x"), httpx2.RemoteProtocolError("x")):
+        failure = classify(of_google(raising(error)))
+        assert failure.details.get("provider_id") == "google-gemini", failure
+    assert "provider_id" not in classify(httpx2.ConnectError("x")).details
+
+
+@pytest.mark.parametrize(
+    ("text", "retryable"),
+    [
+        ("403 Forbidden", False),
+        ("407 Proxy Authentication Required", False),
+        ("503 Service Unavailable", True),
+        ("Proxy Server could not connect: Connection refused.", True),
+        ("Malformed reply", False),
+    ],
+)
+def test_f12_a_proxy_is_judged_by_what_it_says(text, retryable):
+    """By its status, or the words of a SOCKS proxy; nothing known is not repeated."""
+    assert classify(httpx2.ProxyError(text)).retryable is retryable

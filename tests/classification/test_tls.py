@@ -198,3 +198,22 @@ def test_an_unlisted_verification_error_is_still_final(attributes):
     """Whatever failed to verify fails again."""
     error = _ssl_error(ssl.SSLCertVerificationError, **attributes)
     _final(error, "VERIFICATION_FAILED", "verify_certificate_chain")
+
+
+def test_f15_a_self_signed_certificate_shows_its_fingerprint():
+    """R5: "for self-signed certs: confirm pinning hash": the hash to compare, ready for `pin=`; and a start is no end."""
+    shown = {"certificate_sha256": "ab" * 32, "certificate_start": "2030-01-01T00:00:00Z", "certificate_expiry": "2031-01-01T00:00:00Z"}  # fmt: skip
+    self_signed = classify(_refused_with(18, shown))
+    assert self_signed.details["sha256"] == "ab" * 32
+    assert f"sha256:{'ab' * 32}" in self_signed.suggestions[0]
+    early = classify(_refused_with(9, shown))
+    assert early.message == "tls handshake failed: certificate not yet valid (2030-01-01T00:00:00Z)"
+    assert early.details["expiry"] == "2031-01-01T00:00:00Z"
+
+
+def _refused_with(number: int, shown: dict[str, str]) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code = number
+    for name, value in shown.items():
+        setattr(error, name, value)
+    return error
