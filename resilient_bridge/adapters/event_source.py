@@ -25,6 +25,7 @@ from ..protocol.server_sent import MAX_EVENT_BYTES
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
+from .http_requests import followed
 
 
 if TYPE_CHECKING:
@@ -251,10 +252,15 @@ class EventSource:
         timer = asyncio.timeout(self._connect_timeout)
         try:
             async with timer:
-                entered = self._client.stream(self._method, self._url, headers=headers, **self._options)
+                # Followed here: the client would carry every header of ours to another origin.
+                follows: bool = getattr(self._client, "follow_redirects", None) is True
+                options = {**self._options, "follow_redirects": False} if follows else self._options
+                entered = self._client.stream(self._method, self._url, headers=headers, **options)
                 if not hasattr(entered, "__aenter__"):
                     raise config_error("EventSource.client", "an async client", type(self._client).__name__)
                 response = await entered.__aenter__()
+                if follows:
+                    entered, response = await followed(self._client, entered, response)
         except TimeoutError as error:
             if not timer.expired():
                 raise

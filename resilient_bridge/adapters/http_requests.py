@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -25,6 +25,7 @@ __all__ = [
     "check_hop",
     "check_inner",
     "check_plaintext",
+    "followed",
     "is_header_name",
     "mark_redirect",
     "note_domains",
@@ -128,6 +129,28 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
         del headers["cookie"]
         if kept:
             headers["cookie"] = kept
+
+
+_MOST_REDIRECTS: Final = 20
+
+
+async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
+    """Follow the redirects of a response that the client was told not to follow; return what closes the last one, and that one.
+
+    It carries what `check_hop` lets through; raises what that raises, with the response closed.
+    """
+    for _ in range(_MOST_REDIRECTS):
+        request = getattr(response, "next_request", None)
+        if request is None:
+            break
+        mark_redirect(response.request)
+        request.extensions[_HOP] = response.request.extensions[_HOP]
+        await entered.__aexit__(None, None, None)
+        check_hop(request)
+        # Without the client's own authentication, as clients do it: what may go there is in the request already.
+        response = await client.send(request, stream=True, auth=None, follow_redirects=False)
+        entered = aclosing(response)
+    return entered, response
 
 
 def note_domains(response: Any, domains: OrderedDict[str, str]) -> None:

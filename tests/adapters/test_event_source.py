@@ -322,3 +322,52 @@ def test_impatience_is_no_storm(library, script):
         return len(server.asked)
 
     assert 10 <= simulated(main, library, script, reconnect=rb.Reconnect()) <= 45
+
+
+def _redirecting(url, headers=()):
+    return answer(302, f"Location: {url}", *headers)
+
+
+async def test_g02_a_redirect_to_another_origin_carries_harmless_headers_only(library):
+    """Of a client that follows redirects: others stay behind, one with the name of a secret ends the source in words."""
+    async with (
+        Server(stream(numbered(1))).running() as there,
+        Server(_redirecting(there.url)).running() as here,
+        library.AsyncClient(
+            trust_env=False, follow_redirects=True, cookies={"s": "c4nary"}, auth=("u", "c4nary")
+        ) as client,
+    ):
+        headers = {"X-Tenant": "c4nary", "Accept-Language": "de"}
+        async with EventSource(client, here.url, headers=headers, reconnect=QUICK) as source:
+            assert await take(source, 1) == ["n1"]
+        assert "c4nary" in str(here.asked)
+        (asked,) = there.asked
+        assert "c4nary" not in str(asked)
+        told = {name.lower(): value for name, value in asked.items() if isinstance(value, str)}
+        assert (told["accept-language"], told["accept"]) == ("de", "text/event-stream")
+        async with EventSource(
+            client, here.url, headers={"X-Functions-Key": "c4nary"}, reconnect=QUICK
+        ) as source:
+            with pytest.raises(rb.BridgeError) as caught:
+                await take(source, 1)
+        assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+        assert len(there.asked) == 1
+
+
+async def test_g02_a_redirect_inside_the_origin_keeps_its_headers(library):
+    """And the source goes on from the last event, over the redirect again."""
+    async with Server(answer(500)).running() as server:
+        server.scripts = [
+            _redirecting("/other"),
+            stream(numbered(1), then="end"),
+            _redirecting("/other"),
+            stream(numbered(2)),
+        ]
+        async with (
+            library.AsyncClient(trust_env=False, follow_redirects=True) as client,
+            EventSource(client, server.url, headers={"X-Api-Key": "k"}, reconnect=QUICK) as source,
+        ):
+            assert await take(source, 2) == ["n1", "n2"]
+        sent = [{name.lower(): value for name, value in asked.items() if name} for asked in server.asked]
+        assert [headers.get("x-api-key") for headers in sent] == ["k"] * 4
+        assert sent[-1]["last-event-id"] == "1"
