@@ -187,7 +187,9 @@ def states() -> str:
             *_numbers(statuses()),
         ],
         [
-            "A failure that has neither. A certificate that fails verification is FAILED; a handshake that was cut short is not.",
+            "A failure that has neither. A certificate that fails verification is FAILED; a handshake that was cut short is not. A programming",
+            "error (NameError, TypeError, ValueError, KeyError …) of the code that opens a connection is FAILED; errors of the system",
+            "and of the network, timeouts, and what nobody knows are tried again.",
             "",
             *table(
                 "what happened | what follows",

@@ -41,6 +41,7 @@ class Connection:
         close_timeout: float = 5.0,
     ) -> None:
         loop = asyncio.get_running_loop()
+        self.made: object = None  # what the factory returned
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
@@ -125,7 +126,8 @@ class Connection:
 
     async def _run(self, factory: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         try:
-            async with _checked(factory()) as client:
+            self.made = _checked(factory())
+            async with self.made as client:
                 self.client = client
                 self.opened_at = asyncio.get_running_loop().time()
                 self.opened.set_result(None)

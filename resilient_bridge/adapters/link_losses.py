@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..policies import Reconnect
     from .connection import Connection
 
-__all__ = ["Losses", "factory_failure"]
+__all__ = ["Losses"]
 
 _ACCEPTED: Final = 1.0  # seconds: who refuses credentials after the handshake closes sooner, often after a message that says why
 
@@ -32,6 +32,7 @@ class Losses:
     def __init__(self, policy: Reconnect, rng: random.Random) -> None:
         self._policy = policy
         self._reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
+        self._made: object = None  # what the factory returned the last time
         self._unreadable: object = None  # the close code of a message that could not be taken
 
     @property
@@ -61,7 +62,12 @@ class Losses:
                 self._reconnection.ready(opened, proves_credentials=is_accepted)
                 self._reconnection.pong()  # what a link hears is its proof of health
         elif is_programming_error(failure):
-            failure = factory_failure(failure)
+            failure = factory_failure(f"raised {failure.message}", failure)
+        elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
+            failure = factory_failure(
+                f"returned the same object again, which said: {failure.message}", failure
+            )
+        self._made = connection.made
         decision = self._reconnection.lost(failure, now)
         return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
 
@@ -74,12 +80,16 @@ class Losses:
         return self._unreadable == before and most_specific(self._policy.rules, failure) is None
 
 
-def factory_failure(failure: Failure) -> Failure:
+def factory_failure(what: str, failure: Failure) -> Failure:
     """Return the failure of a factory that has a mistake in it: a configuration, which no attempt can help."""
-    cause = failure.cause
     return Failure.of(
         "SYS_CONFIG_INVALID",
-        f"reconnecting.factory raised {failure.message}",
-        suggestions=("correct the factory: it raised a programming error, and would again",),
-        cause=cause,
+        f"reconnecting.factory {what}",
+        suggestions=("correct the factory: the next attempt would fail like this one",),
+        cause=failure.cause,
     )
+
+
+def _is_used_up(failure: Failure) -> bool:
+    """Is it what a client says that can be entered once?"""
+    return failure.code == "SYS_INTERNAL_ERROR" and isinstance(failure.cause, RuntimeError)

@@ -178,6 +178,31 @@ async def test_e11_a_defect_that_shows_later_is_raised_by_whatever_is_done_next(
 
 
 @virtual
+async def test_e11_a_factory_that_returns_the_same_client_again_is_a_mistake():
+    """A dead client cannot be entered again: it says so once, and the link ends with that, and with what to do."""
+
+    class Once(Client):
+        async def __aenter__(self):
+            if self.dead.done():
+                raise RuntimeError("Client is already entered; cannot reenter")
+            return await super().__aenter__()
+
+    world = World(Once)
+    only: list[Client] = []
+
+    def factory():
+        return only[0] if only else only.append(world.factory()) or only[0]
+
+    link = rb.reconnecting(factory, quick())
+    async with link as client:
+        await client.work("a")
+        await world.lose(link)
+        with pytest.raises(rb.ConfigError, match=r"returned the same object again, .* cannot reenter"):
+            await client.work("b")
+        assert link.state == "FAILED"
+
+
+@virtual
 @pytest.mark.parametrize(
     "error",
     [
