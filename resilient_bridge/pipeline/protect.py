@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from asyncio import coroutines
 from functools import partial, update_wrapper
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..errors import config_error
@@ -43,6 +44,8 @@ def bind(
     if states is None:
         update_wrapper(protected, function)
         protected.explain = binding.explain
+        if isinstance(function, FunctionType):  # what `update_wrapper` leaves out
+            protected.__defaults__, protected.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
     protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected

@@ -17,7 +17,7 @@ _BACKOFF = Backoff.steps(0, 1, 2, 4, 8, 30)
 gasoline = BridgePolicy(
     reconnect=Reconnect(backoff=_BACKOFF, attempts=6, on_exhausted="suspend"),
     calls=Policy(
-        Retry(attempts=6, backoff=_BACKOFF, rules={"CONN_REFUSED": Rule(attempts=1)}),
+        Retry(attempts=6, backoff=_BACKOFF, rules={"CONN_REFUSED": Rule(attempts=1)}, budget=None),
         Breaker.consecutive(5, open_for=30),
         Timeout(2, thread=True),
     ),
@@ -26,10 +26,11 @@ gasoline = BridgePolicy(
         "query": Policy(Timeout(2, thread=True)),
         "async_command": Policy(Timeout(30, thread=True)),
         "execute_js": Policy(
-            Retry(attempts=3, backoff=Backoff.constant(0)), Timeout.escalating(2, 5, 30, thread=True)
+            Retry(attempts=3, backoff=Backoff.constant(0), budget=None),
+            Timeout.escalating(2, 5, 30, thread=True),
         ),
         "startup": Policy(Timeout(4, thread=True)),
-        "poll": Policy(Retry(attempts=30, backoff=Backoff.linear(1, cap=2, jitter="none"))),
+        "poll": Policy(Retry(attempts=30, backoff=Backoff.linear(1, cap=2, jitter="none"), budget=None)),
         "health": Policy(Timeout(0.5, thread=True)),
         "long_handler": Policy(Timeout(35, thread=True)),
     },

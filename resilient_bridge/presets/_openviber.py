@@ -26,10 +26,11 @@ openviber = BridgePolicy(
             attempts=3,
             backoff=Backoff.exponential(1, cap=30, jitter="none"),
             rules={"SYS_RATE_LIMITED": Rule(backoff=Backoff.constant(60))},
+            budget=None,
         )
     ),
     tools={
-        "local": Policy(Retry(attempts=3, backoff=Backoff.constant(0))),
+        "local": Policy(Retry(attempts=3, backoff=Backoff.constant(0), budget=None)),
         "default": Policy(Timeout(30, thread=True)),
         "shell_command": Policy(Timeout(120, thread=True)),
         "web_scrape": Policy(Timeout(60, thread=True)),
@@ -39,6 +40,6 @@ openviber = BridgePolicy(
 """1, 2, 4, 8, 16 s, then disconnected mode: the user is told and the attempts go on (V7).
 
 A heartbeat unanswered for 30 s is a dead peer (V13); the server dedupes, so resends keep their key and stay inside its 5 minutes (V9).
-Calls of a model: 3 in all, after 1 and 2 s, at most 30 (V1); a rate limit waits as the provider says, else 60 s, and `tools["local"]`, for
+Calls of a model: 3 in all, after 1 and 2 s, at most 30, each by itself: there is no budget (V1); a rate limit waits as the provider says, else 60 s, and `tools["local"]`, for
 a local provider, not at all (V2). What a repeat cannot help fails at once (V3). Tools: 30 s, a shell 120, a scrape 60, a browser 45 (V5).
 """

@@ -29,6 +29,7 @@ recursor = BridgePolicy(
             attempts=4,
             backoff=Backoff.exponential(1, jitter="none"),
             rules={"SYS_RATE_LIMITED": Rule(backoff=Backoff.exponential(1, jitter="full"))},
+            budget=None,
         ),
         Breaker.consecutive(5, open_for=60),
     ),

@@ -346,3 +346,17 @@ def test_call_returns_what_the_function_returns():
     assert policy(idempotent=True).call(SYNC.of(lambda: 0)) == 0
     assert list(policy(idempotent=True).call(items)) == [1]
     assert asyncio.run(main()) == (3, [2])
+
+
+@everywhere
+def test_e25_defaults_are_kept(form):
+    """Those of positional and of keyword arguments, on the function itself; calling it takes them from the function within."""
+
+    def greet(name="you", *, loud=False):
+        return f"{name}{'!' if loud else ''}"
+
+    protected = rb.Policy(at_once())(form.of(greet), idempotent=True)
+    if not form.is_async:
+        assert (protected.__defaults__, protected.__kwdefaults__) == (("you",), {"loud": False})
+    assert form.run(protected) == "you"
+    assert form.run(protected, "me", loud=True) == "me!"

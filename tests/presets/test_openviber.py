@@ -168,3 +168,23 @@ def test_a_tool_ends_at_its_timeout(tool, milliseconds):
     """default_timeout_ms and per_tool: a call that hangs fails then, and not before."""
     assert openviber.tools[tool] == rb.Policy(rb.Timeout(milliseconds / 1000, thread=True))
     assert limits(openviber.tools[tool], [milliseconds / 1000])
+
+
+@pytest.mark.requirement("V1")
+def test_e18_three_calls_each_however_many_fail_at_once():
+    """Twenty calls that fail twice all succeed: no budget of all calls together makes fewer of the three."""
+    failed: dict[int, int] = {}
+
+    @openviber.calls(idempotent=True)
+    def ask(number: int) -> int:
+        failed[number] = failed.get(number, 0) + 1
+        if failed[number] < 3:
+            raise ConnectionResetError
+        return number
+
+    with virtual_time():
+        assert [ask(number) for number in range(20)] == list(range(20))
+    for preset in (openviber, rb.presets.ccsetup, rb.presets.gasoline, rb.presets.recursor):
+        policies = (preset.calls, *preset.tools.values())
+        retries = [layer for one in policies for layer in one.layers if isinstance(layer, rb.Retry)]
+        assert retries == [retry.evolve(budget=None) for retry in retries]
