@@ -48,6 +48,8 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                 return await function(*args, **kwargs)
             return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
+        if now < plan.pause.until:
+            return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
@@ -118,6 +120,8 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                 return function(*args, **kwargs)
             return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
+        if now < plan.pause.until:
+            return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:

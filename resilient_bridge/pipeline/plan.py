@@ -28,6 +28,7 @@ from .guards import (
     SyncDeadlineGuard,
     TimeoutGuard,
 )
+from .pause import NO_PAUSE, PauseGuard
 from .shared_budget import SharedBudget
 from .shared_circuit import SharedCircuit
 from .shared_guard import SharedBreakerGuard
@@ -93,6 +94,7 @@ class Plan:
         "name",
         "named",
         "outer_enters",
+        "pause",
         "policy",
         "proofs",
         "retry",
@@ -130,8 +132,13 @@ class Plan:
         self.held: tuple[Guard, ...] = ()
         states.current = None
         before, around, inner = self._cut(policy, states, form)
+        self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
         self.key = self._key(states)  # as events say it
-        self.before, self.around, self.guards = tuple(reversed(before)), tuple(reversed(around)), tuple(inner)
+        waits = (
+            () if self.retry is None else (PauseGuard(self.pause, self.retry),)
+        )  # the short way looks for itself
+        self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
+        self.guards: tuple[Guard, ...] = (*waits, *inner)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.asks_result = self.retry is not None and asks_result(self.retry)
         check_conditions(policy.layers, form, name)

@@ -24,6 +24,7 @@ from .evidence import keep, permission_for, record_inside
 from .finished import rejected
 from .guards import failure_in
 from .nesting import largest_cap, retries_around
+from .verdicts import is_limited
 
 
 if TYPE_CHECKING:
@@ -171,6 +172,9 @@ class Retrying:
             self.calls += 1
         report(self.first, self.calls)
         failure = _with_hint(failure)
+        told = failure.retry_after
+        if told is not None and is_limited(failure) and told <= retry.max_retry_after:
+            self.plan.pause.heard(env, told)
         found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
         self.rule, counted_by = found.rule, place(counter(found.rule))
         inside = attempt.inside
@@ -291,7 +295,8 @@ class Retrying:
             self.decision = Decision(0.0, "attempts")
             return True
         budget = self.plan.budget
-        if budget is not None and not self._may_spend(budget):
+        # A limiter that says when to come back has been obeyed: such a repeat is no load that it did not ask for.
+        if budget is not None and not is_limited(self.history[-1]) and not self._may_spend(budget):
             self.decision = Decision(0.0, "budget")
             rejected(self.plan.name, "budget", budget.key, self.history[-1])
             return True

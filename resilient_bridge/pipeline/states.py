@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from ..policies.fields import refuse
 from . import registry
+from .pause import Pause, shared_pause
 from .shared_names import shared_budget, shared_circuit
 
 
 if TYPE_CHECKING:
     from ..policies.breaker import Breaker
     from ..policies.bulkhead import Bulkhead
+    from ..policies.layer import Layer
     from ..policies.ports import SharedState
     from ..policies.rate_limit import RateLimit
     from ..policies.retry_budget import RetryBudget
@@ -40,6 +42,7 @@ class States:
         "_bulkhead",
         "_circuit",
         "_keys",
+        "_pause",
         "_rate",
         "_shared",
         "current",
@@ -47,8 +50,9 @@ class States:
         "shared_as",
     )
 
-    def __init__(self, name: str, shared_as: str | None = None) -> None:
+    def __init__(self, name: str, shared_as: str | None = None, *, pause: Pause | None = None) -> None:
         self.name = name
+        self._pause = pause
         self.shared_as = shared_as
         self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
@@ -74,6 +78,18 @@ class States:
             self._circuit.configure(layer)
         self.current = self._circuit
         return self._circuit
+
+    def pause(self, layers: tuple[Layer, ...]) -> Pause:
+        """Return what the calls of this owner wait for: shared by the first key among the layers, else its own."""
+        for layer in layers:
+            key: str | None = getattr(layer, "key", None) or getattr(
+                getattr(layer, "budget", None), "key", None
+            )
+            if key is not None:
+                return shared_pause(key)
+        if self._pause is None:
+            self._pause = Pause(self.name)
+        return self._pause
 
     def _is_new(self, key: str) -> bool:
         """Return whether this owner comes to a shared state for the first time: later it may change the numbers as it likes."""

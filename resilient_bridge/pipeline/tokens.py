@@ -16,6 +16,7 @@ from .endings import Left, decided, decided_answer, failure_of_answer, leave_all
 from .evidence import permission_for, proven
 from .guards import BreakerGuard, failure_in
 from .shared_budget import Token
+from .verdicts import is_limited
 from .waits import Answer
 
 
@@ -63,7 +64,7 @@ class _Asking:
 def token_for(plan: Plan, attempt: Attempt, end: Left, retrying: Retrying | None) -> Step | None:
     """Return the step that asks for a repeat after a failed attempt; None where none will be made, or nothing is shared."""
     budget, retry, failure = plan.tokens, plan.retry, end.failure
-    if budget is None or retry is None or failure is None or attempt.is_last:
+    if budget is None or retry is None or failure is None or attempt.is_last or is_limited(failure):
         return None
     theirs = any(is_tenacity(what, "retry_base") for what in cast("Iterable[object]", retry.on))
     found = match(retry, failure, is_asked_for=end.is_asked_for or theirs)
