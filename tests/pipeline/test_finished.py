@@ -123,7 +123,10 @@ def test_j01_every_door_is_heard():
             yield 2
 
         assert list(items()) == [1, 2]
-        assert rb.Policy(rb.Fallback(lambda: 5), name="other")(Server(always=REFUSED).get)() == 5
+        assert (
+            rb.Policy(rb.Fallback(lambda: 5, may_have_run=True), name="other")(Server(always=REFUSED).get)()
+            == 5
+        )
         asyncio.run(tools.call("search", {}))
     assert [(end.outcome, end.attempts) for end in ends(seen)] == [
         ("ok", 2),
@@ -157,3 +160,16 @@ def test_j01_nobody_listens_and_nothing_is_made(monkeypatch):
     for error in (REFUSED, rb.CircuitOpenError):
         with pytest.raises(error):
             get()
+
+
+@everywhere
+def test_j01_a_returned_failure_is_no_success(form):
+    """A 503 that is returned in the end: `failed`, with what it stands for; also without a Retry."""
+    seen: list[rb.events.Event] = []
+    with form.world(), rb.listen(seen.append):
+        for layers in ((at_once(),), (rb.Breaker(),)):
+            rb_policy = rb.Policy(*layers)
+            form.run(rb_policy(form.of(lambda: httpx.Response(503)), idempotent=True))
+    assert [(end.outcome, end.failure and end.failure.code) for end in ends(seen)] == [
+        ("failed", "SYS_UNAVAILABLE")
+    ] * 2
