@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import BridgeError, config_error, stays_here
 from ..pipeline.attempt import CURRENT
-from ..pipeline.pause import shared_pause
 from ..pipeline.protect import bind
 from ..pipeline.states import States
 from ..policies.fields import is_count
@@ -224,7 +223,7 @@ class HTTPTransport(_Bases):
             proofs="request",
             allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
-            states=States(origin, pause=shared_pause(origin)),
+            states=States(origin, shares_pause=True),
         )
         return cast("Callable[..., Any]", send)
 

@@ -33,7 +33,8 @@ __all__ = ["States"]
 class States:
     """What belongs to one owner, made when a layer first asks for it; `name` is what people see.
 
-    `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
+    `shared_as` is the owner's name in all processes; None: it has none that they would agree on. `shares_pause`: all owners of this name
+    wait for one pause.
     """
 
     __slots__ = (
@@ -50,9 +51,9 @@ class States:
         "shared_as",
     )
 
-    def __init__(self, name: str, shared_as: str | None = None, *, pause: Pause | None = None) -> None:
+    def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
         self.name = name
-        self._pause = pause
+        self._pause: Pause | None = shared_pause(name) if shares_pause else None
         self.shared_as = shared_as
         self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
