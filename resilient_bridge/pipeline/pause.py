@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from ..errors import Failure, ThrottledError
 from ..policies.backoff import Backoff
 from .guards import not_admitted
+from .verdicts import is_limited
 
 
 if TYPE_CHECKING:
@@ -41,8 +42,11 @@ class Pause:
         self._clock: object = None
         self._seconds = 0.0
 
-    def heard(self, env: Environment, seconds: float) -> None:
-        """A limiter has asked for so many seconds of patience."""
+    def heard(self, env: Environment, failure: Failure, retry: Retry) -> None:
+        """A call has failed: if a limiter has asked for patience, and for no more than there is, all calls wait."""
+        seconds = failure.retry_after
+        if seconds is None or seconds > retry.max_retry_after or not is_limited(failure):
+            return
         until = env.monotonic() + seconds
         if self._clock is not env.monotonic or until > self.until:
             self._clock, self.until, self._seconds = env.monotonic, until, seconds

@@ -164,17 +164,13 @@ class Retrying:
         """Decide about the attempt that has just ended; None means that it is repeated."""
         env, retry = attempt.env, self.retry
         self.current = None
-        if (
-            attempt.failure is not None
-        ):  # whoever keeps the attempt must not keep the error that keeps the attempt
+        if attempt.failure is not None:  # who keeps the attempt must not keep the error that keeps it
             attempt.failure = without_cause(attempt.failure)
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
         failure = _with_hint(failure)
-        told = failure.retry_after
-        if told is not None and is_limited(failure) and told <= retry.max_retry_after:
-            self.plan.pause.heard(env, told)
+        self.plan.pause.heard(env, failure, retry)
         found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
         self.rule, counted_by = found.rule, place(counter(found.rule))
         inside = attempt.inside
@@ -295,7 +291,6 @@ class Retrying:
             self.decision = Decision(0.0, "attempts")
             return True
         budget = self.plan.budget
-        # A limiter that says when to come back has been obeyed: such a repeat is no load that it did not ask for.
         if budget is not None and not is_limited(self.history[-1]) and not self._may_spend(budget):
             self.decision = Decision(0.0, "budget")
             rejected(self.plan.name, "budget", budget.key, self.history[-1])
