@@ -101,7 +101,7 @@ _PROMISES = {
     "V13": "a dead peer is noticed by an unclean close, a silent heartbeat (30 s) or a failed health check; work is sent again with its key",
     "V14": "session logs are JSON lines, only ever appended",
     "V15": "degradation follows a ladder, and each step is reported",
-    "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines (the report is there, such logs come later)",
+    "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines",
 }
 
 REQUIREMENTS = tuple(

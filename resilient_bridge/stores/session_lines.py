@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ..errors import MASK, Failure, class_name, is_sensitive, redact, redact_value, text_of
+from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
 from .state_document import instant
 
 
 if TYPE_CHECKING:
     from ..telemetry.events import Event
 
-__all__ = ["LONGEST_LINE", "event_line", "record_line"]
+__all__ = ["LONGEST_LINE", "event_line", "log_line", "record_line"]
 
 LONGEST_LINE: Final = 65_536
 """Bytes, the line break included."""
@@ -35,6 +36,7 @@ _WORK: Final = (
 )  # characters looked at for one line: what is shown of a text is a part of what is read
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAMES: Final = ("name", "key", "field", "header")
 _VALUES: Final = ("value", "received")
 
@@ -47,6 +49,38 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
         return record_line({"event": kind, **fields, **(more or {})}, event.at)
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
         return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})
+
+
+def log_line(event: Event) -> bytes:
+    """Return the line of an event in the form of a structured log (V16): level, ts, msg, and what is known of tool, provider and error."""
+    try:
+        failure: Failure | None = getattr(event, "failure", None)
+        details: Mapping[str, Any] = {} if failure is None else failure.details
+        seconds = getattr(event, "seconds", None)
+        known = {
+            "tool": getattr(event, "tool", None) or details.get("tool"),
+            "name": getattr(event, "name", None),
+            "provider": details.get("provider_id"),
+            "attempt": getattr(event, "attempt", None),
+            "error": None if failure is None else model_type(failure),
+            "code": None if failure is None else failure.code,
+            "duration_ms": round(seconds * 1_000) if isinstance(seconds, int | float) else None,
+        }
+        words = _HUMP.sub(" ", type(event).__name__).capitalize()
+        msg = words if failure is None else f"{words}: {failure.message}"
+        line = {"level": _level(event, failure), "ts": instant(event.at), "msg": msg}
+        plain = {**line, **{name: value for name, value in known.items() if value is not None}}
+        return _written(_Masked().mapping(plain, 0))
+    except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
+        return _written(
+            {"level": "error", "ts": None, "msg": f"an event that cannot be read: {type(error).__name__}"}
+        )
+
+
+def _level(event: Event, failure: Failure | None) -> str:
+    if failure is None:
+        return "info"
+    return "warn" if hasattr(event, "wait") or not getattr(event, "required", True) else "error"
 
 
 def record_line(record: Mapping[str, object], at: datetime) -> bytes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
 from ..policies.fields import is_count
 from ..telemetry import emit, events, listen
 from .file_changes import write_all
 from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
-from .session_lines import LONGEST_LINE, event_line, record_line
+from .session_lines import LONGEST_LINE, event_line, log_line, record_line
 
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ class SessionLog:
     """Every event of this process as a line of a file, inside `with SessionLog(path):`.
 
     A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its `to_dict()`; secrets are masked, and
-    control characters escaped. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one
-    before `<name>.2`, up to `keep` of them. The file is 0600; nothing is read back from it.
+    control characters escaped. With `form="log"` the lines of events are those of a structured log instead: `{"level": …, "ts": …,
+    "msg": …}`, and as far as they are known `tool`, `name`, `provider`, `attempt`, `error` (the type that a model is told), `code` and
+    `duration_ms`. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one before
+    `<name>.2`, up to `keep` of them. The file is 0600; nothing is read back from it.
 
     A full disk or a directory that is gone raises nothing and is not waited for: such lines are counted in `lost`, and told once
     by StoreFailed and in the stdlib logger `resilient_bridge`, until StoreRecovered, which stands in the log with that count. A
@@ -51,7 +53,13 @@ class SessionLog:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], /, *, max_bytes: int = 10 * 1024 * 1024, keep: int = 5
+        self,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        max_bytes: int = 10 * 1024 * 1024,
+        keep: int = 5,
+        form: Literal["events", "log"] = "events",
     ) -> None:
         self._path = path_of(path, _FIELD)
         if not is_count(max_bytes, LONGEST_LINE):
@@ -59,7 +67,10 @@ class SessionLog:
             raise config_error("SessionLog.max_bytes", wanted, max_bytes)
         if not is_count(keep) or keep > _MOST:
             raise config_error("SessionLog.keep", f"a whole number from 1 to {_MOST}", keep)
+        if form not in ("events", "log"):
+            raise config_error("SessionLog.form", '"events" or "log"', form)
         self._max_bytes, self._keep = max_bytes, keep
+        self._line_of = event_line if form == "events" else log_line
         self._name = f"SessionLog {self._path}"
         self._lock = Lock()
         self._listening: AbstractContextManager[None] | None = None
@@ -122,7 +133,7 @@ class SessionLog:
     def _hear(self, event: events.Event) -> None:
         own = isinstance(event, events.StoreFailed | events.StoreRecovered) and event.store == self._name
         if not own:
-            self._append(event_line(event))
+            self._append(self._line_of(event))
         elif isinstance(
             event, events.StoreRecovered
         ):  # the gap, in its place; that it began could not be written
