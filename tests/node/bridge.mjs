@@ -96,7 +96,7 @@ function apply(ws, { session }, message) {
 const EXPECTED = {
   connected: { auth: (ws, state, { id }) => {
     state.phase = 'authenticated';
-    send(ws, envelope('connection_ack', { server_id: serverId, active_sessions: [...sessions.keys()] }, id));
+    send(ws, envelope('connection_ack', { server_id: serverId, active_sessions: [...sessions.keys()], dedupes: true }, id));
   } },
   authenticated: { session_join: join, heartbeat_ping: (ws) => send(ws, envelope('heartbeat_pong', {})) },
 };

@@ -63,7 +63,10 @@ async def test_it_speaks_the_same_wire():
     """Greeting, join, heartbeat, confirmation, answer, dedupe: the types and ids the Python bridge gives."""
     async with node_bridge() as bridge, peer(bridge.url) as client:
         hello = await client.ask("auth")
-        assert (hello["type"], set(hello["payload"])) == ("connection_ack", {"server_id", "active_sessions"})
+        assert (hello["type"], set(hello["payload"])) == (
+            "connection_ack",
+            {"server_id", "active_sessions", "dedupes"},
+        )
         joined = await client.ask("session_join", {"session_id": "s"})
         assert (joined["type"], joined["payload"]) == ("session_joined", {"session_id": "s"})
         assert "id" not in await client.ask("heartbeat_ping")

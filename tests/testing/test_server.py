@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 async def test_a_message_goes_each_way():
     """Join, push, send, ask: each is answered as the seed says, and the records hold the truth."""
     async with BridgeServer(rng=random.Random(1)) as server, peer(server.url) as client:
-        assert (await client.join("s"))["payload"] == {"session_id": "s"}
+        assert (await client.join("s"))["payload"] == {"session_id": "s", "dedupes": True}
         message = await server.push("tool_call", {"text": "hello"})
         assert await client.hear() == message
         chunk = await server.push("stream_chunk", {"text": "hel"})
