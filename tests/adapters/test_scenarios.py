@@ -90,7 +90,7 @@ async def test_the_worker_scenarios(kind, message, retryable, session_valid):
 
 @pytest.mark.requirement("S4")
 async def test_what_is_marked_retryable_is_repeated_and_the_child_lives_on():
-    """A worker that timed out is asked again; the answer comes from the same child."""
+    """A worker that timed out is asked again, under the policy that takes the mark for permission; the answer comes from the same child."""
     bridge = """
 import json, os, sys
 n = 0
@@ -104,10 +104,10 @@ for line in sys.stdin:
         answer["result"] = [n, os.getpid()]
     print(json.dumps(answer), flush=True)
 """
-    policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01)))
+    policy = rb.presets.stdiobus.evolve(calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01))))
     link = rb.reconnecting(rb.stdio(sys.executable, "-c", bridge), policy)
     async with link as peer:
-        calls, _ = await peer.request("prompt", {})
+        calls, _ = await peer.request("sessions_prompt", {})
         assert calls == 2
         assert link.health().reconnects == 0
 
