@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Executed, Failure, OutboxFullError, StoreError
+from ..errors import Executed, Failure, OutboxFullError, ProtocolError, StoreError
 from ..protocol import EntryState
 from ..telemetry.events import BridgeState
 from .receipt import Receipt
@@ -13,7 +14,7 @@ from .seconds import as_seconds
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
     from datetime import timedelta
 
     from ..policies import Outbox
@@ -54,9 +55,10 @@ class Sender:
             await asyncio.sleep(0)
         now = driver.now()
         seconds = as_seconds(ttl, "send.ttl")
-        entry = outbound.prepare(
-            type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
-        )
+        with self._named():
+            entry = outbound.prepare(
+                type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
+            )
         if outbound.is_known(entry):
             return await self._known(entry)
         waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
@@ -66,6 +68,14 @@ class Sender:
                 twin = outbound.standing(entry.key)  # accepted under the same key while this one waited
                 return await self._accept(entry) if twin is None else await self._known(twin)
         return await self._accept(entry)
+
+    @contextmanager
+    def _named(self) -> Generator[None]:
+        """Have a message that cannot be sent say of which session it was (S9)."""
+        try:
+            yield
+        except ProtocolError as error:
+            raise self._driver.error(error.failure) from None
 
     async def _accept(self, entry: Entry) -> Receipt:
         driver, outbound = self._driver, self._session.outbound
@@ -147,7 +157,8 @@ class Sender:
         """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
         driver = self._driver
         seconds = as_seconds(timeout, "request.timeout") or 0.0
-        entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
+        with self._named():
+            entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
         driver.wake()
         timer = driver.loop.call_later(seconds, self._abandon, entry, f"no answer within {seconds:g} s")
         try:

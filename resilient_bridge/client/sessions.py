@@ -253,6 +253,6 @@ class Sessions:
                     "the session may have been forgotten, or be kept by another store",
                     "list() shows the sessions that are kept",
                 ),
-                details={"received": session_id, "expected": near},
+                details={"received": session_id, "expected": near, "session_id": session_id},
             )
         )

@@ -207,7 +207,12 @@ class SessionRecord:
                 f"cannot {operation} session {self.id}: wanted one that is {wanted}, got one that is {got}",
                 session_valid=True if hint else None,
                 suggestions=(hint,) if hint else (),
-                details={"expected": needed, "received": operation, "phase": self.state.value},
+                details={
+                    "expected": needed,
+                    "received": operation,
+                    "phase": self.state.value,
+                    "session_id": self.id,
+                },
             )
         )
 
