@@ -6,6 +6,8 @@ entered and given back when it is left, so that a loop that is broken out of lea
 
 from __future__ import annotations
 
+import asyncio
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from ..policies.fields import refuse
 from ..policies.timeout import Timeout
 from .attempt import CURRENT, Attempt
 from .endings import Left, leave_all
+from .environment import REAL
 from .evidence import leave_function, proven
 from .finished import block_finished
 from .guards import bound, failure_in
@@ -96,6 +99,7 @@ class Attempts:
                 if again.before is not None:
                     Refresh(again.before, again, attempt).block()
                 again.first.waited += again.decision.wait
+                _warn_of_loop(again.decision.wait)
                 attempt.env.sleep(again.decision.wait)
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
@@ -271,3 +275,18 @@ class _Run:
             self.retrying.close()
         if self._first is not None:
             self._first.outer = None
+
+
+def _warn_of_loop(wait: float) -> None:
+    """Warn of a wait that would block the event loop of this thread; in virtual time there is none."""
+    if wait > 0 and CURRENT.get().env is REAL and _runs_loop():
+        text = f"`for attempt in policy.attempts()` blocks the event loop for {wait:.3g} s: write `async for`"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _runs_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
