@@ -113,6 +113,8 @@ class Inbound:
                 self.inbox.put_gap(gap)
         is_new_session = outcome.reason == "new_session"
         for index, (item, doubtful, floating) in enumerate(outcome.items):
+            if index == outcome.run_from:
+                self.watermark.seam = self.watermark.accepted
             message = item.message
             message.replayed = index < outcome.replayed
             message.maybe_duplicate = doubtful or (
@@ -126,7 +128,7 @@ class Inbound:
                 if item.key is not None:
                     self.watermark.use_up(item.key)
         self.watermark.is_sure()
-        if not outcome.is_run:
+        if outcome.run_from is not None and outcome.run_from >= len(outcome.items):
             self.watermark.seam = self.watermark.accepted
         self.duplicates += outcome.repeats
         # Without proof a server may still be pushing what it holds, as if it were live; see `live`.

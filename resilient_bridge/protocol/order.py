@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RESOLUTION: Final = timedelta(seconds=1)  # of timestamps, at worst
 
-__all__ = ["Order", "order_of", "stamps_of", "surplus"]
+__all__ = ["Order", "order_of", "stamps_of", "surplus", "unshown"]
 
 
 class Order(NamedTuple):
@@ -68,11 +68,11 @@ def order_of(
             old += 1
         else:
             new.append(at)
-    is_live = (
-        not new
-        and _is_run(answer[: cut.anchor], watermark, since)
-        and not _is_shuffled(answer, cut, watermark)
-    )
+    before = answer[: cut.anchor]
+    is_live = not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
+    if is_live and watermark.is_shuffled:
+        # From a server that has sorted before, an id-less message proves nothing by where it stands.
+        is_live = not surplus(answer, watermark, memory)
     return Order(tuple(new), is_live, old)
 
 
@@ -150,3 +150,13 @@ def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set
         else:
             found.add(at)
     return found
+
+
+def unshown(before: Sequence[Item], watermark: Watermark) -> Counter[str]:
+    """The content of id-less messages that we were delivered and that `before`, an answer up to our position, does not hold.
+
+    Where it stands behind our position instead, it may be new, or the one that we have, moved there by a server that sorts.
+    """
+    had = Counter(canonical(mark.text) for mark in watermark.tail if mark.key is None)
+    had.subtract(item.canonical for item in before if item.key is None)
+    return had

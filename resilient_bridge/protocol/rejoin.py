@@ -7,13 +7,15 @@ merge; whatever arrives later on the same connection is counted and dropped.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..telemetry.events import Verdict
+from .frames import canonical
 from .merge import Item, cut, join_live, without_repeats
 from .messages import parse_timestamp
-from .order import order_of, stamps_of, surplus
+from .order import order_of, stamps_of, surplus, unshown
 
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ class News(NamedTuple):
 class Outcome(NamedTuple):
     """How a join ended. `verdict` is None for the first join of a session; `items` are to be delivered in this order.
 
-    `replayed` of them come from an answer. `repeats`: how many messages came again and were dropped. `is_run`: the tail goes on
-    without a hole, as the server's log does.
+    `replayed` of them come from an answer. `repeats`: how many messages came again and were dropped. `run_from`: from this item on
+    the tail is a run of the server's log again; None: it goes on without a hole.
     """
 
     verdict: Verdict | None
@@ -59,7 +61,7 @@ class Outcome(NamedTuple):
     items: list[News]
     replayed: int
     repeats: int = 0
-    is_run: bool = False
+    run_from: int | None = None
 
 
 _NO_ANSWER: Final = Answer([], 0, True)
@@ -234,6 +236,8 @@ class Rejoin:
 
     def _out_of_order(self, answer: Answer, found: Cut, order: Order) -> Outcome:
         """The answer is not in the order of the live stream: what we never had is delivered wherever it stands, without proof."""
+        # What is new before the anchor may also have been lost under an earlier gap, and be found again.
+        self._watermark.is_shuffled |= not order.new or not self._watermark.seam
         more = surplus(answer.items, self._watermark, self._memory)
         new = set(order.new)
         stamps = stamps_of(answer.items)
@@ -263,13 +267,14 @@ class Rejoin:
         """
         proven = verdict is Verdict.RECOVERED
         join = self._join(answer, proven=proven)
+        moved = unshown(answer.items[:start], self._watermark) if proven else Counter[str]()
         news: list[News] = []
         if not join.subsumed:
             for at, (item, stamp) in enumerate(zip(answer.items, stamps_of(answer.items), strict=True)):
                 if at < start or not self._is_new(item):
                     continue
                 if item.key is None:
-                    news.append(News(item, is_doubtful or at < sure))
+                    news.append(News(item, is_doubtful or at < sure or moved[item.canonical] > 0))
                 else:
                     news.append(News(item, is_doubtful and self._memory.may_have_had(stamp)))
         outcome = self._with_side(verdict, reason, answer, news, join)
@@ -293,18 +298,27 @@ class Rejoin:
                 continue
             if item.key is None:
                 may_repeat = place <= join.skip + join.doubtful or item.canonical in texts
+                if not may_repeat and not self.first and verdict is not Verdict.RECOVERED:
+                    may_repeat = self._is_old(item) or item.canonical in self._delivered
                 news.append(News(item, item.counts and may_repeat))
             else:
                 is_old = not self.first and verdict is not Verdict.RECOVERED and self._is_old(item)
                 news.append(News(item, is_old))
         repeats = len(answer.items) + len(self.side) - len(news) + self._repeats
         is_run = verdict in {None, Verdict.RECOVERED} and not join.disagrees and not join.doubtful
-        return Outcome(verdict, reason, news, replayed, repeats, is_run)
+        # Live frames are a run of their own, whatever stands before them.
+        run_from = None if is_run else replayed
+        return Outcome(verdict, reason, news, replayed, repeats, run_from)
 
     def _is_old(self, item: Item) -> bool:
         """Was this live frame said before what we remember? Some servers push what they hold as if it were live."""
         stamp = item.message.timestamp
         return stamp is not None and self._memory.may_have_had(stamp)
+
+    @cached_property
+    def _delivered(self) -> set[str]:
+        """The content of what was delivered without an id, as far as it is remembered."""
+        return {canonical(mark.text) for mark in self._watermark.tail if mark.key is None}
 
     @cached_property
     def _memory(self) -> Memory:

@@ -101,6 +101,7 @@ class Watermark:
         self._horizon: datetime | None = None  # of what an earlier process forgot
         # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
         self.seam = 0
+        self.is_shuffled = False  # has a replay of this session come in another order than the live stream?
 
     def __repr__(self) -> str:
         """A status line: session, counts, last timestamp."""
@@ -174,7 +175,7 @@ class Watermark:
         self._in_hand = [*self._in_hand, *popped[::-1][: self.handed - self.taken]][-_REGRESSION_WINDOW:]
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
-        self.seam = self.accepted
+        self.seam = min(self.seam, self.accepted)
 
     def was_in_hand(self, key: Key | None, text: str) -> bool:
         """Had the consumer of an earlier process got this message without asking for the next, or may he have?"""
@@ -245,11 +246,13 @@ class Watermark:
         in_hand: Iterable[Mark],
         unsure: int,
         horizon: datetime | None = None,
+        seam: int | None = None,
     ) -> None:
         """Take over what a store kept of an earlier process.
 
         It may have handed out `unsure` messages more. `horizon`: the largest timestamp of what it had forgotten, where the store
-        has kept that; a release before 0.2 has not, and then it is the smallest one in the tail.
+        has kept that; release 0.1 has not, and then it is the smallest one in the tail. So it is with `seam`: then nothing of the tail
+        is known to be a run.
         """
         for mark in marks:
             self._tail.append(mark)
@@ -263,7 +266,7 @@ class Watermark:
         self._in_hand = list(in_hand)
         self._unsure = unsure
         self._horizon = horizon
-        self.seam = taken
+        self.seam = taken if seam is None else seam
 
     # ---- what a replay is held against ------------------------------------------------------------------------
 

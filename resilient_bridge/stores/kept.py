@@ -156,6 +156,8 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
             "in_hand": [_mark_row(0, mark, now) for mark in watermark.in_hand],
             "unsure": max(doubt - watermark.taken, 0 if is_exact else UNSURE_MESSAGES),
             "horizon": watermark.horizon_text,
+            "seam": min(watermark.seam, watermark.taken),
+            "shuffled": watermark.is_shuffled,
         }
     )
 
@@ -190,6 +192,7 @@ def watermark_of(
     watermark.joined = bool(said["joined"])
     watermark.replaces = bool(said["replaces"])
     watermark.epoch = said["epoch"]
+    watermark.is_shuffled = bool(said.get("shuffled"))
     newest = marks[-1].at if marks else now.wall  # the tail does not age while nobody is there
     watermark.restore(
         [_mark(row, now, newest) for row in marks],
@@ -198,7 +201,9 @@ def watermark_of(
         answers_used=int(said["answers_used"]),
         in_hand=[_mark(MarkRow(*row), now, newest) for row in said["in_hand"]],
         unsure=int(said["unsure"]),
-        horizon=parse_timestamp(said.get("horizon")),  # release 0.1 wrote none
+        # Release 0.1 wrote none of these.
+        horizon=parse_timestamp(said.get("horizon")),
+        seam=said.get("seam"),
     )
     return watermark
 

@@ -136,6 +136,8 @@ class Dialogue:
             memory.audience[self._line] = None
             hello: dict[str, Any] = {"client_id": new_id(memory.rng), "active_sessions": []}
             self._answer("connection_ack", hello, message["id"])
+            for text in memory.queue[len(memory.queue) - memory.behaviour.push_queue :]:
+                self._send(text)
         else:
             self.phase = "authenticated"
             alive = [session.id for session in memory.sessions.values() if not session.is_closed]

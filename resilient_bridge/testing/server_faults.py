@@ -89,14 +89,20 @@ class Behaviour:
     # ---- replay
     replay: ReplayMode = attrs.field(default="correct", validator=attrs.validators.in_(_REPLAY_MODES))
     replay_entries: Literal["objects", "strings"] = "objects"
+    # "timestamp": sorted by it, newest first where it is equal, as ORDER BY may; "type": sorted by timestamp and type
+    replay_order: Literal["live", "timestamp", "type"] = "live"
+    foreign_entries: int = (
+        0  # entries of others that each answer holds besides, spread over it; never sent live
+    )
     replay_ids: bool = True  # whether an answer carries the id of its request
     unasked_push: bool = True  # the seed's server pushes the whole buffer when a session is re-attached
     answer_twice: bool = False
     replay_delay: float = 0.0  # the snapshot is taken at once and sent later, so live frames come first
     truncate_to: int = 1
-    no_session_memory: bool = (
-        False  # the real bridge: no sessions, no replay, no acks, no server_id (see `refused`)
-    )
+    # the real bridge: no sessions, no replay, no acks, no server_id (see `refused`)
+    no_session_memory: bool = False
+    # ... which after each auth pushes so many of the newest messages again, as if they were live
+    push_queue: int = 0
 
     # ---- messages
     flat: bool = False  # whether fields stand beside `type` and `id` and not in a payload

@@ -91,6 +91,19 @@ class SeedBuffer:
         return list(self._buffer) if instant is None else []
 
 
+def ordered(texts: list[str], order: str) -> list[str]:
+    """These entries in the order of a server that sorts what it answers, instead of in live order."""
+    if order == "live":
+        return texts
+    rows = [(json.loads(text), text) for text in texts]
+    if order == "type":
+        rows.sort(key=lambda row: (row[0].get("timestamp") or "", row[0]["type"]))
+    else:
+        rows.reverse()  # newest first where it is equal
+        rows.sort(key=lambda row: row[0].get("timestamp") or "")
+    return [text for _, text in rows]
+
+
 def replay_frame(texts: list[str], *, as_strings: bool, ident: str | None, stamp: str | None) -> str:
     """A replay_buffer message around these texts, without encoding them again."""
     head = '{"type":"replay_buffer",'

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import attrs
 
 from .server_faults import Behaviour
-from .server_replay import Entry, ReplayBuffer, SeedBuffer
+from .server_replay import Entry, ReplayBuffer, SeedBuffer, ordered
 from .server_wire import ENCODE, Message, Stamps, new_id
 
 
@@ -65,6 +65,7 @@ class BridgeMemory:
         self.frames: list[Message] = []
         self.received: list[Message] = []
         self.pushed: list[Message] = []
+        self.queue: list[str] = []  # what a bridge without sessions has pushed
         self._owners: list[str] = []
         self._keys: dict[str, tuple[float, str | None]] = {}
         self._last_id: str | None = None
@@ -113,6 +114,7 @@ class BridgeMemory:
 
     def _deliver(self, name: str, text: str) -> None:
         if self.behaviour.no_session_memory:
+            self.queue.append(text)
             for link in tuple(self.audience):
                 link.send(text)
             return
@@ -143,7 +145,14 @@ class BridgeMemory:
         session.buffer.trim(self.now(), limit=behaviour.replay_bytes, age=behaviour.replay_age)
         texts = session.buffer.since(since, exclusive=behaviour.replay == "exclusive")
         if behaviour.replay == "silent_truncate":
-            return texts[max(0, len(texts) - behaviour.truncate_to) :]
+            texts = texts[max(0, len(texts) - behaviour.truncate_to) :]
+        return self._mixed(ordered(texts, behaviour.replay_order))
+
+    def _mixed(self, texts: list[str]) -> list[str]:
+        """With entries in between that are somebody else's."""
+        for n in range(self.behaviour.foreign_entries):
+            entry = self.message("foreign_event", {"foreign": n}, None if n % 2 else new_id(self.rng))
+            texts.insert(self.rng.randrange(len(texts) + 1), ENCODE(entry))
         return texts
 
     def _seed(self, session: Session) -> SeedBuffer:

@@ -270,3 +270,36 @@ async def test_c04_flat_fields(memory):
     (hello,) = client.say("auth")
     assert hello["server_id"] == memory.server_id
     assert "payload" not in hello
+
+
+async def test_foreign_entries_are_mixed_in(memory):
+    """As many as asked for, with and without ids, and what was pushed stays in its order."""
+    client, _ = await pushed(memory, foreign_entries=3, unasked_push=False)
+    (answer,) = client.say("request_replay")
+    found = answer["payload"]["messages"]
+    assert [m["payload"]["n"] for m in found if "n" in m["payload"]] == [0, 1, 2, 3]
+    assert sorted("id" in m for m in found if "foreign" in m["payload"]) == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("dedupes", "says", "applied"), [(True, True, 1), (True, False, 1), (False, True, 2)]
+)
+async def test_b04_a_bridge_that_runs_each_copy_does_not_say_that_it_dedupes(memory, dedupes, says, applied):
+    """The answer to the join says so if it does; with `dedupes=False` a copy is applied again."""
+    change(memory, dedupes=dedupes, says_dedupes=says)
+    client = Voice(memory)
+    (joined,) = client.join()
+    assert joined["payload"].get("dedupes") is (True if dedupes and says else None)
+    for _ in range(2):
+        client.say("note", {"idempotency_key": "k"})
+    assert len(memory.received) == applied
+
+
+async def test_b03_a_bridge_without_sessions_may_push_its_queue_after_each_auth(memory):
+    """The newest of what it pushed, as if it were live: no marker, no answer around it."""
+    change(memory, no_session_memory=True, push_queue=2)
+    for number in range(3):
+        memory.push("tool_call", {"n": number}, None, None)
+    hello, *queue = Voice(memory).say("auth")
+    assert hello["type"] == "connection_ack"
+    assert [(m["type"], m["payload"]["n"]) for m in queue] == [("tool_call", 1), ("tool_call", 2)]

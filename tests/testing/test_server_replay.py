@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resilient_bridge.testing.server_replay import Entry, ReplayBuffer, SeedBuffer, replay_frame
+from resilient_bridge.testing.server_replay import Entry, ReplayBuffer, SeedBuffer, ordered, replay_frame
 
 
 def fill(buffer, *entries, limit=1_000_000, age=1800.0):
@@ -115,3 +115,13 @@ def test_an_answer_is_one_frame_around_what_was_sent(as_strings):
         "type",
         "payload",
     }
+
+
+@pytest.mark.parametrize(
+    ("order", "found"), [("live", "b1 a1 c1 a2"), ("timestamp", "c1 a1 b1 a2"), ("type", "a1 b1 c1 a2")]
+)
+def test_b02_an_answer_may_be_sorted(order, found):
+    """By timestamp, newest first where it is equal, or by timestamp and type; otherwise as it was said."""
+    texts = [json.dumps({"type": name[0], "timestamp": name[1]}) for name in ("b1", "a1", "c1", "a2")]
+    said = [json.loads(text) for text in ordered(texts, order)]
+    assert " ".join(each["type"] + each["timestamp"] for each in said) == found
