@@ -20,6 +20,8 @@ from resilient_bridge.testing.faults import Faults
 from resilient_bridge.testing.ledger import Ledger
 from resilient_bridge.testing.simulation import Simulation
 
+from .others import excused, others
+
 
 if TYPE_CHECKING:
     from resilient_bridge.client.receipt import Receipt
@@ -111,7 +113,7 @@ def plan(seed: int) -> Plan:
     policy = policy.evolve(reconnect=attrs.evolve(policy.reconnect, rules={1002: rb.Rule(), 1007: rb.Rule()}))
     if rng.random() < 0.2:
         policy = policy.evolve(inbox=rb.Inbox(max_messages=5, overflow=rng.choice(["pause", "resync"])))
-    policy = _others(seed, behaviour, policy)
+    policy = others(seed, behaviour, policy)
     crashes = tuple(sorted(rng.uniform(2, until) for _ in range(rng.choice([0, 0, 0, 1, 2]))))
     return Plan(
         behaviour, faults, policy, rng.randint(15, 45), rng.randint(5, 25), until,
@@ -119,29 +121,6 @@ def plan(seed: int) -> Plan:
         0.0 if behaviour["duplicate_ids"] != "none" else rng.choice([0.0, 0.5, 0.5, 0.95]), crashes, storm,
         rng.choice([0.0, 0.0, 45.0, -45.0, 86_400.0]),
     )  # fmt: skip
-
-
-def _others(seed: int, behaviour: dict[str, Any], policy: rb.BridgePolicy) -> rb.BridgePolicy:
-    """Habits of bridges that others wrote, drawn apart, so that the runs before there were any stay what they were."""
-    rng = random.Random(f"{seed}/others")
-    if rng.random() < 0.12 and behaviour["timestamps"] != "none":
-        behaviour["replay_order"] = rng.choice(["timestamp", "type"])
-    if rng.random() < 0.08:
-        behaviour["foreign_entries"] = rng.choice([1, 3])
-    if rng.random() < 0.15:
-        # Such a bridge never says that it dedupes, and a user who says so in its place is wrong.
-        behaviour["dedupes"] = False
-        policy = policy.evolve(dialect=rb.Dialect())
-    if rng.random() < 0.1:
-        behaviour["says_dedupes"] = False
-    dialect = policy.dialect
-    if behaviour["no_session_memory"]:
-        behaviour["push_queue"] = rng.choice([0, 1_000])
-        if rng.random() < 0.7:
-            dialect = attrs.evolve(dialect, join=None, joined=None)
-    elif rng.random() < 0.08:
-        dialect = attrs.evolve(dialect, max_frame_bytes=1_500)
-    return policy.evolve(dialect=dialect)
 
 
 class Applied(list[Any]):
@@ -360,27 +339,18 @@ class Scenario:
             self.run.reasons[event.reason] = self.run.reasons.get(event.reason, 0) + 1
             if (
                 event.verdict != "RECOVERED"
-                and event.reason not in {"new_session", "timeout", *self.excused}
+                and event.reason
+                not in {
+                    "new_session",
+                    "timeout",
+                    *excused(self.plan.behaviour, self.plan.policy, self.run.verdicts),
+                }
                 and self.held
                 and self._is_held()
             ):
                 self.run.problems.append(
                     f"{event.verdict}({event.reason}) although the bridge held everything from the anchor on"
                 )
-
-    @property
-    def excused(self) -> set[str]:
-        """The reasons for which a re-join need not be RECOVERED on this bridge, whatever it holds."""
-        behaviour, reasons = self.plan.behaviour, set[str]()
-        is_odd = behaviour.get("replay_order", "live") != "live" or behaviour.get("foreign_entries")
-        # What an earlier gap lost and a later answer holds is delivered then, and stands before the anchor.
-        if is_odd or self.run.verdicts["GAP"] or self.run.verdicts["UNKNOWN"] > 1:
-            reasons |= {"order"}
-        if is_odd:
-            reasons |= {"mismatch"}
-        if self.plan.policy.dialect.max_frame_bytes < 10_000:
-            reasons |= {"too_large", "empty", "truncated"}  # less is asked for, and not twice
-        return reasons
 
     def _is_held(self) -> bool:
         """Does the bridge hold our anchor, in an answer it will give within the time we wait?"""
