@@ -52,8 +52,9 @@ class Program:
             rb.Retry(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
         )
         self.circuit = rb.circuit(policy)
-        self.sync, self.task = policy(self._sync), policy(self._task)
-        self.repeated = repeats(self._fail)
+        may = policy(idempotent=True)  # what it does is counted, and is harmless twice
+        self.sync, self.task = may(self._sync), may(self._task)
+        self.repeated = repeats(idempotent=True)(self._fail)
         self.attempts = 0
         self.came: list[str] = []  # how the calls of a race ended, so far
         self.racing: list[threading.Thread] = []

@@ -65,7 +65,7 @@ def down() -> None:
 def test_failures_of_two_processes_open_one_circuit(form, server, state, key):
     """Three there, two here: the fifth in a row opens it for both, for 60 s, and here it is known at once."""
     with Worker(url=server.url, key=key, open_for=60, options=PATIENT) as other, rb.testing.record() as seen:
-        ask = policy(state, key, open_for=60)(form.of(down))
+        ask = policy(state, key, open_for=60)(form.of(down), idempotent=True)
         assert other.ask("fail", 3) == {FAILED: 3}
         until(lambda: row(server, key) == "3")
         assert [code(form.run(rb.capture, ask)) for _ in range(3)] == [FAILED, FAILED, REJECTED]
@@ -84,7 +84,7 @@ def row(server, key: str) -> str | None:
 def test_a_success_between_starts_the_row_over_for_all(server, state, key):
     """Four failures there, a success here, four failures there: never five in a row."""
     with Worker(url=server.url, key=key, options=PATIENT) as other:
-        ask = policy(state, key)(lambda: "ok")
+        ask = policy(state, key)(lambda: "ok", idempotent=True)
         ask()
         assert other.ask("fail", 4) == {FAILED: 4}
         until(lambda: "4/5 failed" in repr(rb.circuit(ask)))  # it is looked at: this process sees it, too
@@ -99,7 +99,7 @@ def test_a_worker_that_starts_in_an_outage_knows_it_at_its_first_call(server, st
     with Worker(url=server.url, key=key, options=PATIENT) as other:
         assert other.ask("fail", 5) == {FAILED: 5}
         assert other.ask("call") == {REJECTED: 1}
-    assert code(rb.capture(policy(state, key)(down))) == REJECTED
+    assert code(rb.capture(policy(state, key)(down, idempotent=True))) == REJECTED
 
 
 def test_a_closed_circuit_costs_no_round_trip(server, state, key):
@@ -146,7 +146,7 @@ def test_a_probe_that_is_lost_gives_up_its_place(server, state, key):
         assert other.answer() == "begun"
         until(lambda: other.ask("ended") == 1)  # of two, one is the probe
         other.kill()
-    ask = policy(state, key, open_for=0.1, lease=0.5)(lambda: "ok")
+    ask = policy(state, key, open_for=0.1, lease=0.5)(lambda: "ok", idempotent=True)
     outcome = rb.capture(ask)
     assert code(outcome) == REJECTED
     assert 0 < outcome.failure.retry_after <= 0.5
@@ -176,7 +176,7 @@ def test_a_critical_failure_opens_it_for_all_at_once(server, state, key):
         error = ssl.SSLCertVerificationError(1, "self-signed certificate")
         assert rb.classify(error).severity is rb.Severity.CRITICAL
 
-        @policy(state, key)
+        @policy(state, key)(idempotent=True)
         def ask() -> None:
             raise error
 
@@ -188,7 +188,7 @@ def test_a_critical_failure_opens_it_for_all_at_once(server, state, key):
 def test_a_hand_in_one_process_holds_in_all(server, state, key):
     """isolate() there rejects here; reset() here lets calls pass there."""
     with Worker(url=server.url, key=key, options=PATIENT) as other:
-        ask = policy(state, key)(lambda: "ok")
+        ask = policy(state, key)(lambda: "ok", idempotent=True)
         assert other.ask("call") == {"ok": 1}
         other.ask("isolate")
         assert until(lambda: code(rb.capture(ask)) == REJECTED) < NOTICED
