@@ -1,0 +1,242 @@
+"""Arbitrary text, objects and frames, of lengths around every bound that the code has: nothing raises, on any way in.
+
+Rule: the bounds are those that stand in the code as numbers; a text is tried one shorter, as long, and one longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import resilient_bridge as rb
+from resilient_bridge.errors import Failure, redact, redact_lines, redact_value
+from resilient_bridge.stores.session_lines import record_line
+from resilient_bridge.telemetry.events import BridgeState
+from tests.pipeline.forms import at_once
+from tests.protocol.driving import Rig
+
+
+# What the numbers named below are in the code today: redaction, classification, texts, lines, suggestions, names.
+BOUNDS = (
+    4,
+    6,
+    8,
+    10,
+    32,
+    40,
+    50,
+    60,
+    64,
+    80,
+    100,
+    120,
+    160,
+    200,
+    255,
+    300,
+    480,
+    500,
+    960,
+    2_000,
+    4_000,
+    4_096,
+    8_000,
+    8_192,
+    65_536,
+)
+FILLERS = (
+    " ", "\n", "x", "a b ", "é", "\ud800", "\u202e", "'", '"', "\\", "token=", "token: ", "://", "@", "a://b@", "429 ", "ECONNREFUSED ", "/", "../", "{", "[",
+    "<token>", "-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "Cookie: ", "--token ", "-u a:b ", "connection refused ", "ENOENT: '/a/", "\x1b[31m", "\0", "0", "=>",
+)  # fmt: skip
+QUICK = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def bounded_text(draw):
+    """A text as long as a bound, give or take one, of one filler, with something at its ends."""
+    length = draw(st.sampled_from(BOUNDS)) + draw(st.sampled_from((-1, 0, 1)))
+    filler = draw(st.sampled_from(FILLERS))
+    begin, end = draw(st.text(max_size=4)), draw(st.text(max_size=4))
+    return (begin + filler * (length // len(filler) + 1))[: max(0, length - len(end))] + end
+
+
+texts = bounded_text() | st.text(max_size=12)
+plain = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary(max_size=20)
+data = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            texts | st.sampled_from(("code", "message", "error", "details", "token")), inner, max_size=6
+        )
+    ),
+    max_leaves=5,
+)
+CODES = (
+    st.sampled_from(
+        (
+            "SYS_INTERNAL_ERROR",
+            "AUTH_INVALID_TOKEN",
+            "SESS_NOT_FOUND",
+            "PROTO_INVALID_MESSAGE",
+            "CONN_",
+            "NOPE",
+        )
+    )
+    | texts
+)
+FIELDS = (
+    "code", "message", "details", "suggestions", "recoverable", "retryable", "retry_after", "violations", "request_type", "max_retries", "session_id",
+    "messages", "server_id", "message_id", "status", "reason",
+)  # fmt: skip
+payloads = st.dictionaries(st.sampled_from(FIELDS), CODES | data, max_size=4)
+TYPES = (
+    "error", "connection_error", "connection_ack", "session_joined", "replay_buffer", "heartbeat_pong", "message_ack", "session_end", "note", "tool_result",
+)  # fmt: skip
+
+
+def test_the_bounds_are_those_of_the_code():
+    """The numbers above stand in the modules that look at foreign text: who changes a bound there changes it here."""
+    root = Path(rb.__file__).parent
+    source = "".join((root / name).read_text() for name in (
+        "errors/redaction.py", "errors/secret_shapes.py", "errors/failure.py", "classification/texts.py", "classification/exits.py",
+        "classification/finding.py", "classification/statuses.py", "client/secrets.py", "pipeline/outcome_text.py", "stores/session_lines.py",
+    ))  # fmt: skip
+    for bound in (8_192, 65_536, 500, 200, 160, 4_096, 480, 8_000, 100):
+        assert f"{bound:_}" in source or str(bound) in source
+        assert bound in BOUNDS
+
+
+def _all_forms(failure: Failure) -> None:
+    for text in (str(failure), repr(failure), failure.to_llm()):
+        text.encode()
+    failure.explain().encode()
+    json.dumps(failure.to_dict(), allow_nan=False)
+    json.dumps(failure.to_mcp(), allow_nan=False)
+    json.dumps(failure.to_report(datetime.now(UTC)), allow_nan=False)
+
+
+@QUICK
+@given(texts)
+def test_any_text_is_redacted(text):
+    """Bounded, on one line, encodable, and stable."""
+    shown = redact(text)
+    assert len(shown) <= 500
+    shown.encode()
+    assert redact(shown) == shown
+    redact_lines(text, limit=100).encode()
+
+
+@QUICK
+@given(data)
+def test_any_data_is_redacted_classified_and_recorded(value):
+    """As details, as an answer, as an error object, in a line of a session log."""
+    json.dumps(redact_value({"value": value}), allow_nan=True).encode()
+    rb.classify(value)
+    _all_forms(
+        Failure.of(
+            "CONN_RESET", details={"value": value, "exit_code": value, "errno": value, "http_status": value}
+        )
+    )
+    if isinstance(value, dict):
+        _all_forms(Failure.from_mcp(value))
+        _all_forms(Failure.from_mcp({"code": value.get("code"), "message": value, "data": value}))
+        rb.classify({"jsonrpc": "2.0", "error": value})
+        rb.classify({"isError": True, "content": [value], "structuredContent": value})
+    record_line({"value": value, "token": value}, datetime.now(UTC))
+
+
+@QUICK
+@given(
+    texts,
+    st.sampled_from((RuntimeError, OSError, ConnectionError, TimeoutError, ValueError, KeyError, Exception)),
+)
+def test_any_error_is_classified_suggested_for_and_captured(text, kind):
+    """`classify`, `suggest`, `capture`, `Toolbox.call` and every form of what they give."""
+    error = kind(text)
+    _all_forms(rb.classify(error))
+    rb.suggest(error)
+
+    def call() -> None:
+        raise error
+
+    outcome = rb.capture(call)
+    assert outcome.error is error
+    outcome.to_llm()
+    toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
+    toolbox.tool(call)
+    told = asyncio.run(toolbox.call("call", {text: text}))
+    json.loads(told.to_llm())
+    json.loads(asyncio.run(toolbox.call(text, text)).to_llm())
+    told = asyncio.run(toolbox.call("call", {}))
+    assert told.error is error
+    json.loads(told.to_llm())
+
+
+@QUICK
+@given(
+    st.sampled_from(("AUTHENTICATING", "JOINING", "REPLAYING", "READY")),
+    st.lists(st.tuples(st.sampled_from(TYPES) | texts, payloads | plain, plain), max_size=2),
+)
+def test_any_frames_leave_the_session_core_sound(state, frames):
+    """In every phase: a frame is a message, an event, or the typed end of the connection, and never an error of ours."""
+    rig = Rig().up()
+    if state != "READY":
+        rig.lose()
+        rig.connect()
+    if state in {"JOINING", "REPLAYING"}:
+        rig.authenticate()
+    if state == "REPLAYING":
+        rig.join()
+    rig.send("note", {"x": 1})
+    with rb.testing.record():
+        for type_, payload, identity in frames:
+            frame = json.dumps(
+                {"type": type_, "id": identity, "timestamp": identity, "payload": payload}, default=str
+            )
+            rig.session.receive(frame, rig.now)
+            rig.after()
+            if rig.session.death is not None:
+                break
+            rig.write()
+        for event in rig.events:
+            repr(event)
+            failure = getattr(event, "failure", None)
+            if failure is not None:
+                _all_forms(failure)
+    assert rig.state in set(BridgeState)
+    rig.take()
+
+
+@QUICK
+@given(texts | st.binary(max_size=40))
+def test_any_raw_frame_leaves_the_session_core_sound(frame):
+    """Text and bytes that are no JSON, or JSON that is no message."""
+    rig = Rig().up()
+    rig.session.receive(frame, rig.now)
+    rig.after()
+    for event in rig.events:
+        repr(event)
+
+
+@pytest.mark.parametrize("length", [bound + by for bound in (160, 500, 4_096, 8_192) for by in (-1, 0, 1)])
+def test_a_listener_hears_of_errors_of_any_length(length):
+    """Nothing of a listener's events cannot be shown."""
+    for filler in FILLERS:
+        text = (filler * length)[:length]
+
+        @rb.Policy(at_once(attempts=2))(idempotent=True)
+        def call(text=text) -> None:
+            raise ConnectionError(text)
+
+        with rb.testing.record() as told, pytest.raises(ConnectionError):
+            call()
+        assert told
+        for event in told:
+            repr(event).encode("utf-8", "strict")
