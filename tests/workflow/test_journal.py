@@ -391,23 +391,3 @@ async def test_the_result_of_a_command_comes_back_as_one(tmp_path):
     _, _, report = await killed_after_the_calls(tmp_path, first, call)
     assert report.is_completed
     assert (results[0], results[1].stdout) == (results[1], "hello\n")
-
-
-async def test_an_optional_tool_that_may_have_run_and_failed_is_skipped_and_not_called_again(tmp_path):
-    """Its end is recorded: the phase gets None, also when it runs again."""
-    got, called = [], []
-
-    async def second(shop, phase):
-        @shop.box.tool(required=False)
-        def ping() -> None:
-            called.append(1)
-            raise PermissionError(13, "Permission denied")
-
-        got.append(await phase.call("ping"))
-
-    async def first(shop, phase):
-        await second(shop, phase)
-        raise SystemExit
-
-    _, _, report = await killed_after_the_calls(tmp_path, first, second)
-    assert (report.status, got, called) == (COMPLETED, [None, None], [1])

@@ -190,3 +190,24 @@ async def test_a_handled_failure_of_a_tool_is_the_phases_business(flow):
     report = await flow(tools.box, body).run()
     assert report.is_completed
     assert report.warnings[0].startswith("only: went on without it")
+
+
+async def test_an_optional_tool_that_may_have_run_and_failed_is_not_called_again(flow):
+    """Its end is recorded: the phase gets None, also when it runs again after a crash."""
+    got, called, box = [], [], rb.Toolbox()
+
+    @box.tool(required=False)
+    def ping() -> None:
+        called.append(1)
+        raise PermissionError(13, "Permission denied")
+
+    async def body(phase):
+        got.append(await phase.call("ping"))
+        if len(got) == 1:
+            raise SystemExit
+
+    made = flow(box, body)
+    with pytest.raises(SystemExit):
+        await made.run()
+    assert (await made.run()).is_completed
+    assert (got, called) == ([None, None], [1])
