@@ -48,9 +48,11 @@ def main(faulted: int, kinds: list[str]) -> int:
     print(
         f"""# Evidence
 
-Effects are counted at the far end, by software that shares no line with the package, while calls are struck by faults. "Wrong" counts
-the calls that ran more often than was permitted, or whose caller was told what is not so. Printed by `python -m tests.campaigns`; the
-same calls are `nox -s campaigns`, and every run of the tests makes a sample of them.
+Effects are counted at the far end while calls are struck by faults. "Wrong" counts the calls that ran more often than was permitted, were
+told done and never ran, or, where they may run once, were told not to have run and ran. What a phase's report or a redirected request under
+HTTPTransport tells is not judged, only how often it ran. Over stdio a fault strikes the child: all eight calls of that round are counted as
+met by it. Over MCP on HTTP the faults are counted, and not which calls met them. Printed by `python -m tests.campaigns`; `nox -s campaigns`
+makes the same calls, and every run of the tests a sample of them.
 
 | calls over | how | calls | that met a fault | faults | repeated, as permitted | wrong | in |
 |---|---|---|---|---|---|---|---|
