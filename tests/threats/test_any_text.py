@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 
 import pytest
 
@@ -123,3 +124,19 @@ def test_d01_error_frames_of_blanks_during_the_join_are_classified(text, state):
             assert rig.state == state
             rig.hear(type_, payload, id=text)
             rig.idle(60.0)
+
+
+async def test_g01_what_a_tool_printed_reaches_no_file_with_its_secrets(tmp_path):
+    """Its error output and its arguments: not the outcome, not the report, not the state file, not its backup."""
+    flow = Flow(tmp_path).build()
+    printed = "<password>CANARY-1</password> then\ncurl -u bob:CANARY-2 http://host/?jwt=CANARY-3"
+
+    async def act(phase):
+        raise subprocess.CalledProcessError(3, ["tool"], output=printed, stderr=printed)
+
+    flow.acts["b"] = act
+    report = await flow.flow.run()
+    failure = rb.classify(subprocess.CalledProcessError(3, ["tool"], output=printed, stderr=printed))
+    shown = [report.explain(), repr(report), failure.to_llm(), failure.explain(), str(failure.to_dict())]
+    shown += [path.read_text() for path in tmp_path.iterdir() if path.is_file() and path.suffix != ".txt"]
+    assert not [text for text in shown if "CANARY" in text]
