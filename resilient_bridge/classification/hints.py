@@ -68,7 +68,7 @@ EXECUTIONS: Mapping[str, Execution] = {
             'repeat it with world: "isolated", for queries of the page alone',
             'world: "auto" falls back to that by itself',
         ),
-        None,
+        Executed.MAYBE,
         {"fallback": {"world": "isolated"}},
     ),
     "EXECUTION_TIMEOUT": Execution(

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import BridgeError, Executed, Failure, Record, class_name, ended, record_of, text_of
+from ..errors import OWN_WORDS, BridgeError, Executed, Failure, Record, class_name, ended, record_of, text_of
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
@@ -49,7 +49,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
         root, found = error, _find(error)  # nothing known below: the wrapper speaks for itself
     record = record_of(error) or (None if root is error else record_of(root))
     if isinstance(found, Failure):
-        if proof and root is not error:
+        if proof in OWN_WORDS and root is not error:
             found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
         return applied(_with_record(found, record), error, root, known=True)
     finding = found or _by_text(root)

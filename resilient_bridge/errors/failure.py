@@ -183,6 +183,7 @@ class Failure:
             "severity": self.severity.value,
             "retryable": _may_repeat(self),
             "executed": self.executed.value,
+            "proof": self.proof,
             "session_valid": self.session_valid,
             "retry_after": self.retry_after,
             "suggestions": list(self.suggestions),

@@ -11,7 +11,7 @@ from resilient_bridge.classification import classify, exit_finding
 
 
 ROWS = {
-    "exit 126 / 127 | CONFIG | no": ((126, 127), "CONFIG no no None"),
+    "exit 126 / 127 | CONFIG | no": ((126, 127), "CONFIG no maybe None"),
     "exit 130, -2 | INTERNAL | no | user interrupt": ((130, -2), "INTERNAL no maybe None"),
     "137, -9 | TRANSPORT | once | OOM": ((137, -9), "TRANSPORT yes maybe 1"),
     "139, -11; 134, -6 | TRANSPORT | once | crash": ((139, -11, 134, -6), "TRANSPORT yes maybe 1"),
@@ -116,5 +116,5 @@ def test_a_program_that_is_not_there():
     with pytest.raises(FileNotFoundError) as caught:
         subprocess.run(["/no/such/program"], check=False)
     failure = classify(caught.value)
-    assert (failure.category, failure.retryable, failure.executed) == ("CONFIG", False, "no")
+    assert (failure.category, failure.retryable, failure.executed) == ("CONFIG", False, "maybe")
     assert "check the path's spelling" in failure.suggestions[0]

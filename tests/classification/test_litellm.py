@@ -50,14 +50,14 @@ def _row(error: BaseException) -> str:
 @pytest.mark.parametrize(
     ("status", "code", "cls", "wanted"),
     [
-        (400, None, "BadRequestError", "UPSTREAM no no"),
-        (400, "context_length_exceeded", "ContextWindowExceededError", "UPSTREAM no no"),
+        (400, None, "BadRequestError", "UPSTREAM no maybe"),
+        (400, "context_length_exceeded", "ContextWindowExceededError", "UPSTREAM no maybe"),
         (401, None, "AuthenticationError", "AUTH no no"),
-        (402, None, "APIError", "UPSTREAM no no"),
-        (403, None, "APIError", "AUTH no no"),
-        (404, None, "NotFoundError", "UPSTREAM no no"),
-        (429, "rate_limit_exceeded", "RateLimitError", "UPSTREAM yes no"),
-        (429, "insufficient_quota", "RateLimitError", "UPSTREAM no no"),
+        (402, None, "APIError", "UPSTREAM no maybe"),
+        (403, None, "APIError", "AUTH no maybe"),
+        (404, None, "NotFoundError", "UPSTREAM no maybe"),
+        (429, "rate_limit_exceeded", "RateLimitError", "UPSTREAM yes maybe"),
+        (429, "insufficient_quota", "RateLimitError", "UPSTREAM no maybe"),
         (500, None, "InternalServerError", "UPSTREAM yes maybe"),
         (502, None, "BadGatewayError", "UPSTREAM yes maybe"),
         (503, None, "ServiceUnavailableError", "UPSTREAM yes maybe"),
@@ -85,9 +85,12 @@ def test_a_timeout_and_a_lost_connection():
 
 def test_what_it_raises_by_itself():
     """`BudgetExceededError` and `ContentPolicyViolationError`: final, not run."""
-    assert _row(litellm.BudgetExceededError(1.0, 2.0)) == "UPSTREAM no no"
+    assert _row(litellm.BudgetExceededError(1.0, 2.0)) == "UPSTREAM no maybe"
     error = litellm.ContentPolicyViolationError("x", "m", "openai")
-    assert (_row(error), classify(error).details["reason"]) == ("UPSTREAM no no", "content_policy_violation")
+    assert (_row(error), classify(error).details["reason"]) == (
+        "UPSTREAM no maybe",
+        "content_policy_violation",
+    )
     error = litellm.APIConnectionError("x", "openai", "m")
     assert _row(error) == "TRANSPORT yes maybe"
 

@@ -19,17 +19,17 @@ pytestmark = pytest.mark.requirement("S6")
 FINAL = (400, 422, 405, 406, 410, 411, 412, 414, 415, 416, 417, 404, 413, 431, 426, 451)
 PASSING = (500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 599)
 STATUSES = {
-    "HTTP 400 422 405 406 410 … 404 413 431 451 | UPSTREAM | no": ("UPSTREAM no no", tuple(s for s in FINAL if s != 426)),
+    "HTTP 400 422 405 406 410 … 404 413 431 451 | UPSTREAM | no": ("UPSTREAM no maybe", tuple(s for s in FINAL if s != 426)),
     "426: PROTOCOL is fine": ("PROTOCOL no no", (426,)),
     "401, 407 | AUTH | no": ("AUTH no no", (401, 407)),
-    "403 | AUTH | no": ("AUTH no no", (403,)),
-    "402 | UPSTREAM | no | quota_exhausted": ("UPSTREAM no no", (402,)),
-    "408 | TIMEOUT | yes": ("TIMEOUT yes no", (408,)),
-    "409 | UPSTREAM | SDK classes yes ★": ("UPSTREAM yes no", (409,)),
+    "403 | AUTH | no": ("AUTH no maybe", (403,)),
+    "402 | UPSTREAM | no | quota_exhausted": ("UPSTREAM no maybe", (402,)),
+    "408 | TIMEOUT | yes": ("TIMEOUT yes maybe", (408,)),
+    "409 | UPSTREAM | SDK classes yes ★": ("UPSTREAM yes maybe", (409,)),
     "421 | TRANSPORT | yes": ("TRANSPORT yes no", (421,)),
-    "423 | UPSTREAM | yes": ("UPSTREAM yes no", (423,)),
+    "423 | UPSTREAM | yes": ("UPSTREAM yes maybe", (423,)),
     "425 | UPSTREAM | yes": ("UPSTREAM yes no", (425,)),
-    "429 | UPSTREAM | yes, RA": ("UPSTREAM yes no", (429,)),
+    "429 | UPSTREAM | yes, RA": ("UPSTREAM yes maybe", (429,)),
     "499 | UPSTREAM | no | we cancelled": ("UPSTREAM no maybe", (499,)),
     "500 502 503 504 520-524 529 599 | UPSTREAM | yes, RA": ("UPSTREAM yes maybe", PASSING),
     "501 505 506 508 510 511 | UPSTREAM | no ★": ("UPSTREAM no maybe", (501, 505, 506, 508, 510, 511)),
@@ -86,7 +86,7 @@ def test_429_with_a_quota_code(code):
     failure = classify(of_openai(answering(429, _openai_body(code), x_should_retry="true", retry_after="1")))
     assert (failure.retryable, failure.executed, failure.details["reason"]) == (
         False,
-        "no",
+        "maybe",
         "quota_exhausted",
     )
     assert failure.retry_after is None
@@ -147,9 +147,9 @@ STREAMED = {
     "server_error": "UPSTREAM yes maybe",
     "api_error": "UPSTREAM yes maybe",
     "rate_limit_error": "UPSTREAM yes maybe",
-    "authentication_error": "AUTH no no",
-    "insufficient_quota": "UPSTREAM no no",
-    "billing_error": "UPSTREAM no no",
+    "authentication_error": "AUTH no maybe",
+    "insufficient_quota": "UPSTREAM no maybe",
+    "billing_error": "UPSTREAM no maybe",
     "nobody_knows_error": "UPSTREAM no maybe",
 }
 
@@ -174,8 +174,8 @@ def test_an_error_inside_a_stream(kind, wanted):
         (httpx2.PoolTimeout(""), "CONN_TIMEOUT", "TIMEOUT yes no"),
         (httpx2.ConnectError("x"), "CONN_UNREACHABLE", "TRANSPORT yes no"),
         (httpx2.ReadError("x"), "CONN_RESET", "TRANSPORT yes maybe"),
-        (httpx2.UnsupportedProtocol("x"), "SYS_CONFIG_INVALID", "CONFIG no no"),
-        (httpx2.LocalProtocolError("Illegal header value b'Bearer sk-canary12345'"), "SYS_CONFIG_INVALID", "CONFIG no no"),
+        (httpx2.UnsupportedProtocol("x"), "SYS_CONFIG_INVALID", "CONFIG no maybe"),
+        (httpx2.LocalProtocolError("Illegal header value b'Bearer sk-canary12345'"), "SYS_CONFIG_INVALID", "CONFIG no maybe"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
@@ -235,19 +235,19 @@ def test_missing_keys(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     error = raised(openai.OpenAI)
     assert type(error) is openai.OpenAIError
-    assert (row(error), classify(error).details["provider_id"]) == ("CONFIG no no", "openai")
+    assert (row(error), classify(error).details["provider_id"]) == ("CONFIG no maybe", "openai")
     assert row(raised(genai.Client)) == "INTERNAL no maybe"
 
 
 GOOGLE = {
     "UNAUTHENTICATED AUTH no": (401, "AUTH no no"),
-    "PERMISSION_DENIED AUTH no": (403, "AUTH no no"),
-    "RESOURCE_EXHAUSTED yes": (429, "UPSTREAM yes no"),
+    "PERMISSION_DENIED AUTH no": (403, "AUTH no maybe"),
+    "RESOURCE_EXHAUSTED yes": (429, "UPSTREAM yes maybe"),
     "INTERNAL yes": (500, "UPSTREAM yes maybe"),
     "UNAVAILABLE yes": (503, "UPSTREAM yes maybe"),
     "DEADLINE_EXCEEDED TIMEOUT yes": (504, "TIMEOUT yes maybe"),
-    "INVALID_ARGUMENT no": (400, "UPSTREAM no no"),
-    "FAILED_PRECONDITION no": (400, "UPSTREAM no no"),
+    "INVALID_ARGUMENT no": (400, "UPSTREAM no maybe"),
+    "FAILED_PRECONDITION no": (400, "UPSTREAM no maybe"),
     "ABORTED yes": (409, "UPSTREAM yes maybe"),
 }
 
@@ -280,13 +280,13 @@ def test_google_tells_the_wait_and_the_day_in_the_body():
     assert classify(of_google(answering(429, exhausted, retry_after="2"))).retry_after == 2.0
     daily = classify(of_google(answering(429, _google(429, "RESOURCE_EXHAUSTED", info, day))))
     assert (daily.retryable, daily.retry_after, daily.details["reason"]) == (False, None, "quota_exhausted")
-    assert row(of_google(answering(400, _google(400, "INVALID_ARGUMENT", key)))) == "AUTH no no"
+    assert row(of_google(answering(400, _google(400, "INVALID_ARGUMENT", key)))) == "AUTH no maybe"
     assert row(of_google(raising(httpx2.ConnectError("x")))) == "TRANSPORT yes no"
     assert row(of_google(raising(httpx2.ReadTimeout("")))) == "TIMEOUT yes maybe"
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"), [(1011, "UPSTREAM yes maybe"), (1008, "AUTH no no"), (1007, "PROTOCOL no maybe")]
+    ("code", "wanted"), [(1011, "UPSTREAM yes maybe"), (1008, "AUTH no maybe"), (1007, "PROTOCOL no maybe")]
 )
 def test_google_tells_a_websocket_close_as_a_status(code, wanted):
     """Its live API puts the close code where the HTTP status stands."""

@@ -63,11 +63,11 @@ def test_a_number(what):
 
 
 def test_a_code_brings_all_that_follows_from_it():
-    """Of an unknown error: the code's row, its text behind the summary."""
+    """Of an unknown error: the code's row, its text behind the summary. What it proves does not follow from a code."""
     with classify.register(Busy, code="SYS_RATE_LIMITED"):
         failure = classify(Busy("later"))
     assert str(failure) == "rate limited: later (UPSTREAM)"
-    assert (failure.executed, failure.severity) == ("no", "warning")
+    assert (failure.executed, failure.severity) == ("maybe", "warning")
     with classify.register(Busy, code="TOOL_BUSY", executed=Executed.NO):
         assert (classify(Busy("x")).code, classify(Busy("x")).executed) == ("TOOL_BUSY", "no")
 

@@ -21,16 +21,16 @@ ROWS = {
     "-32000 TRANSPORT yes": (-32000, "TRANSPORT yes maybe"),
     "-32001 TIMEOUT yes": (-32001, "TIMEOUT yes maybe"),
     "-32002 UPSTREAM no": (-32002, "UPSTREAM no maybe"),
-    "-32003 AUTH no": (-32003, "AUTH no no"),
-    "-32004 CONFIG no": (-32004, "CONFIG no no"),
+    "-32003 AUTH no": (-32003, "AUTH no maybe"),
+    "-32004 CONFIG no": (-32004, "CONFIG no maybe"),
     "-32603 INTERNAL no": (-32603, "INTERNAL no maybe"),
     "-32700 PROTOCOL no": (-32700, "PROTOCOL no no"),
-    "-32600 PROTOCOL no": (-32600, "PROTOCOL no no"),
+    "-32600 PROTOCOL no": (-32600, "PROTOCOL no maybe"),
     "-32601 PROTOCOL no": (-32601, "PROTOCOL no no"),
-    "-32602 UPSTREAM no": (-32602, "UPSTREAM no no"),
-    "-32020 CONFIG no": (-32020, "CONFIG no no"),
-    "-32021 CONFIG no": (-32021, "CONFIG no no"),
-    "-32022 CONFIG no": (-32022, "CONFIG no no"),
+    "-32602 UPSTREAM no": (-32602, "UPSTREAM no maybe"),
+    "-32020 CONFIG no": (-32020, "CONFIG no maybe"),
+    "-32021 CONFIG no": (-32021, "CONFIG no maybe"),
+    "-32022 CONFIG no": (-32022, "CONFIG no maybe"),
     "Unknown → -32603, not retryable (S2)": (-31999, "INTERNAL no maybe"),
 }
 
@@ -176,7 +176,7 @@ def test_execution_errors(code, ours, hint):
         assert (failure.code, failure.details["wire_code"]) == (ours, code)
         assert hint in failure.suggestions[0]
     assert classify(_result(structured={"code": "CSP_BLOCKED"})).details["fallback"] == {"world": "isolated"}
-    assert classify(_result(structured={"code": "CSP_BLOCKED"})).executed == "no"
+    assert classify(_result(structured={"code": "CSP_BLOCKED"})).executed == "maybe"
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_line_for_a_model_is_json():
         "code": "SYS_RATE_LIMITED",
         "message": "rate limited",
         "recoverable": True,
-        "executed": "no",
+        "executed": "maybe",
         "suggestion": "wait",
         "retry_after": 3.0,
     }
@@ -249,10 +249,10 @@ def test_details_of_any_shape_are_survived():
 
 
 @pytest.mark.requirement("S8")
-def test_a_server_that_says_retryable_allows_the_repeat():
-    """`retryable: true` in the data of an error is permission; our own errors say `executed` themselves, which counts more."""
+def test_a_server_that_says_retryable_says_that_a_repeat_can_help():
+    """`retryable: true` in the data of an error is no statement about what has run, and `executed: no` of a peer is no proof."""
     said = {"code": -32000, "message": "busy", "data": {"retryable": True}}
-    assert Failure.from_mcp(said).executed is Executed.NO
+    assert (Failure.from_mcp(said).retryable, Failure.from_mcp(said).executed) == (True, Executed.MAYBE)
     ours = Failure.of("CONN_RESET").to_mcp()
     assert Failure.from_mcp(ours).executed is Executed.MAYBE
     for wrong in ("perhaps", 1, None):

@@ -112,16 +112,30 @@ def test_a_policy_waits_what_the_header_says(row, form, zone):
 # ---- G: what is repeated ------------------------------------------------------------------------------------------
 
 OPERATIONS = TABLES["repeated_calls"]["operations"]
+DID_NOT_RUN = TABLES["repeated_calls"]["rows"]["did_not_run"]
 BROKEN = {"reset": ConnectionResetError, "refused": ConnectionRefusedError}
 
 
-def fault(name: str) -> BaseException:
-    """What a client raises for the fault of this name: an HTTP status, or a connection that broke."""
-    return http_error(int(name)) if name.isdecimal() else BROKEN[name](name)
+NOT_APPLIED = {"refused", "429"}
+
+
+def fault(name: str, *, is_known: bool = False) -> BaseException:
+    """What a client raises for the fault of this name: an HTTP status, or a connection that broke.
+
+    `is_known`: the function says of those that were not applied that nothing of it has happened; the error alone does not.
+    """
+    error = http_error(int(name)) if name.isdecimal() else BROKEN[name](name)
+    if not is_known or name not in NOT_APPLIED:
+        return error
+    said = rb.NotExecutedError()
+    said.__cause__ = error
+    return said
 
 
 def name_of(error: BaseException | None) -> str | None:
     """The name of a fault by what was raised, None for none."""
+    if isinstance(error, rb.NotExecutedError):
+        error = error.__cause__
     if isinstance(error, httpx.HTTPStatusError):
         return str(error.response.status_code)
     return next((name for name, kind in BROKEN.items() if isinstance(error, kind)), None)
@@ -151,7 +165,7 @@ def outcome(row: dict[str, Any], script: list[BaseException], form: Any) -> rb.F
 @rows("repeated_calls", "faults", "did_not_run")
 def test_what_is_repeated_after_which_faults(row, form):
     """Plain functions raise what clients raise: calls made, and the error of the last call, come out as the row says."""
-    script = [fault(name) for name in row["faults"]]
+    script = [fault(name, is_known=row in DID_NOT_RUN) for name in row["faults"]]
     failure = outcome(row, script, form)
     assert name_of(failure and failure.cause) == row["raised"]
     if failure:
@@ -161,7 +175,11 @@ def test_what_is_repeated_after_which_faults(row, form):
 @rows("repeated_calls", "faults", "did_not_run")
 def test_injected_faults_are_repeated_alike(row):
     """The same rows through `inject`: a test double of the user meets the decisions that the real faults meet."""
-    script = [int(name) if name.isdecimal() else BROKEN[name] for name in row["faults"]]
+    known = row in DID_NOT_RUN
+    script = [
+        fault(name, is_known=True) if known else int(name) if name.isdecimal() else BROKEN[name]
+        for name in row["faults"]
+    ]
 
     @rb.Policy(at_once())(idempotent=OPERATIONS[row["operation"]])
     def ask() -> str:
@@ -179,7 +197,11 @@ def test_what_is_repeated_by_executed_and_idempotent(row, form):
     """Retryable is a condition, whatever the kind; then what did not run is repeated, and what may have run only if idempotent."""
     executed = rb.Executed(row["executed"])
     failure = rb.Failure.of(
-        "SYS_UNAVAILABLE", kind=rb.Kind.TRANSIENT, retryable=row["retryable"], executed=executed
+        "SYS_UNAVAILABLE",
+        kind=rb.Kind.TRANSIENT,
+        retryable=row["retryable"],
+        executed=executed,
+        proof="stated",
     )
     error = error_for(failure)
     told = rb.classify(error)
