@@ -73,7 +73,7 @@ def leave_function(plan: Plan, first: Attempt, last: Attempt, error: BaseExcepti
     """Keep with an error that it has left a function which is not ours: what it proved of its own step holds no longer."""
     if plan.proofs != "none" or first.is_rejected or not isinstance(error, Exception):
         return
-    record = record_inside(last, error) or Record()
+    record = record_inside(last, error) or record_inside(first, error) or Record()
     keep(first, last, error, record._replace(crossed=record.crossed + 1))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import failure_or_none
 from ..errors import Executed
-from ..policies.what import matches_ended
+from ..policies.what import add_note, matches_ended
 from ..telemetry import emit, events
 from .asking import Ask, answering, conditions
 from .attempt import CURRENT, Attempt, outside_of
@@ -130,10 +130,9 @@ def _is_acknowledged(plan: Plan, failure: Failure, error: Exception | None) -> G
     acknowledge: Any = plan.fallback.acknowledge if plan.fallback is not None else None
     try:
         return bool((yield Call(acknowledge, (failure,), {})))
-    except Exception as mistake:  # noqa: BLE001 -- the caller's failure must not be lost for it
-        if error is not None:
-            with suppress(Exception):  # a frozen exception takes no note
-                error.add_note(f"not replaced: acknowledge raised {type(mistake).__name__}")
+    except Exception as mistake:  # the caller's failure must not be lost for it
+        if error is None or not add_note(error, "not replaced: acknowledge raised", mistake):
+            raise
         return False
 
 

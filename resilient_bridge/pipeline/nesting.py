@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..policies.retry import Retry
     from .attempt import Attempt
 
-__all__ = ["largest_cap", "retries_around"]
+__all__ = ["calls_in", "largest_cap", "retries_around"]
 
 
 def retries_around(first: Attempt) -> tuple[Attempt, ...]:
@@ -35,3 +35,8 @@ def largest_cap(retry: Retry, around: tuple[Attempt, ...]) -> int | None:
         return None
     caps = [attempt.plan.retry.attempts for attempt in around if attempt.plan and attempt.plan.retry]
     return max([retry.attempts, *(cap for cap in caps if isinstance(cap, int))])
+
+
+def calls_in(attempt: Attempt) -> int:
+    """Return how many calls an attempt stands for: as many as a policy inside of it made of one operation, and at least one."""
+    return 1 if attempt.inside is None else max(1, attempt.inside.most)

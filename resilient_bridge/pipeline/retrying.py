@@ -23,7 +23,7 @@ from .decision import Decision, Match, counter, decide, match, place
 from .evidence import keep, permission_for, record_inside
 from .finished import rejected
 from .guards import failure_in
-from .nesting import largest_cap, retries_around
+from .nesting import calls_in, largest_cap, retries_around
 from .verdicts import is_limited
 
 
@@ -133,8 +133,10 @@ class Retrying:
         stop = self._step(attempt, failure, is_asked_for=is_asked_for)
         if stop is None:
             return self.decision.wait
+        inside = attempt.inside
+        if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has told it
+            self._tell(stop)
         self._report_inside()
-        self._tell(stop)
         return None
 
     def next_attempt(self, attempt: Attempt) -> Attempt:
@@ -173,9 +175,7 @@ class Retrying:
         self.plan.pause.heard(env, failure, retry)
         found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
         self.rule, counted_by = found.rule, place(counter(found.rule))
-        inside = attempt.inside
-        used = 1 if inside is None else max(1, inside.most)  # what was repeated inside counts here, too
-        self.counts[counted_by] = self.counts.get(counted_by, 0) + used
+        self.counts[counted_by] = self.counts.get(counted_by, 0) + calls_in(attempt)
         self.requests += attempt.requests
         self.permission = permission_for(self.plan, attempt, failure)
         self.decision = self._decided(attempt, failure, found)
@@ -248,7 +248,7 @@ class Retrying:
         return any(is_tenacity(what, "retry_base") and ask(what, self.state) for what in self.retry.on)
 
     def _failed_elsewhere(self) -> int:
-        """Return how many calls of this operation failed for good before, inside the same attempt of the outermost policy."""
+        # calls of this operation that failed for good, in the same attempt of the outermost policy
         outermost = self.around[-1].inside if self.around else None
         return 0 if outermost is None else outermost.failed.get(id(self.plan), 0)
 

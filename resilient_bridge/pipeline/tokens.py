@@ -15,6 +15,7 @@ from .decision import counter, is_used_up, match, place
 from .endings import Left, decided, decided_answer, failure_of_answer, leave_all, left, left_answer
 from .evidence import permission_for, proven
 from .guards import BreakerGuard, failure_in
+from .nesting import largest_cap, retries_around
 from .shared_budget import Token
 from .verdicts import is_limited
 from .waits import Answer
@@ -74,9 +75,11 @@ def token_for(plan: Plan, attempt: Attempt, end: Left, retrying: Retrying | None
     counted_by = place(counter(found.rule))
     counts[counted_by] = counts.get(counted_by, 0) + 1
     recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
-    if is_used_up(retry, failure, found, counts, recurred):
+    first = attempt.first or attempt
+    cap = largest_cap(retry, retries_around(first))
+    if is_used_up(retry, failure, found, counts, recurred, cap=cap):
         return None
-    return _Asking(budget, attempt.first or attempt, attempt)
+    return _Asking(budget, first, attempt)
 
 
 def slowly_after_failure(

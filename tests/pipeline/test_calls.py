@@ -149,7 +149,7 @@ def test_whatever_can_be_called_is_protected(form, kind):
         protected = rb.Policy(at_once())(made, idempotent=True)
         assert inspect.iscoroutinefunction(protected) is form.is_async
         assert form.run(protected, 7) == 7
-        assert form.run(rb.Policy(at_once()).call, made, 8) == 8
+        assert form.run(rb.Policy(at_once())(idempotent=True).call, made, 8) == 8
     assert flaky.calls == 3
 
 

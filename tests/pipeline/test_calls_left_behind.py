@@ -180,7 +180,7 @@ async def test_no_exception_is_kept_by_a_timeout():
         ([at_once(attempts=2), rb.Timeout(5)], rb.AttemptTimeoutError),
     ]:
 
-        @rb.Policy(*layers)(idempotent=True)
+        @rb.Policy(*layers)(idempotent=False)
         async def get():
             held = Held()
             cancelled.append(weakref.ref(held))

@@ -184,7 +184,7 @@ async def test_cancelled_calls_are_neither_told_nor_repeated():
 
 async def test_uncancel_counts_are_the_callers():
     """Two requests before, two after: a policy takes back its own and no other."""
-    get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang, idempotent=True)
+    get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang, idempotent=False)
     counts = []
 
     async def main():
@@ -241,7 +241,7 @@ def test_ctrl_c_while_a_sync_call_waits(where):
     holder = threading.Thread(target=policy.call, args=(hold.wait, 10))
     if where == "queue":
         holder.start()
-        while policy._own().bulkhead(policy.layers[0]).running == 0:
+        while policy.own_states().bulkhead(policy.layers[0]).running == 0:
             pass
     with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
         policy.call(hold.wait, 10)

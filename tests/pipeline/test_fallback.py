@@ -185,7 +185,8 @@ def test_without_a_retry(form):
     """A Fallback may stand alone, or around a Breaker."""
     with form.world():
         for layers in ([], [rb.Breaker()]):
-            get = rb.Policy(rb.Fallback(rung("other")), *layers)(form.of(Server(always=ValueError).get))
+            fallback = rb.Fallback(rung("other"), may_have_run=True)
+            get = rb.Policy(fallback, *layers)(form.of(Server(always=ValueError).get))
             assert form.run(get) == "other"
 
 
@@ -196,9 +197,15 @@ async def test_a_deadline_around_bounds_the_rungs_too():
         await asyncio.get_running_loop().create_future()
 
     with rb.testing.virtual_time() as clock:
-        around = asyncio.create_task(rb.Policy(rb.Deadline(10), rb.Fallback(hang), rb.Breaker()).call(hang))
-        failing = asyncio.create_task(rb.Policy(rb.Deadline(10), rb.Fallback(hang)).call(later_refused))
-        inside = asyncio.create_task(rb.Policy(rb.Fallback(rung("other")), rb.Deadline(10)).call(hang))
+        around = asyncio.create_task(
+            rb.Policy(rb.Deadline(10), rb.Fallback(hang, may_have_run=True), rb.Breaker()).call(hang)
+        )
+        failing = asyncio.create_task(
+            rb.Policy(rb.Deadline(10), rb.Fallback(hang, may_have_run=True)).call(later_refused)
+        )
+        inside = asyncio.create_task(
+            rb.Policy(rb.Fallback(rung("other"), may_have_run=True), rb.Deadline(10)).call(hang)
+        )
         await settle()
         clock.advance(10)
         assert await inside == "other"

@@ -90,7 +90,7 @@ def test_e07_an_acknowledge_that_raises_does_not_lose_the_failure(form):
     )
     outcome = form.run(partial(rb.capture, protected))
     assert type(outcome.error) is ConnectionRefusedError
-    assert outcome.error.__notes__ == ["not replaced: acknowledge raised RuntimeError"]
+    assert outcome.error.__notes__ == ["not replaced: acknowledge raised RuntimeError: board down"]
 
 
 @both

@@ -12,7 +12,7 @@ from tests.pipeline.forms import Server, at_once, both, everywhere, http_error, 
 REFUSED = ConnectionRefusedError
 
 
-def noted(form, policy, *script, idempotent=False, always=None):
+def noted(form, policy, *script, idempotent=True, always=None):
     """Return the notes of the error that a call ends in, and what is read of it."""
     server = Server(*script, always=always)
     with pytest.raises(Exception) as raised:
@@ -36,8 +36,8 @@ def test_attempts_used_up(form):
 def test_the_call_may_have_run(form):
     """One call, and the switch that allows another."""
     with form.world():
-        notes, failure = noted(form, rb.Policy(at_once()), always=ConnectionResetError)
-    assert notes == ["not repeated: the call may have run; @policy(idempotent=True) allows it"]
+        notes, failure = noted(form, rb.Policy(at_once()), always=ConnectionResetError, idempotent=False)
+    assert notes == ["not repeated: it may have run; @policy(idempotent=True) allows it"]
     assert failure.stopped == "not_idempotent"
 
 

@@ -90,12 +90,12 @@ async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
 
 
 @everywhere
-def test_what_an_outer_retry_repeats_is_not_told_as_an_end(form):
-    """A returned 503 that is left to the outer Retry is no giving up of the inner one; a raised error is not, either."""
+def test_what_is_given_up_inside_is_told_once(form):
+    """A returned 503 that the inner Retry gave up, after as many calls as there may be, is no second end for the outer one."""
     with form.world(), rb.testing.record() as told:
         inner = rb.Policy(at_once(attempts=2), name="inner")(lambda: httpx.Response(503), idempotent=True)
         form.run(rb.Policy(at_once(attempts=2), name="outer")(form.of(inner), idempotent=True))
-    assert [event.name for event in told if isinstance(event, rb.events.GaveUp)] == ["outer"]
+    assert [event.name for event in told if isinstance(event, rb.events.GaveUp)] == ["inner"]
 
 
 @everywhere

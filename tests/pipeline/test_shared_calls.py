@@ -184,12 +184,19 @@ def test_a_plan_without_state_is_as_short_as_ever():
 
 
 def budgeted(
-    form, store: Store, key: str, *answers: bool, layer: rb.Retry | None = None, body=down, around=()
+    form,
+    store: Store,
+    key: str,
+    *answers: bool,
+    layer: rb.Retry | None = None,
+    body=down,
+    around=(),
+    idempotent=True,
 ):
     """A function whose repeats are shared; `answers` are what the budget says."""
     budget = rb.RetryBudget(ratio=0, floor=5, key=key)
     policy = rb.Policy(*around, attrs.evolve(layer or retry(), budget=budget), state=store)
-    function = policy(form.of(body), idempotent=True)
+    function = policy(form.of(body), idempotent=idempotent)
     store.budgets[key].answers.extend(answers)
     return function
 
@@ -218,7 +225,12 @@ def test_what_is_never_repeated_asks_nobody(form, key):
     wrong = budgeted(form, store, key, body=lambda: int("x"))
     form.run(rb.capture, wrong)
     maybe = budgeted(
-        form, store, key, layer=rb.Retry(backoff=NO_WAIT), body=lambda: _raise(ConnectionResetError)
+        form,
+        store,
+        key,
+        layer=rb.Retry(backoff=NO_WAIT),
+        body=lambda: _raise(ConnectionResetError),
+        idempotent=False,
     )
     form.run(rb.capture, maybe)
     single = budgeted(form, store, key, layer=retry(1))
@@ -241,10 +253,10 @@ def test_a_repeat_that_the_decision_does_without_goes_back(form, key):
 
 
 @both
-def test_a_repeat_left_to_an_outer_policy_goes_back(form, key):
-    """The policy around this one repeats such a failure itself."""
+def test_a_repeat_inside_another_policy_is_asked_for_like_any_other(form, key):
+    """The innermost repeats: as often as the larger of the two allows, each time with a token."""
     store = Store()
-    inner = budgeted(form, store, key, True, True)
+    inner = budgeted(form, store, key, True, True, True)
 
     if form is ASYNC:
 
@@ -255,9 +267,9 @@ def test_a_repeat_left_to_an_outer_policy_goes_back(form, key):
         def calling() -> None:
             inner()
 
-    outer = rb.Policy(retry(2, budget=None))(calling, idempotent=True)
-    assert form.run(rb.capture, outer).attempts == 2
-    assert (len(store.budgets[key].asked), store.budgets[key].returned) == (2, 2)
+    outer = rb.Policy(retry(4, budget=None))(calling, idempotent=True)
+    assert form.run(rb.capture, outer).attempts == 1
+    assert (len(store.budgets[key].asked), store.budgets[key].returned) == (3, 0)
 
 
 @both

@@ -112,7 +112,7 @@ def test_c7_an_outcome_says_why_it_stopped(form):
     """Errors as data, with the reason no further attempt was made."""
     server = Server(always=ConnectionResetError)
     with form.world():
-        get = rb.Policy(at_once())(form.of(server.get), idempotent=True)
+        get = rb.Policy(at_once())(form.of(server.get), idempotent=False)
         outcome = form.run(rb.capture, get)
     assert outcome.failure.stopped == "not_idempotent"
     assert outcome.attempts == 1
@@ -148,7 +148,7 @@ def test_c12_another_policy_at_run_time_keeps_the_circuit(form):
     """`f.policy = …` on an open circuit: it is still open, with the new numbers from the next opening on. Polly loses it."""
     server = Server(always=REFUSED)
     with form.world():
-        get = rb.Policy(rb.Breaker.consecutive(2, open_for=3600))(form.of(server.get))
+        get = rb.Policy(rb.Breaker.consecutive(2, open_for=3600))(form.of(server.get), idempotent=True)
         for _ in range(2):
             with pytest.raises(REFUSED):
                 form.run(get)
