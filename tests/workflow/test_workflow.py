@@ -28,7 +28,7 @@ async def test_phases_run_in_order_and_never_again(tmp_path, heard):
         ("a", "b", "c"),
         ["a", "b", "c"],
     )
-    assert kinds(heard) == [
+    assert [kind for kind in kinds(heard) if kind != "CallFinished"] == [
         "WorkflowStarted",
         *["PhaseStarted", "PhaseCompleted"] * 3,
         "WorkflowCompleted",
