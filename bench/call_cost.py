@@ -94,7 +94,7 @@ def success() -> Part:
     """P1, beside what the parts cost elsewhere."""
     cases = {
         BOUND: _bounds.full(target),
-        "ours": ours_full()(target),
+        "ours": ours_full()(target, idempotent=True),
         "no policy at all": target,
         "asyncio.timeout alone": within(30)(target),
         **{name: protect(target) for name, protect in ASYNC_STACKS.items()},
@@ -107,8 +107,10 @@ def guarded() -> Part:
     """P2, async."""
     cases = {
         BOUND: _bounds.guarded(target),
-        "ours": ours_guarded()(target),
-        "ours, Retry() and Breaker() as they come": rb.Policy(rb.Retry(), rb.Breaker())(target),
+        "ours": ours_guarded()(target, idempotent=True),
+        "ours, Retry() and Breaker() as they come": rb.Policy(rb.Retry(), rb.Breaker())(
+            target, idempotent=True
+        ),
         **{f"{name}, retry": protect(target) for name, protect in ASYNC_RETRIES.items()},
         **{f"{name}, circuit": make(NEVER, 30)(target) for name, make in ASYNC_CIRCUITS.items()},
     }
@@ -120,8 +122,8 @@ def sync() -> Part:
     """P2, sync."""
     cases = {
         BOUND: _bounds.full_sync(target_sync),
-        "ours": ours_full_sync()(target_sync),
-        "ours, retry + circuit": ours_guarded()(target_sync),
+        "ours": ours_full_sync()(target_sync, idempotent=True),
+        "ours, retry + circuit": ours_guarded()(target_sync, idempotent=True),
         "lower bound, retry + circuit": _bounds.guarded_sync(target_sync),
         "no policy at all": target_sync,
         **{f"{name}, retry": protect(target_sync) for name, protect in RETRIES.items()},
@@ -158,13 +160,13 @@ async def rejected() -> Part:
 
     functions = {
         BOUND: _bounds.guarded(down, attempts=1, limit=2, open_for=FOREVER),
-        "ours": rb.Policy(our_retry(attempts=1), our_breaker(2, FOREVER))(down),
-        "ours, circuit alone": rb.Policy(our_breaker(2, FOREVER))(down),
+        "ours": rb.Policy(our_retry(attempts=1), our_breaker(2, FOREVER))(down, idempotent=True),
+        "ours, circuit alone": rb.Policy(our_breaker(2, FOREVER))(down, idempotent=True),
         "ours, inside a Deadline": rb.Policy(rb.Deadline(60), our_retry(attempts=1), our_breaker(2, FOREVER))(
             down
         ),
         "nothing but raise": bare,
-        **{name: make(2, FOREVER)(down) for name, make in ASYNC_CIRCUITS.items()},
+        **{name: make(2, FOREVER)(down, idempotent=True) for name, make in ASYNC_CIRCUITS.items()},
     }
     cases = {name: await _opened(function) for name, function in functions.items()}
     return Part("P3 rejected by an open circuit, async", cases, BOUND, 2.0, ("ours",))
@@ -173,9 +175,9 @@ async def rejected() -> Part:
 def repeated() -> Part:
     """P4, async."""
     cases = {
-        "ours, retry": rb.Policy(our_retry())(flaky()),
-        "ours, retry + circuit": ours_guarded()(flaky()),
-        "ours, all": ours_full()(flaky()),
+        "ours, retry": rb.Policy(our_retry())(flaky(), idempotent=True),
+        "ours, retry + circuit": ours_guarded()(flaky(), idempotent=True),
+        "ours, all": ours_full()(flaky(), idempotent=True),
         BOUND: _bounds.full(flaky()),
         **{name: protect(flaky()) for name, protect in ASYNC_RETRIES.items()},
         "tenacity + circuitbreaker + asyncio.timeout": ASYNC_STACKS[
@@ -189,8 +191,8 @@ def repeated() -> Part:
 def repeated_sync() -> Part:
     """P4, sync."""
     cases = {
-        "ours, retry": rb.Policy(our_retry())(flaky_sync()),
-        "ours, retry + circuit": ours_guarded()(flaky_sync()),
+        "ours, retry": rb.Policy(our_retry())(flaky_sync(), idempotent=True),
+        "ours, retry + circuit": ours_guarded()(flaky_sync(), idempotent=True),
         BOUND: _bounds.full_sync(flaky_sync()),
         **{name: protect(flaky_sync()) for name, protect in RETRIES.items()},
     }

@@ -67,8 +67,8 @@ def in_flight() -> dict:
     protected = {
         BARE: suspended,
         BOUND: _bounds.full(suspended),
-        "ours, all": ours_full()(suspended),
-        "ours, retry + circuit": ours_guarded()(suspended),
+        "ours, all": ours_full()(suspended, idempotent=True),
+        "ours, retry + circuit": ours_guarded()(suspended, idempotent=True),
         "asyncio.timeout alone": within(30)(suspended),
         "hyx retry + breaker + timeout": ASYNC_STACKS["hyx retry + breaker + timeout"](suspended),
         TENACITY: ASYNC_STACKS[TENACITY](suspended),
@@ -97,11 +97,11 @@ ONE_CIRCUIT = rb.Policy(
     rb.Timeout(30),
 )
 PROTECTED = {  # name -> decorator, goal in bytes
-    "ours, all, a policy each": (lambda f: ours_full()(f), 2_300),
-    "ours, retry + circuit, a policy each": (lambda f: ours_guarded()(f), None),
+    "ours, all, a policy each": (lambda f: ours_full()(f, idempotent=True), 2_300),
+    "ours, retry + circuit, a policy each": (lambda f: ours_guarded()(f, idempotent=True), None),
     "ours, all, one policy": (lambda f: SHARED(f), 700),
     "ours, retry + circuit, one policy": (lambda f: SHARED_GUARDED(f), None),
-    "ours, circuit alone, a policy each": (lambda f: rb.Policy(our_breaker())(f), None),
+    "ours, circuit alone, a policy each": (lambda f: rb.Policy(our_breaker())(f, idempotent=True), None),
     "ours, all, one policy, one circuit": (lambda f: ONE_CIRCUIT(f), None),
     BOUND: (_bounds.full, None),
     "lower bound, retry + circuit": (_bounds.guarded, None),
