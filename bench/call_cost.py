@@ -163,10 +163,10 @@ async def rejected() -> Part:
         "ours": rb.Policy(our_retry(attempts=1), our_breaker(2, FOREVER))(down, idempotent=True),
         "ours, circuit alone": rb.Policy(our_breaker(2, FOREVER))(down, idempotent=True),
         "ours, inside a Deadline": rb.Policy(rb.Deadline(60), our_retry(attempts=1), our_breaker(2, FOREVER))(
-            down
+            down, idempotent=True
         ),
         "nothing but raise": bare,
-        **{name: make(2, FOREVER)(down, idempotent=True) for name, make in ASYNC_CIRCUITS.items()},
+        **{name: make(2, FOREVER)(down) for name, make in ASYNC_CIRCUITS.items()},
     }
     cases = {name: await _opened(function) for name, function in functions.items()}
     return Part("P3 rejected by an open circuit, async", cases, BOUND, 2.0, ("ours",))
