@@ -27,6 +27,8 @@ from .http_requests import (
     check_hop,
     check_inner,
     check_plaintext,
+    default_inner,
+    disprove_hop,
     is_header_name,
     mark_redirect,
     note_domains,
@@ -124,8 +126,10 @@ class HTTPTransport(_Bases):
         await watch_request(request)
         try:
             response = await send(request)
-        except BridgeError as error:
-            self._as_theirs(error, request)
+        except Exception as error:
+            if isinstance(error, BridgeError):
+                self._as_theirs(error, request)
+            disprove_hop(error, request)
             raise
         finally:
             request.extensions.pop(_OURS, None)
@@ -138,8 +142,10 @@ class HTTPTransport(_Bases):
         send = self._ready(request, is_async=False)
         try:
             response = send(request)
-        except BridgeError as error:
-            self._as_theirs(error, request)
+        except Exception as error:
+            if isinstance(error, BridgeError):
+                self._as_theirs(error, request)
+            disprove_hop(error, request)
             raise
         finally:
             request.extensions.pop(_OURS, None)
@@ -167,7 +173,7 @@ class HTTPTransport(_Bases):
         if self._inner is None:
             with self._making:
                 if self._inner is None:
-                    self._inner = _default_inner(request, is_async=is_async)
+                    self._inner = default_inner(request, is_async=is_async)
         policy = extensions.get("rb.policy", self._policy)
         if policy is None:
             return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]
@@ -385,12 +391,6 @@ def _sending_async(
         return response
 
     return send
-
-
-def _default_inner(request: Any, *, is_async: bool) -> Any:
-    """Return a transport of the library that the request belongs to."""
-    library = import_module(package_of(request))
-    return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()
 
 
 def _lend(error: BridgeError, request: Any) -> None:

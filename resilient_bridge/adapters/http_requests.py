@@ -7,10 +7,20 @@ from collections import OrderedDict
 from collections.abc import Generator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import lru_cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ..errors import Failure, config_error, error_for, is_sensitive
+from ..errors import (
+    Executed,
+    Failure,
+    Record,
+    attach,
+    config_error,
+    error_for,
+    is_sensitive,
+    record_of,
+)
 from ..pipeline.attempt import count_request
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
@@ -25,6 +35,8 @@ __all__ = [
     "check_hop",
     "check_inner",
     "check_plaintext",
+    "default_inner",
+    "disprove_hop",
     "followed",
     "is_header_name",
     "mark_redirect",
@@ -245,3 +257,15 @@ def note_sent(request: Any) -> None:
     """Count a request in the attempts that it is part of, unless the client above has done so (see `sdks`)."""
     if request.extensions.pop(COUNTED, None) != id(request):
         count_request()
+
+
+def disprove_hop(error: Exception, request: Any) -> None:
+    """Say of the error of a redirected request that it proves nothing about the whole: a request before it was sent, and answered."""
+    if _HOP in request.extensions:
+        attach(error, (record_of(error) or Record())._replace(executed=Executed.MAYBE))
+
+
+def default_inner(request: Any, *, is_async: bool) -> Any:
+    """Return a transport of the library that the request belongs to."""
+    library = import_module(package_of(request))
+    return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()

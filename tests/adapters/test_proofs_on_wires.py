@@ -348,9 +348,10 @@ async def test_a13_a_post_that_was_redirected_to_nobody_went_out_once():
         wrapped = rb.wrap(plain, AT_ONCE, methods={"post"})
         for send in (decorated, partial(wrapped.post, url), partial(ours.post, url)):
             before = peer.effects
-            with pytest.raises(httpx.ConnectError):
+            with pytest.raises(httpx.ConnectError) as caught:
                 await send()
             assert peer.effects == before + 1
+            assert rb.classify(caught.value).executed is rb.Executed.MAYBE
 
 
 async def test_a03_a_body_longer_than_declared_was_read_by_the_server():
