@@ -53,7 +53,7 @@ class Retry(Layer):
     """How a failed call is repeated. Durations are seconds or timedeltas; ConfigError names a bad field.
 
     `attempts` counts calls, the first one included (C2's "3 retries" are 4). `on` says what is repeated at all: unknown
-    exceptions never are, and a call that may have run only with `idempotent=True`, or if `on` names the very class. `rules`
+    exceptions never are. It is no permission: a call that may have run is repeated only with `idempotent=True`. `rules`
     give a sort of failure its own count and schedule, whatever `on` says. `on_result` is asked for every returned value;
     True means: repeat. `backoff` waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
     `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls together (None: no bound).
