@@ -1,4 +1,4 @@
-"""Every promise of the five specifications, as data: what is proven, and what is not there yet.
+"""Every promise of the five specifications and beyond them, as data: what is proven, and what is not there yet.
 
 Rule: a promise keeps its id for ever. `python -m tests.requirements` prints docs/reference/promises.md from these rows;
 tests/test_requirements.py holds the rows against the tests that carry `@pytest.mark.requirement(id)`.
@@ -29,6 +29,7 @@ SOURCES = {
     "S": "stdio Bus: typed errors between MCP clients, agents and AI providers",
     "G": "Gasoline: a browser extension and its local daemon",
     "V": "OpenViber: an agent runtime and its board",
+    "X": "Beyond the five: other bridges, other clients, production",
 }
 
 _PROVEN = frozenset(
@@ -102,6 +103,19 @@ _PROMISES = {
     "V14": "session logs are JSON lines, only ever appended",
     "V15": "degradation follows a ladder, and each step is reported",
     "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines",
+    "X1": "one session engine for any bridge: a dialect maps other envelopes, names and kinds of position",
+    "X2": "resuming in the four ways bridges use: asked in-band, asked at the connect, pushed, or fetched out of band; one merge, one verdict",
+    "X3": "a bridge that refuses, ignores or does not know what is said at the join still works; what it cannot do is told once (not for every dialect yet)",
+    "X4": "`resilient-bridge doctor` tells what a server can guarantee, and prints the dialect or the warning that follows",
+    "X5": "`resilient-bridge mcp` stands in for an MCP server: the client's session lives on while the server crashes or is redeployed",
+    "X6": "through it no tool runs twice unannounced: one stated outcome for every call",
+    "X7": "it is transparent: everything the protocol defines passes both ways",
+    "X8": "policies, bridges and the sidecar from TOML, YAML, environment or a dict; all errors at once; reloaded without losing state",
+    "X9": "metrics and traces by the field's conventions, structured logs, alert thresholds (a successful call is an event already)",
+    "X10": "an incident can be looked at: one self-contained page from a session log",
+    "X11": "documentation as a site: search, pages by task, an API reference, migration from other libraries",
+    "X12": "Linux, macOS and Windows; CPython 3.11 to 3.14; the lowest declared version of each dependency (Linux, 3.11 and the floors are tested)",
+    "X13": "a seed repeats everything: times, waits, ids, order, in every kind of virtual world",
 }
 
 REQUIREMENTS = tuple(

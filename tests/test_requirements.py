@@ -34,8 +34,8 @@ def claimed() -> dict[str, list[str]]:
 
 
 def test_every_row_of_the_five_specifications_is_listed():
-    """R1 to R19, C1 to C10, S1 to S11, G1 to G10 and V1 to V16 are there, once, in order."""
-    sizes = {"R": 19, "C": 10, "S": 11, "G": 10, "V": 16}
+    """R1 to R19, C1 to C10, S1 to S11, G1 to G10, V1 to V16, and X1 to X13 beyond them, are there, once, in order."""
+    sizes = {"R": 19, "C": 10, "S": 11, "G": 10, "V": 16, "X": 13}
     assert list(ROWS) == [f"{letter}{n}" for letter, size in sizes.items() for n in range(1, size + 1)]
     assert len(REQUIREMENTS) == len(ROWS)
     assert sizes.keys() == SOURCES.keys()
