@@ -79,7 +79,9 @@ def words_of(said: object, name: str) -> list[str]:
 
 def _no_word(name: str, wanted: str, got: str) -> BridgeError:
     message = f"command {name} has no such words: wanted {wanted}, got {got}"
-    return error_for(Failure.of("TOOL_ARGUMENTS_INVALID", message, executed=Executed.NO))
+    return error_for(
+        Failure.of("TOOL_ARGUMENTS_INVALID", message, executed=Executed.NO, proof="not_executed")
+    )
 
 
 class _Kept:

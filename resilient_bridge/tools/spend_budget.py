@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ..errors import Failure
+
 __all__ = ["SpendBudget", "SpendCall", "SpendState", "SpendStatus"]
+
+_LIMITED = 429
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,7 +99,7 @@ class SpendBudget:
         Entering waits for the budget, at most `timeout` seconds (0: not at all), and not beyond the deadline of the policy around it.
         Raises SpendLimitError when that is over or the budget is cancelled, and StoreError if the call cannot be saved: nothing may be
         called then. Leaving counts what `spend` was told in the block; if it was told nothing, the estimate, unless the block failed with
-        an error that says that nothing has run (`classify(error).executed`).
+        an error that says that nothing has run (`classify(error).executed`), or with a 429.
         """
         seconds = None if timeout is None else as_seconds(timeout)
         if seconds is not None and not (is_number(seconds) and 0 <= seconds <= LONGEST):
@@ -304,7 +308,12 @@ def _may_have_run(error: BaseException | None) -> bool:
     if not isinstance(error, Exception):
         return True  # it went well, or was cancelled somewhere
     failure = failure_or_none(error)
-    return failure is None or failure.executed is not Executed.NO
+    return failure is None or not (failure.executed is Executed.NO or _is_limited(failure))
+
+
+def _is_limited(failure: Failure) -> bool:
+    """Whether it was answered with a 429: no proof that nothing ran, but providers charge nothing for it."""
+    return failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -36,15 +36,21 @@ def _json(capsys, *argv):
 
 
 def test_it_prints_what_explain_says(capsys):
-    """The same text as `Failure.explain()`: what, whether it ran, the session, what to do."""
+    """The same text as `Failure.explain()`: what, whether it ran, the session, what to do.
+
+    A code that somebody read somewhere proves nothing of the call: it may have run.
+    """
     code, out, err = _run(capsys, "SESS_NOT_FOUND")
     assert (code, err) == (0, "")
-    assert out == rb.Failure.of("SESS_NOT_FOUND").explain() + "\n"
+    assert out == rb.Failure.of("SESS_NOT_FOUND", executed=rb.Executed.MAYBE).explain() + "\n"
 
 
 def test_the_data_are_those_of_the_failure(capsys):
     """`--json` is `Failure.to_dict()`, one object on one line."""
-    assert _json(capsys, "SESS_NOT_FOUND") == rb.Failure.of("SESS_NOT_FOUND").to_dict()
+    assert (
+        _json(capsys, "SESS_NOT_FOUND")
+        == rb.Failure.of("SESS_NOT_FOUND", executed=rb.Executed.MAYBE, proof="").to_dict()
+    )
 
 
 @pytest.mark.parametrize(

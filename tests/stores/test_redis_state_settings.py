@@ -122,7 +122,7 @@ def test_nothing_is_loaded_or_started_before_it_is_used():
         f"policy = rb.Policy(rb.Retry(), rb.Breaker(), state=RedisState({URL!r}))\n"
         "repr(policy), policy.explain(), hash(policy)\n"
         "print('redis' in sys.modules)\n"
-        "policy(print)\n"
+        "policy(idempotent=True)(print)\n"
         "print('redis' in sys.modules, threading.active_count())"
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
@@ -194,8 +194,8 @@ def test_a_shared_circuit_has_a_name_that_processes_agree_on():
     """The key; else the name given at the decorator, else the function's qualified name, whatever the policy is called."""
     store = Store()
     policy = rb.Policy(rb.Retry(), rb.Breaker(), name="web", state=store)
-    policy(Api.get)
-    policy(name="fetch")(Api.get)
+    policy(idempotent=True)(Api.get)
+    policy(name="fetch", idempotent=True)(Api.get)
     rb.Policy(rb.Breaker(key="github"), state=store)(Api.get)
     own = f"{Api.__module__}.Api.get"
     assert list(store.circuits) == [own, "fetch", "github"]
@@ -207,8 +207,8 @@ def test_call_and_attempts_share_under_the_policys_name():
     store = Store()
     policy = rb.Policy(rb.Retry(), rb.Breaker(), name="web", state=store)
     with rb.testing.virtual_time():
-        policy.call(lambda: None)
-        for attempt in policy.attempts():
+        policy(idempotent=True).call(lambda: None)
+        for attempt in policy(idempotent=True).attempts():
             with attempt:
                 pass
     assert (list(store.circuits), list(store.budgets)) == (["web"], ["web"])
@@ -219,7 +219,7 @@ def test_call_and_attempts_share_under_the_policys_name():
     [
         (rb.Breaker(), lambda policy: policy.call(print), "Breaker.key", "circuit"),
         (rb.Breaker(), lambda policy: list(policy.attempts()), "Breaker.key", "circuit"),
-        (rb.Retry(), lambda policy: policy.call(print), "RetryBudget.key", "retry budget"),
+        (rb.Retry(), lambda policy: policy(idempotent=True).call(print), "RetryBudget.key", "retry budget"),
         (rb.Breaker(), lambda policy: policy(lambda: None), "Breaker.key", "circuit"),
     ],
     ids=["call", "attempts", "budget", "lambda"],

@@ -21,7 +21,7 @@ import resilient_bridge as rb
 
 policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.steps(1, 60)))
 
-@policy
+@policy(idempotent=True)
 def ask():
     return "answer"
 
@@ -40,7 +40,7 @@ def test_each_test_has_its_own_time(rb_time):
 def test_jitter_comes_from_a_seed(rb_time):
     """The default schedule draws the same waits in every run."""
     with rb.testing.inject(rb.resilient, ConnectionRefusedError):
-        rb.resilient(lambda: 1)()
+        rb.resilient(lambda: 1, idempotent=True)()
     assert rb_time.slept == rb.Backoff.decorrelated(1).sample(1, seed=0)
 
 def test_events(rb_time, rb_events):
@@ -57,7 +57,7 @@ def test_time_is_real_again():
     """Without the fixture nothing is changed."""
     assert rb.circuit("x").retry_after is None
     with rb.testing.record() as seen:
-        assert rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0))).call(ask) == "answer"
+        assert rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(idempotent=True).call(ask) == "answer"
     assert seen == []
 '''
 
@@ -68,7 +68,7 @@ import resilient_bridge as rb
 
 policy = rb.Policy(rb.Deadline(60), rb.Retry(backoff=rb.Backoff.constant(5)), rb.Timeout(10))
 
-@policy
+@policy(idempotent=True)
 async def ask():
     return "answer"
 

@@ -246,8 +246,8 @@ async def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path):
 
 
 @pytest.mark.parametrize(("program", "type"), [("missing", "not_found"), ("plain", "permission")])
-async def test_a_program_that_cannot_be_started_did_not_run(program, type, tmp_path):
-    """Not there, or not executable: a failure, Executed.NO, of which nothing is repeated."""
+async def test_a_program_that_cannot_be_started_is_not_repeated(program, type, tmp_path):
+    """Not there, or not executable: a failure of which nothing is repeated; what the function did that said the words is not known."""
     (tmp_path / "plain").write_text("not a program")
     toolbox = Toolbox(rb.Policy(at_once()))
     command = toolbox.command(lambda: [tmp_path / program, "--token=hunter2"], name="run")
@@ -255,7 +255,7 @@ async def test_a_program_that_cannot_be_started_did_not_run(program, type, tmp_p
         outcome = await toolbox.call("run", "")
         with pytest.raises(OSError):
             await command()
-    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (rb.Executed.NO, type, 1)
+    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (rb.Executed.MAYBE, type, 1)
     assert outcome.failure.code == "TOOL_EXECUTION_FAILED"
     assert "hunter2" not in str(outcome.failure.to_dict())
 

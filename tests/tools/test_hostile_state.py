@@ -30,7 +30,7 @@ def uncollected():
 @pytest.mark.parametrize("is_last", [False, True])
 async def test_a_ladder_does_not_hold_the_errors_it_went_down_for(is_last):
     """They go at once, with the frames of the call: of a mode that gave way, and of the last one."""
-    ladder, seen = rb.Degradation("shop", "best", "worst"), []
+    ladder, seen = rb.Degradation("shop", "best", "worst", may_have_run=True), []
 
     async def fail() -> None:
         error = OddError("no")

@@ -34,7 +34,7 @@ def servers():
 
     for function in (grep, add):
         plain.tool()(function)
-        wrapped.tool()(toolbox.tool()(function))
+        wrapped.tool()(toolbox.tool(idempotent=True)(function))
     return plain, wrapped, toolbox, fails
 
 

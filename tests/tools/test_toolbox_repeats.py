@@ -105,7 +105,7 @@ async def test_the_key_of_a_call(is_async):
     async def pay_async() -> None:
         pay()
 
-    toolbox.tool(pay_async if is_async else pay, name="pay")
+    toolbox.tool(pay_async if is_async else pay, name="pay", idempotent=True)
     assert (await toolbox.call("pay", {}, idempotency_key="k1")).ok
     assert keys == ["k1"] * 3
     await toolbox.call("pay", {})
@@ -154,7 +154,7 @@ async def test_another_policy_at_run_time():
         fail()
 
     for function in (fail, fail_async):
-        tool = toolbox.tool(function)
+        tool = toolbox.tool(function, idempotent=True)
         tool.policy = rb.Policy(at_once(attempts=3))
         made.clear()
         await toolbox.call(function.__name__, {})
@@ -171,7 +171,9 @@ async def test_a_policy_of_nothing_but_a_limit():
         raise REFUSED
 
     toolbox.tool(fail, name="one")
-    toolbox.tool(fail, name="two", policy=rb.BridgePolicy(calls=rb.Policy(at_once(attempts=2))))
+    toolbox.tool(
+        fail, name="two", policy=rb.BridgePolicy(calls=rb.Policy(at_once(attempts=2))), idempotent=True
+    )
     assert toolbox.tools["one"].timeout == 5
     outcome = await toolbox.call("one", {})
     assert (len(made), outcome.max_retries) == (1, 0)
@@ -181,9 +183,9 @@ async def test_a_policy_of_nothing_but_a_limit():
 async def test_tests_may_inject_failures_into_a_tool():
     """`rb.testing.inject` reaches calls by name, of a sync tool too; the tool itself is then not called."""
     toolbox = Toolbox(rb.Policy(at_once()))
-    tools = [toolbox.tool(lambda: "ok", name="sync")]
+    tools = [toolbox.tool(lambda: "ok", name="sync", idempotent=True)]
 
-    @toolbox.tool
+    @toolbox.tool(idempotent=True)
     async def later() -> str:
         return "ok"
 
