@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .pipeline import Explanation as Explanation
     from .pipeline import Outcome as Outcome
     from .pipeline import Policy as Policy
+    from .pipeline import Protected as Protected
     from .pipeline import capture as capture
     from .pipeline import circuit as circuit
     from .pipeline import circuits as circuits
@@ -187,6 +188,7 @@ __all__ = [
     "Peer",
     "Phase",
     "Policy",
+    "Protected",
     "ProtocolError",
     "RateLimit",
     "Receipt",
@@ -302,6 +304,7 @@ _HOMES = {
     "Peer": "adapters",
     "Phase": "workflow",
     "Policy": "pipeline",
+    "Protected": "pipeline",
     "ProtocolError": "errors",
     "RateLimit": "policies",
     "Receipt": "client",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .outcome import Outcome as Outcome
     from .outcome import capture as capture
     from .policy import Policy as Policy
+    from .policy import Protected as Protected
     from .recommended import resilient as resilient
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Explanation",
     "Outcome",
     "Policy",
+    "Protected",
     "capture",
     "circuit",
     "circuits",
@@ -42,6 +44,7 @@ _HOMES = {
     "Explanation": "explanation",
     "Outcome": "outcome",
     "Policy": "policy",
+    "Protected": "policy",
     "capture": "outcome",
     "circuit": "handles",
     "circuits": "handles",

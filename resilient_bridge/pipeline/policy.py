@@ -7,7 +7,7 @@ key of its own and is found elsewhere. There is no global switch.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import attrs
 
@@ -26,11 +26,23 @@ if TYPE_CHECKING:
     from .explanation import Explanation
     from .states import States
 
-__all__ = ["Policy", "PolicyDecorator"]
+__all__ = ["Policy", "PolicyDecorator", "Protected"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
+F_co = TypeVar("F_co", bound="Callable[..., Any]", covariant=True)
+
+
+class _TakesSelf(Protocol):
+    def __call__(_me, /, self: Any, *args: Any, **kwargs: Any) -> Any: ...  # noqa: N805 -- `self` is the method's
+
+
+class _TakesCls(Protocol):
+    def __call__(_me, /, cls: Any, *args: Any, **kwargs: Any) -> Any: ...  # noqa: N805 -- as above
+
+
+M = TypeVar("M", bound=_TakesSelf | _TakesCls)
 
 
 def _as_layers(layers: tuple[Any, ...]) -> tuple[Layer, ...]:
@@ -89,6 +101,24 @@ def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
     return found[0] if found else None
 
 
+class Protected(Generic[F_co]):
+    """What a type checker takes a decorated function for: called exactly as the function, with what the policy adds to it.
+
+    For annotations alone: `def patience(f: rb.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
+    this class. A method keeps its own type (a checker binds only functions), and so does a function that takes any arguments:
+    their `policy` is there when it runs, and unknown to the checker. It knows methods by a first parameter named `self` or `cls`.
+    """
+
+    policy: Policy
+    """The policy in force; set another at run time, state kept."""
+    explain: Callable[[], Explanation]
+    """What the policy means around this function, and what of it may be repeated."""
+    __call__: F_co
+    __wrapped__: F_co
+    __name__: str
+    __qualname__: str
+
+
 @attrs.frozen(init=False, repr=False, eq=False)
 class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
@@ -117,8 +147,11 @@ class Policy(Layer):
         for warning in harmful(self.layers):
             warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
 
+    # A method's type first, and kept: no class of ours would be bound, overridden and narrowed by both checkers as a function is.
     @overload
-    def __call__(self, function: F, /) -> F: ...
+    def __call__(self, function: M, /) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
     @overload
     def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
     def __call__(
@@ -232,11 +265,15 @@ class PolicyDecorator:
     idempotent: bool | None = None
     name: str | None = None
 
-    def __call__(self, function: F, /) -> F:
+    @overload
+    def __call__(self, function: M, /) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, function: Any, /) -> Any:
         """Protect a function; see `Policy`."""
         from .protect import bind
 
-        protected: F = bind(
+        return bind(
             self.policy,
             function,
             idempotent=self.idempotent,
@@ -244,7 +281,6 @@ class PolicyDecorator:
             name=self.name or self.policy.name,
             shared_as=self.name,
         )
-        return protected
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.

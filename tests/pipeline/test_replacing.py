@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 
 import pytest
@@ -204,3 +205,19 @@ def test_new_numbers_for_a_shared_circuit_do_not_warn_their_owner():
     assert get.policy.layers[0].key == "replacing a shared one"
     with pytest.warns(UserWarning, match="the last one wins"):
         rb.Policy(rb.Breaker(rate=0.9, key="replacing a shared one"))(get.__wrapped__)
+
+
+@both
+def test_e15_a_decorated_function_has_what_checkers_are_told_of_it(form):
+    """Each attribute of `Protected` is there at run time, and the function is still one; tests/typing holds the other half."""
+
+    def ask(text):
+        return text
+
+    protected = rb.resilient(idempotent=True)(form.of(ask))
+    for name in rb.Protected.__annotations__:
+        assert hasattr(protected, name), name
+    assert inspect.isfunction(protected)
+    assert protected.policy is rb.resilient
+    assert protected.explain().max_calls == rb.resilient.explain().max_calls
+    assert form.run(protected.__wrapped__, "x") == form.run(protected, "x") == "x"

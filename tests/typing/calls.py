@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Literal, assert_type
+from typing import Any, Literal, Protocol, Self, TypeVar, assert_type, overload
 
 import tenacity
 
 import resilient_bridge as rb
+
+
+T = TypeVar("T")
 
 
 class BusyError(Exception):
@@ -134,6 +137,114 @@ class Weather:
     def made(cls, city: str) -> Weather:
         """A class method."""
         return cls()
+
+
+@web(idempotent=True)
+def first(items: list[T], *, default: T | None = None) -> T:
+    """A generic function."""
+    return items[0] if items or default is None else default
+
+
+@overload
+def parsed(text: str) -> str: ...
+@overload
+def parsed(text: bytes) -> bytes: ...
+def parsed(text: str | bytes) -> str | bytes:
+    """An overloaded function."""
+    return text
+
+
+class Forecast(Protocol):
+    """What a decorated method can be an answer to."""
+
+    def today(self, city: str) -> float:
+        """Say how warm it is."""
+        ...
+
+
+class Alpine(Weather):
+    """A subclass, with methods that are decorated again, or not any more."""
+
+    @web
+    def today(self, city: str) -> float:
+        """A decorated method in the place of one."""
+        return super().today(city) - 10
+
+    async def tomorrow(self, city: str) -> float:
+        """A plain method in the place of a decorated one."""
+        return await super().tomorrow(city) - 10
+
+    @web
+    def same(self) -> Self:
+        """A method that returns its own class."""
+        return self
+
+    @web
+    def listed(self, item: T) -> list[T]:
+        """A generic method."""
+        return [item]
+
+    @web(idempotent=True)
+    async def hours(self, city: str, *, step: int = 1) -> AsyncIterator[int]:
+        """An async generator method."""
+        yield len(city) * step
+
+    @classmethod
+    @web(idempotent=True)
+    async def found(cls, city: str) -> Self:
+        """An async class method."""
+        return cls()
+
+    @property
+    @web
+    def height(self) -> int:
+        """A property."""
+        return 1
+
+
+def patience(function: rb.Protected[Callable[..., Any]]) -> float:
+    """Any decorated function."""
+    return function.policy.explain().max_seconds
+
+
+def protected() -> list[float]:
+    """A decorated function has what the policy adds to it, and what it had."""
+    assert_type(create.policy, rb.Policy)
+    create.policy = search.policy.replace(rb.Timeout(5))
+    assert_type(create.explain(), rb.Explanation)
+    assert_type(create.__wrapped__("x", urgent=True), int)
+    assert_type(stream.explain().max_calls, float)
+    assert_type(rows.policy, rb.Policy)
+    assert_type(Weather.now.policy, rb.Policy)
+    assert_type(create.__name__, str)
+    exact: rb.Protected[Callable[[str], int]] = create
+    assert_type(exact("x"), int)
+    return [patience(create), patience(search), patience(stream), patience(Weather.now)]
+
+
+async def kept() -> None:
+    """Type variables, overloads, methods of every kind and what takes a callable: as without the policy."""
+    assert_type(first([1]), int)
+    assert_type(first(["x"], default="y"), str)
+    assert_type(first.policy, rb.Policy)
+    assert_type(web(parsed)("x"), str)
+    assert_type(web(idempotent=True)(parsed)(b"x"), bytes)
+    assert_type(web(parsed).policy, rb.Policy)
+    assert_type(web(web(create))("x", urgent=True), int)
+    assert_type(web(Weather().today)("x"), float)
+    assert_type(list(map(create, ["x"])), list[int])
+    weather = Alpine()
+    forecast: Forecast = weather
+    assert_type(forecast.today("x"), float)
+    assert_type(Alpine.today(weather, "x"), float)
+    assert_type(weather.now("x"), float)
+    assert_type(weather.same(), Alpine)
+    assert_type(weather.listed("x"), list[str])
+    assert_type(weather.height, int)
+    assert_type(await Alpine.found("x"), Alpine)
+    assert_type(await weather.found("x"), Alpine)
+    async for hour in weather.hours("x", step=2):
+        assert_type(hour, int)
 
 
 signature: Callable[[str], int] = create

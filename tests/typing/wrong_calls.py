@@ -5,6 +5,8 @@ Rule: that of wrong.py. Every line is wrong in one way, and says so to both chec
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import resilient_bridge as rb
 
 
@@ -21,6 +23,15 @@ def create(title: str) -> int:
 async def search(query: str) -> list[str]:
     """An async function."""
     return [query]
+
+
+class Weather:
+    """A method, decorated."""
+
+    @web
+    def today(self, city: str) -> float:
+        """A method."""
+        return float(len(city))
 
 
 # Layers: what is positional, what is not, the right units and parts.
@@ -63,7 +74,7 @@ web.replace(timeout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIs
 web.attempts(True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 web(idempotent="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 web(idempotent=True, key="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-web("not a function")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+web("not a function")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def calls() -> None:
@@ -76,6 +87,15 @@ async def calls() -> None:
     await search(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     _rows: list[int] = await search("x")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     len(search("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Weather().today(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Weather.today("x")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
+    create.policy = rb.Retry()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    create.policy.name = "x"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    create.polcy = web  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    create.explain("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    create.__wrapped__(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    _other: rb.Protected[Callable[[int], int]] = create  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    _plain: rb.Protected[Callable[..., object]] = calls  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     web.call(create)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     web.call(create, 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     _number: str = web.call(create, "x")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
