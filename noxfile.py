@@ -61,19 +61,19 @@ def real(session: nox.Session) -> None:
 def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
     # Runs are told apart by their seed alone, so it does not matter who makes them.
-    session.run("python", "-m", "pytest", "-q", "-m", "simulation", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "simulation", *session.posargs)
 
 
 @nox.session
 def crashes(session: nox.Session) -> None:
     """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
-    session.run("python", "-m", "pytest", "-q", "-m", "crash", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "crash", *session.posargs)
 
 
 @nox.session
 def campaigns(session: nox.Session) -> None:
     """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
-    session.run("python", "-m", "pytest", "-q", "-m", "campaign", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "campaign", *session.posargs)
 
 
 @nox.session
