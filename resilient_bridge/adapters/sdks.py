@@ -110,7 +110,7 @@ def is_page(value: object) -> bool:
 def _options_without_retries(client: Any) -> Any:
     """Return a copy of a client whose every request is tried once, whatever `max_retries` is set to later."""
     once = client.with_options(max_retries=0)
-    once.request = _tried_once(type(once).request, ref(once))
+    once.request = _tried_once(cast("Any", type(once)).request, ref(once))
     return once
 
 

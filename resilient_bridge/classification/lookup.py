@@ -182,7 +182,7 @@ def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | None:
     """Return what is in a group, None where that cannot be had: a class may put a property in the place of `exceptions`."""
     try:
-        return [error for error in group.exceptions if issubclass(type(error), BaseException)]
+        return [error for error in cast("tuple[Any, ...]", group.exceptions) if _is_error(error)]
     except Exception:  # noqa: BLE001 (whatever the property raises)
         return None
 

@@ -326,7 +326,8 @@ def _class_rank(what: type | tuple[str, str], subjects: tuple[object, ...]) -> t
 def _class_of(subject: object) -> type[Any]:
     """Return the class of an error or answer; of our view of an answer that of the answer itself."""
     is_view = type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
-    return type(cast("Any", subject).native) if is_view else type(subject)
+    native: object = cast("Any", subject).native if is_view else subject
+    return type(native)
 
 
 def _distance(what: type | tuple[str, str], cls: type[Any]) -> int | None:

@@ -19,7 +19,7 @@ from ..policies.what import ANSWERS, ask, is_async, is_condition
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from ..policies.layer import Layer
     from .attempt import Attempt
@@ -55,7 +55,7 @@ class Ask:
 
 
 @contextmanager
-def answering(answers: dict[int, bool | Exception]) -> Iterator[None]:
+def answering(answers: dict[int, bool | Exception]) -> Generator[None]:
     """Let decisions find these answers."""
     token = ANSWERS.set(answers)
     try:

@@ -38,7 +38,7 @@ def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], val
     if not isinstance(value, tuple) or any(
         rung not in instance.ladder for rung in cast("tuple[object, ...]", value)
     ):
-        refuse(path_of(instance, attribute), "True, False, or some of the rungs", value)
+        refuse(path_of(instance, attribute), "True, False, or some of the rungs", cast("Any", value))
 
 
 @attrs.frozen(repr=False, init=False, eq=False)

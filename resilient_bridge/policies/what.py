@@ -149,7 +149,7 @@ def ask(condition: Any, about: object) -> bool:
         if isinstance(answer, Exception):  # it raised when it was awaited
             raise answer
         return answer
-    said = condition(about)
+    said: object = condition(about)
     if not hasattr(type(said), "__await__"):
         return bool(said)
     close = getattr(said, "close", None)
@@ -259,7 +259,7 @@ def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, in
     if issubclass(
         type(cause), BaseExceptionGroup
     ):  # not isinstance: it would ask the error for its __class__
-        members = [_nearest(what, [(_CLASS, type(leaf))]) for leaf in _leaves(cast("Any", cause))]
+        members = [_nearest(what, [(_CLASS, type(leaf))]) for leaf in _leaves(cause)]
         if members and None not in members:
             return max(cast("list[tuple[int, int]]", members))
     return _nearest(what, _classes(failure))

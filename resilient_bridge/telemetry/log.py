@@ -16,7 +16,7 @@ from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 
 __all__ = ["QUIET_WAIT", "log_event", "log_listener_failure", "muted"]
@@ -189,7 +189,7 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 
 @contextmanager
-def muted() -> Iterator[None]:
+def muted() -> Generator[None]:
     """Keep the log quiet inside the block: for a program of ours that shows the events itself, in its own words."""
     import logging
 

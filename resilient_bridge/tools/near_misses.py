@@ -176,9 +176,11 @@ def _near(missing: str, root: str, look: Look, share: int) -> Iterator[_Near]:
     name = missing.rpartition(_SEP)[2]
     matcher = cache(_Matcher)  # of the few texts that a path is compared by
     parts = missing.split(_SEP)
-    tail = cache(
-        lambda shared: _SEP.join(parts[shared:])
-    )  # there are as many as directories that it shares with what is there
+
+    @cache  # there are as many as directories that it shares with what is there
+    def tail(shared: int) -> str:
+        return _SEP.join(parts[shared:])
+
     has_ending = bool(_split(name)[1])
     for entry in look.walk(root, most=share, is_hidden_wanted=name.startswith(".")):
         if entry.path in _NOT_FILES or entry.path == missing or (has_ending and _is_own(entry)):
