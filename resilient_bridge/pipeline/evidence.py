@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .plan import Plan
 
-__all__ = ["keep", "leave_function", "permission_for", "proven", "record_inside"]
+__all__ = ["keep", "leave_function", "may_have_begun", "permission_for", "proven", "record_inside"]
 
 _LIMITED: Final = 429
 
@@ -86,7 +86,12 @@ def permission_for(plan: Plan, attempt: Attempt, failure: Failure) -> str:
         return "idempotent"
     if failure.executed is Executed.NO:
         return failure.proof
-    is_limited = failure.details.get("http_status") == _LIMITED
-    if is_limited and plan.proofs == "request" and attempt.requests <= 1 and plan.idempotent is None:
+    if plan.idempotent is None and attempt.requests <= 1 and not may_have_begun(plan, failure):
         return "limiter"
     return ""
+
+
+def may_have_begun(plan: Plan, failure: Failure) -> bool:
+    """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
+    is_turned_away = plan.proofs == "request" and failure.details.get("http_status") == _LIMITED
+    return failure.executed is not Executed.NO and not is_turned_away

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ..errors import Executed, Failure, Record, RejectedError, ended, record_of, without_cause
+from ..errors import Failure, Record, RejectedError, ended, record_of, without_cause
 from ..policies.backoff import Backoff
 from ..policies.foreign import as_wait, is_tenacity
 from ..policies.what import add_note, ask, take_back
 from ..telemetry import emit, events
 from .attempt import Attempt, begun, inside_of, report
 from .decision import Decision, Match, counter, decide, match, place
-from .evidence import keep, permission_for, record_inside
+from .evidence import keep, may_have_begun, permission_for, record_inside
 from .finished import rejected
 from .guards import failure_in
 from .nesting import calls_in, largest_cap, retries_around
@@ -278,7 +278,7 @@ class Retrying:
         until = attempt.may_repeat_until
         if until is None or attempt.env.monotonic() + wait <= until:
             return False
-        return any(failure.executed is not Executed.NO for failure in self.history)
+        return any(may_have_begun(self.plan, failure) for failure in self.history)
 
     # ---- hooks of tenacity ------------------------------------------------------------------------------------
 

@@ -37,13 +37,18 @@ FAULTS = [
     *(Fault.answer(status, x_should_retry="true") for status in (409, 503)),
     Fault.answer(429, x_should_retry="false"),
 ]
-PROVES = {"refused", "408", "425", "429", "409 again"}  # it did not run, and may the next time
+OPENS = {"refused", "425", "429"}  # a proof that it did not run, or (429) the convention that allows one more
 ENDS = {"200", "429 never"}  # nothing more is due to whoever may repeat: it answered, or asks for no repeat
 
 
 def told_by(outcome: object) -> str:
     """What the caller of a call is told by the error or the answer that it ended in."""
     return TOLD[rb.classify(outcome).executed]
+
+
+def worst_first(why: str) -> bool:
+    """The order of what is wrong, of which only the beginning is shown: what ran twice, then the rest."""
+    return not why.startswith("ran twice")
 
 
 @attrs.define
@@ -67,9 +72,9 @@ class Call:
             return "told something false"
         if len(self.met) > ATTEMPTS:
             return "too many attempts"
-        if set(before) - PROVES and not self.may_repeat:
-            return "repeated after what proves nothing"
-        must_go_on = last in PROVES or (self.may_repeat and last not in ENDS)
+        if set(before) - OPENS and not self.may_repeat:
+            return "repeated after what allows no repeat"
+        must_go_on = last in OPENS or (self.may_repeat and last not in ENDS)
         if self.told != "done" and must_go_on and len(self.met) < ATTEMPTS:
             return "not repeated"
         return ""
@@ -189,6 +194,7 @@ class Campaign:
             for call in self.calls.values()
             if (why := call.fault_of(self.ran[call.key]))
         ]
+        wrong.sort(key=worst_first)
         assert not wrong, "\n".join([f"{len(wrong)} of {len(self.calls)} calls:", *wrong[:8], self.replay])
 
 

@@ -38,8 +38,8 @@ async def test_a_key_is_permission_for_270_seconds(kind, method, asked, calls):
 
 @pytest.mark.requirement("V9")
 @each_kind
-async def test_what_did_not_run_needs_no_permission(kind):
-    """Nothing but 429, which says that nothing was done: it is repeated for as long as the policy likes."""
+async def test_what_a_limiter_turned_away_outlasts_the_key(kind):
+    """Nothing but 429, which needs no key by convention: it is repeated for as long as the policy likes, and with a key no less."""
     answer = scripted(*[429] * 7, 200)
     with virtual_time():
         async with kind.client(rb.HTTPTransport(EVERY_100_S, kind.mock(answer))) as client:

@@ -7,6 +7,8 @@ import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
+import aiohttp.web
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
@@ -19,6 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
+from tests.adapters.other_clients import QUICK, serving
 from tests.peers.running import mcp_server
 
 
@@ -55,7 +58,12 @@ async def run(block, **given):
 def test_no_line_of_ours_is_left_out():
     """Of all pages, these have blocks of ours that the page itself does not run; a new one has to come here."""
     found = {page.name: len(skipped(page.name)) for page in HOW_TO.glob("wrap-*.md") if skipped(page.name)}
-    assert found == {"wrap-an-mcp-client.md": 2, "wrap-a-websocket.md": 1, "wrap-a-provider-sdk.md": 1}
+    assert found == {
+        "wrap-an-mcp-client.md": 2,
+        "wrap-a-websocket.md": 1,
+        "wrap-a-provider-sdk.md": 1,
+        "wrap-requests-and-aiohttp.md": 1,
+    }
 
 
 async def test_an_mcp_client():
@@ -102,6 +110,15 @@ async def test_a_websocket():
         with pytest.raises(EnoughError):
             await run(skipped("wrap-a-websocket.md")[0], url=url, message="hello", handle=handle)
     assert got == ["HELLO"]
+
+
+async def test_a_session_of_aiohttp():
+    """A GET that meets a 503 is repeated, and its answer read."""
+    async with serving() as server:
+        server.script = [503, lambda _: aiohttp.web.json_response(["book"])]
+        block = skipped("wrap-requests-and-aiohttp.md")[0].replace("https://shop.example/", server.url)
+        names = await run(block, aiohttp=aiohttp, policy=QUICK)
+    assert (names["items"], server.methods) == (["book"], ["GET"] * 2)
 
 
 async def test_the_clients_of_providers(monkeypatch):

@@ -154,7 +154,7 @@ async def test_a_function_runs_once_whatever_a_later_round_ends_in(form, end):
         assert [event.failure.executed for event in seen if isinstance(event, rb.events.GaveUp)] == [
             Executed.MAYBE
         ]
-        assert any("the call may have run" in note for note in caught.value.__notes__)
+        assert any("it may have run" in note for note in caught.value.__notes__)
         assert rb.classify(caught.value).executed is Executed.MAYBE
 
 

@@ -169,7 +169,7 @@ async def test_row_45_from_a_factory(server, kind):
 
 
 @simulated
-async def test_e11_a_programming_error_of_a_factory_ends_the_bridge(server):
+async def test_row_45_e11_a_programming_error_of_a_factory_ends_the_bridge(server):
     """The next attempt would run the same code: FAILED after the first one, and the failure has the error."""
 
     @contextlib.asynccontextmanager

@@ -287,7 +287,7 @@ async def test_row_40_every_credential_is_known_by_its_value(server, everything,
     ],
 )
 @simulated
-async def test_g01_a_part_of_a_header_is_known_as_well(server, everything, headers):
+async def test_row_40_g01_a_part_of_a_header_is_known_as_well(server, everything, headers):
     """A cookie by its value, a password by itself: echoed in plain words, as a key or in a list, it is not quoted."""
     async with Watch(server.url, headers=headers) as watch:
         await watch.ready()

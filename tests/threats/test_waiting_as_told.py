@@ -18,17 +18,17 @@ from tests.threats.watching import Watch, simulated
 
 
 GARBAGE = [
-    "-1", "+1", "1.0", "nan", "NaN", "inf", "-inf", "1e309", "²", "1_000", "0x10", "", " ", "soon", "1 2", "1,2",
+    "-1", "+1", "1.", ".5", "1,0", "nan", "NaN", "inf", "-inf", "1e309", "²", "1_000", "0x10", "", " ", "soon", "1 2", "1,2",
     "Mon, 99 Foo 2026 11:30:12 GMT", "2026-01-01T00:00:30Z", "1e3", "--", "9" * 5_000 + "x", "\t", "5s",
 ]  # fmt: skip
 TEN_YEARS = "315360000"
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("told", ["20", "0", "120", "\t42 "])
+@pytest.mark.parametrize("told", ["20", "0", "1.0", "20.5", "120", "\t42 "])
 @simulated
 async def test_row_26_retry_after_is_a_lower_bound(server, status, told):
-    """Seconds in Retry-After are waited at least, whatever the schedule says; more is allowed, less is not."""
+    """Seconds in Retry-After, with a fraction or without, are waited at least, whatever the schedule says; more is allowed, less is not."""
     async with Watch(server.url) as watch:
         await watch.ready()
         server.behave(reject_upgrade=status, retry_after=told)
