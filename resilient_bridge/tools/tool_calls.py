@@ -34,7 +34,6 @@ __all__ = ["Entry", "Tool", "call_tool", "check_call", "refuse_name"]
 
 _SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
 _TOLD: Final = 8  # names of tools in a suggestion, as `suggest` lists them
-_MAY_HAVE_RUN: Final = "it may have run: find out before you call it again"
 _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 
@@ -157,8 +156,6 @@ async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
         failure = await _with_fixes(_of_tool(failure, tool), read.arguments, (), entry.directory)
-        if failure.stopped == "not_idempotent":  # the model would repeat what we did not
-            failure = attrs.evolve(failure, suggestions=(_MAY_HAVE_RUN, *failure.suggestions))
         _tell(tool, failure, outcome.seconds)
     return Outcome(
         None if error is not None else outcome.value,

@@ -52,7 +52,8 @@ async def test_a_tool_that_may_have_run_is_repeated_only_with_permission():
     assert await world.run("hi") == "done"
     assert sorted(world.ran) == ["a", "u", "u", "u"]
     first, second = world.told()
-    assert first["suggestion"].startswith("it may have run: find out before you call it again; ")
+    assert first["suggestion"].startswith("it may have run: find out whether it did before doing it again; ")
+    assert first["suggestion"].count("it may have run") == 1
     assert second["result"] == "at last u"
 
 
@@ -161,7 +162,7 @@ async def test_a_tool_finds_the_key_of_its_call():
 @pytest.mark.requirement("V15")
 async def test_a_browser_that_crashes_is_a_step_down_and_not_a_failure():
     """Scraping takes over within the same call, is told once, and is where the next call begins."""
-    browse = rb.Degradation("browse", "browser", "web_scrape", "text")
+    browse = rb.Degradation("browse", "browser", "web_scrape", "text", idempotent=True)
     tried = []
 
     async def browser(url):
@@ -210,7 +211,7 @@ async def test_a_way_that_hangs_gives_way_within_the_time_of_its_tool(clock):
 @pytest.mark.requirement("V15")
 async def test_when_no_way_is_left_the_model_is_told():
     """The last error is the tool's failure, as data; that nothing is left was told, and the loop goes on."""
-    browse = rb.Degradation("browse", "browser", "web_scrape")
+    browse = rb.Degradation("browse", "browser", "web_scrape", idempotent=True)
 
     def look(url):
         ways = {
