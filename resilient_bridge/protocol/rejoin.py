@@ -8,7 +8,9 @@ merge; whatever arrives later on the same connection is counted and dropped.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..telemetry.events import Verdict
@@ -269,22 +271,49 @@ class Rejoin:
         join = self._join(answer, proven=proven)
         moved = unshown(answer.items[:start], self._watermark) if proven else Counter[str]()
         news: list[News] = []
+        live = self._left_to_live(answer, join, proven=proven)
         if not join.subsumed:
             for at, (item, stamp) in enumerate(zip(answer.items, stamps_of(answer.items), strict=True)):
                 if at < start or not self._is_new(item):
+                    continue
+                if live[item.key or item.canonical] > 0:
+                    live[item.key or item.canonical] -= 1
                     continue
                 if item.key is None:
                     news.append(News(item, is_doubtful or at < sure or moved[item.canonical] > 0))
                 else:
                     news.append(News(item, is_doubtful and self._memory.may_have_had(stamp)))
-        outcome = self._with_side(verdict, reason, answer, news, join)
+        outcome = self._with_side(verdict, reason, answer, news, join, live=live)
         return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
 
+    def _left_to_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | str]:
+        """What the answer holds, and the side buffer too, where nothing shows how the two fit: it is delivered in the live order alone.
+
+        Delivered from the answer it would come twice, or before what was said before it; a gap is told in any case.
+        """
+        is_known = proven or join.subsumed or join.skip > 0 or (answer.in_order and not join.disagrees)
+        return (
+            Counter()
+            if is_known
+            else Counter(item.key or item.canonical for item in self.side if item.counts)
+        )
+
     def _with_side(
-        self, verdict: Verdict | None, reason: str, answer: Answer, news: list[News], join: Join
+        self,
+        verdict: Verdict | None,
+        reason: str,
+        answer: Answer,
+        news: list[News],
+        join: Join,
+        *,
+        live: Mapping[Key | str, int] = MappingProxyType({}),
     ) -> Outcome:
-        """Behind what is new in the answer goes what is new in the side buffer."""
-        seen = {item.key for item in answer.items if item.key is not None and not join.subsumed}
+        """Behind what is new in the answer goes what is new in the side buffer; what was left to `live` goes there."""
+        seen = {
+            item.key
+            for item in answer.items
+            if item.key is not None and not join.subsumed and item.key not in live
+        }
         texts = (
             {item.canonical for item in answer.items if item.key is None} if join.disagrees else set[str]()
         )
