@@ -37,7 +37,8 @@ FAULTS = [
     *(Fault.answer(status, x_should_retry="true") for status in (409, 503)),
     Fault.answer(429, x_should_retry="false"),
 ]
-OPENS = {"refused", "425", "429"}  # a proof that it did not run, or (429) the convention that allows one more
+PROVES = {"refused", "425"}  # it did not run, and may the next time
+OPENS = {*PROVES, "429"}  # what allows one more: a proof, or the convention
 ENDS = {"200", "429 never"}  # nothing more is due to whoever may repeat: it answered, or asks for no repeat
 
 
@@ -70,6 +71,8 @@ class Call:
             return "ran twice"
         if ran not in TRUE.get(self.told, ()) and (not self.may_repeat or (self.told == "done" and not ran)):
             return "told something false"
+        if self.told != "done" and not self.may_repeat and (self.told == "not run") != (last in PROVES):
+            return "told something else than its last request proves"
         if len(self.met) > ATTEMPTS:
             return "too many attempts"
         if set(before) - OPENS and not self.may_repeat:

@@ -136,10 +136,9 @@ async def test_what_a_wrapped_client_repeats_on_a_bad_day(client):
     run = await campaign(client)
     run.judge()
     once = [call for call in run.calls.values() if not call.may_repeat]
-    assert {call.told for call in once} == {"done", "unknown", "not run"}
+    assert {call.told for call in once} >= {"done", "unknown"}
     assert {call.form for call in once if len(call.met) > 1} == set(client.once)
     assert any(call.told == "done" and "refused" in call.met for call in once)
-    assert any(call.told == "not run" and len(call.met) == ATTEMPTS for call in once)
 
 
 async def test_the_judge_notices_what_runs_twice():
@@ -152,8 +151,16 @@ async def test_the_judge_notices_what_runs_twice():
 async def test_a_thousand_faults_were_injected():
     """So many were really met by calls of wrapped clients, of every kind."""
     faults: Counter[str] = Counter()
+    ends: set[tuple[str, int]] = set()
     for client in CLIENTS:
-        faults += (await campaign(client)).faults
+        run = await campaign(client)
+        faults += run.faults
+        ends.update((call.told, len(call.met)) for call in run.calls.values() if not call.may_repeat)
     assert faults.total() >= 1_000, faults
     assert min(faults.values()) >= 20, faults
     assert len(faults) == 10, faults
+    assert (
+        "not run",
+        ATTEMPTS,
+    ) in ends  # every request of a call was refused or turned away, and the last one provably
+    assert {told for told, _ in ends} == {"done", "unknown", "not run"}
