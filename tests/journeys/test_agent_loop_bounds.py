@@ -238,10 +238,11 @@ async def test_two_loops_share_a_budget():
 
 @pytest.mark.requirement("V11")
 async def test_what_is_known_not_to_have_run_costs_nothing():
-    """A refused connection cost nothing; three failures inside of one call count its estimate once, since they may have run."""
-    world = World(*[httpx2.ConnectError] * 3, claude("done"))
-    await world.run("hi")
-    assert world.budget.status().spent == Decimal("0.0045")  # what claude told, and nothing else
+    """A refused connection and an empty account cost nothing; three failures inside of one call count its estimate once, since they may have run."""
+    for answers in ([httpx2.ConnectError] * 3, [refused(429, "quota")]):
+        world = World(*answers, claude("done"))
+        await world.run("hi")
+        assert world.budget.status().spent == Decimal("0.0045")  # what claude told, and nothing else
     world = World(*[refused(500)] * 3, claude("done"))
     await world.run("hi")
     estimate = world.budget.status().spent - Decimal("0.0045")
