@@ -25,7 +25,8 @@ def _final(error: BaseException, reason: str, action: str):
     assert failure.code == "CONN_TLS_HANDSHAKE_FAILED"
     assert failure.category == "TRANSPORT"
     assert not failure.retryable
-    assert failure.executed == "no"
+    # What the server says of the handshake may come after the request was sent (TLS 1.3): only our own check proves something.
+    assert failure.executed == ("maybe" if reason in {"PROTOCOL", "CLIENT_CERTIFICATE"} else "no")
     assert failure.details["reason"] == reason
     assert failure.details["suggested_action"] == action
     assert failure.suggestions

@@ -79,7 +79,7 @@ def test_the_callees_context_is_the_callers():
             raise REFUSED
 
     TENANT.set("acme")
-    rb.Policy(rb.Deadline(60), at_once(), rb.Timeout(10, thread=True)).call(look)
+    rb.Policy(rb.Deadline(60), at_once(), rb.Timeout(10, thread=True))(idempotent=True).call(look)
     assert seen == [("acme", 1, True), ("acme", 2, True)]
 
 
@@ -163,7 +163,7 @@ def test_no_error_is_kept():
             rb.Policy(at_once(), rb.Timeout(10, thread=True)),
         ):
             with suppress(REFUSED):
-                policy.call(fail)
+                policy(idempotent=True).call(fail)
         for thread in threading.enumerate():
             if "resilient_bridge" in thread.name:
                 thread.join(5)
