@@ -201,7 +201,7 @@ def test_a_budget_goes_on_alone(server, state, seen, key):
     """What all have used is remembered: with a floor of two and one used, this process may repeat once more alone."""
     budget = rb.RetryBudget(ratio=0, floor=2, key=key)
     retry = rb.Retry(attempts=2, backoff=rb.Backoff.constant(0), budget=budget)
-    fails = rb.Policy(retry, state=state)(refused)
+    fails = rb.Policy(retry, state=state)(refused, idempotent=True)
 
     assert rb.capture(fails).attempts == 2
     server.kill()
@@ -369,8 +369,8 @@ def test_a_state_that_nobody_holds_ends_by_itself(server, key):
 def test_every_key_ends_by_itself(server, state, key):
     """Circuits and budgets have a time to live, and say whose they are."""
     policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker(key=key), state=state)
-    rb.capture(policy(reset_by_peer))
-    rb.capture(policy(refused))
+    rb.capture(policy(reset_by_peer, idempotent=False))
+    rb.capture(policy(refused, idempotent=True))
     state.close()
     with server.client() as client:
         keys = client.keys()
