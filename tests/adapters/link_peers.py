@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any
+
+from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
 
@@ -51,6 +54,19 @@ async def quiet() -> set[str]:
     for _ in range(20):
         await asyncio.sleep(0)
     return {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}}
+
+
+@asynccontextmanager
+async def served(attend: Any, **options: Any) -> AsyncIterator[tuple[str, list[object]]]:
+    """A websockets server that counts its connections, and its address."""
+    made: list[object] = []
+
+    async def count(connection: Any) -> None:
+        made.append(connection)
+        await attend(connection)
+
+    async with serve(count, "127.0.0.1", 0, **options) as server:
+        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", made
 
 
 class World:

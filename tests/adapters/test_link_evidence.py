@@ -15,13 +15,12 @@ from mcp.shared.exceptions import MCPError
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import Client, World, quick, until, virtual
-from tests.adapters.link_servers import Peer, linked, peer_of, text, ticket
+from tests.adapters.link_servers import Peer, linked, peer_of, ticket
 from tests.adapters.test_link_calls import client_of
-from tests.peers.everything import everything, needs_everything
 from tests.peers.faults import Fault
 from tests.peers.http_fault import HttpFault
 from tests.peers.ports import HOST, Port
-from tests.peers.running import Ledger, mcp_server
+from tests.peers.running import mcp_server
 
 
 pytestmark = pytest.mark.timeout(60)
@@ -249,19 +248,6 @@ async def test_c15_other_refusals_are_answers(answer, server):
             await ticket(client, "a")
         assert await ticket(client, "b") == "created b"
         assert (server.ledger.keys, link.health().reconnects) == (["b"], 0)
-
-
-@needs_everything
-@pytest.mark.real
-async def test_c17_nodes_server_that_was_restarted_is_initialised_again(tmp_path):
-    """It answers 400 without a JSON-RPC id for the session that it has forgotten: the call is repeated, on a new session."""
-    async with everything(tmp_path / "log") as server:
-        peer = Peer(lambda: McpClient(server.url()), Ledger(tmp_path / "none"), server)
-        async with linked(peer) as (client, link):
-            assert "hello" in text(await client.call_tool("echo", {"message": "hello"}))
-            await server.restart()
-            assert "again" in text(await client.call_tool("echo", {"message": "again"}))
-            assert link.health().reconnects == 1
 
 
 @asynccontextmanager

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, quick, until, virtual
-
-
-@asynccontextmanager
-async def served(attend, **options):
-    """A websockets server that counts its connections, and its address."""
-    made: list[object] = []
-
-    async def count(connection):
-        made.append(connection)
-        await attend(connection)
-
-    async with serve(count, "127.0.0.1", 0, **options) as server:
-        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", made
+from tests.adapters.link_peers import Client, World, quick, served, until, virtual
 
 
 async def read_all(ws) -> None:

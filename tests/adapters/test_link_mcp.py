@@ -197,8 +197,8 @@ async def test_a_command_that_is_not_there_is_told_at_once(tmp_path):
 
 
 @needs_everything
-async def test_nodes_example_server_is_outlived(tmp_path):
-    """Another implementation of the protocol: killed and started again, it answers 400 for the session, and the call has a new one."""
+async def test_c17_nodes_example_server_is_outlived(tmp_path):
+    """Another implementation of the protocol: killed and started again, it answers 400 without a JSON-RPC id, and the call has a new session."""
     async with everything(tmp_path / "log") as server:
         peer = Peer(lambda: Client(server.url()), Ledger(tmp_path / "none"), server)
         async with linked(peer) as (client, link):

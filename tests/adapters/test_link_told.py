@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, quick, until, virtual
+from tests.adapters.link_peers import Client, World, quick, served, until, virtual
 
 
 GONE = ConnectionResetError("gone")
-
-
-@asynccontextmanager
-async def served(attend, **options):
-    """A websockets server that counts its connections, and its address."""
-    made: list[object] = []
-
-    async def count(connection):
-        made.append(connection)
-        await attend(connection)
-
-    async with serve(count, "127.0.0.1", 0, **options) as server:
-        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", made
 
 
 # -- what is told -----------------------------------------------------------------------------------------------------

@@ -54,6 +54,18 @@ class Consumer:
         return [event for event in self.events if type(event).__name__ == name]
 
 
+class Pushing(PlainBridge):
+    """It knows no replay: after each auth it pushes all that it has, as if it were live."""
+
+    def __init__(self):
+        super().__init__()
+        self.refuse = {"request_replay": "UNKNOWN_TYPE"}
+
+    async def greeted(self, ws):
+        for message in self.log:
+            await ws.send(json.dumps(message))
+
+
 @asynccontextmanager
 async def client(bridge, policy=QUICK, **options):
     async with bridge.serving() as url:
@@ -160,14 +172,7 @@ async def test_b03_what_is_older_than_the_memory_comes_flagged():
 
 async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
     """Three tool calls with ids, forty minutes of id-less messages, one cut, and a bridge that pushes all it has after each auth."""
-
-    class Pushing(PlainBridge):
-        async def greeted(self, ws):
-            for message in self.log:
-                await ws.send(json.dumps(message))
-
     bridge = Pushing()
-    bridge.refuse = {"request_replay": "UNKNOWN_TYPE"}
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
         for i in range(3):
             await bridge.push(bridge.message(i, stamp="2026-01-01T00:00:00Z"))
@@ -184,14 +189,7 @@ async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
 
 async def test_b09_what_came_again_is_counted():
     """A queue of 200 after each of three reconnects: 600 repeats were dropped."""
-
-    class Pushing(PlainBridge):
-        async def greeted(self, ws):
-            for message in self.log:
-                await ws.send(json.dumps(message))
-
     bridge = Pushing()
-    bridge.refuse = {"request_replay": "UNKNOWN_TYPE"}
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
         for i in range(200):
             await bridge.push(bridge.message(i))
