@@ -104,7 +104,7 @@ class HTTPMiddleware:
 
     def __repr__(self) -> str:
         """Return the policy."""
-        return f"HTTPMiddleware({self._core!r})".replace("HTTPTransport(", "", 1).replace("))", ")", 1)
+        return f"HTTPMiddleware({self._core!r})"
 
 
 class _Below:

@@ -15,7 +15,7 @@ from ..errors.record import ATTRIBUTE
 if TYPE_CHECKING:
     from ..errors import BridgeError
 
-__all__ = ["lend", "with_class_of"]
+__all__ = ["lend", "same_error_for", "with_class_of"]
 
 
 def lend(error: BridgeError, base: type[Exception]) -> None:
@@ -50,6 +50,21 @@ def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeErro
         return error
     made.__cause__ = error.__cause__
     return cast("BridgeError", made)
+
+
+def same_error_for(error: Any, base: type[Exception]) -> Any:
+    """Return our error as one of `base` too, for bases whose instances are built otherwise than ours (OSError): a new object."""
+    if isinstance(error, base):
+        return error
+    own, other = cast("tuple[Any, Any]", (type(error), base))
+    try:
+        made = other.__new__(_both(own, other))
+    except TypeError:  # two classes that do not go together
+        return error
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.__cause__, made.__suppress_context__ = error.__cause__, True
+    return made.with_traceback(error.__traceback__)
 
 
 @cache

@@ -51,7 +51,7 @@ class Connection:
         self.opened_at: float | None = None  # by the loop's clock
         self.hints: asyncio.Future[Any] | None = None  # what an mcp server says of its tools
         self._heartbeat = heartbeat
-        self._is_silent = self._is_retired = False
+        self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
@@ -63,7 +63,7 @@ class Connection:
     def is_usable(self) -> bool:
         """Whether a call can be made on it."""
         is_open = self.opened.done() and not self._over.done() and not self.lost.done()
-        return is_open and not self._is_retired
+        return is_open and self._retirement is None
 
     @property
     def is_readable(self) -> bool:
@@ -86,9 +86,8 @@ class Connection:
 
     def retire(self, cause: BaseException) -> None:
         """Make no more calls on it, and end it for `cause` when those under way have their answers, which is soon: the peer is there."""
-        if self._over.done() or self._is_retired:
+        if self._over.done() or self._retirement is not None:
             return
-        self._is_retired = True
         self._retirement = cause
         if self.calls == 0:
             self.end(cause)
@@ -194,7 +193,7 @@ class Connection:
             was_alone = not self._crowded
             self.calls -= 1
             self._crowded = self._crowded and self.calls > 0
-            if self._is_retired and self.calls == 0:
+            if self._retirement is not None and self.calls == 0:
                 self.end(self._retirement)
             if task.done() and not task.cancelled():
                 task.exception()  # it may be that nobody asks

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 
@@ -15,6 +16,7 @@ __all__ = ["Decoding", "decoded"]
 
 _PIECE: Final = 65_536
 _SLICE: Final = 64  # bytes given at once to a library that cannot be told how much to make of them
+_MOST_LAYERS: Final = 8
 _GZIP: Final = zlib.MAX_WBITS | 16
 
 _Layer: TypeAlias = Callable[[Iterable[bytes]], Iterator[bytes]]
@@ -25,8 +27,8 @@ class Decoding:
 
     def __init__(self, encodings: str) -> None:
         names = [name.strip().lower() for name in encodings.split(",")]
-        self._layers = [layer for name in reversed(names) if (layer := _layer(name)) is not None]
-        self._layers = self._layers[:_MOST_LAYERS]
+        layers = (layer for name in reversed(names) if (layer := _layer(name)) is not None)
+        self._layers = list(islice(layers, _MOST_LAYERS))
 
     def __bool__(self) -> bool:
         """Return whether anything has to be decoded."""
@@ -38,9 +40,6 @@ class Decoding:
         for layer in self._layers:
             pieces = layer(pieces)
         return pieces
-
-
-_MOST_LAYERS: Final = 8
 
 
 def decoded(encodings: str, data: bytes, most: int) -> bytes | None:

@@ -122,13 +122,12 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
     host, among them each cookie without a domain: so what went to an earlier origin stays behind as well, unless `domains`
     says that a server had set a cookie of this name for a domain that the new host is in.
     """
-    hops: tuple[_Hop, ...] = request.extensions.get(
-        _HOP, ()
-    )  # they stay: sent by hand, the request is no better
-    url, headers = request.url, request.headers
-    here = _place(url)
+    # They stay in the extensions: sent by hand, the request is no better.
+    hops: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
     if not hops:
         return
+    url, headers = request.url, request.headers
+    here = _place(url)
     if hops[-1].origin[0] == "https" and url.scheme != "https":
         raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
     if not _is_same(hops[-1].origin, here):

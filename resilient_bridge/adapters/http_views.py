@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, MutableMapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ..classification.http_libraries import withdraw_proof
 from ..errors import Executed, attach, record_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..pipeline.policy import Policy
     from ..presets import BridgePolicy
 
-__all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "same_error_for", "says_more"]
+__all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "says_more"]
 
 _LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
@@ -156,6 +156,10 @@ class Core(HTTPTransport):
     def _watch(self, request: Any) -> None:
         """Leave it to the view."""
 
+    def __repr__(self) -> str:
+        """Return the policy."""
+        return repr(self._policy)
+
     def prepared(self, request: RequestView, *, is_async: bool) -> Any:
         """Check a request and return what sends it under the policy; raises BridgeError for what is refused."""
         return self._ready(request, is_async=is_async)
@@ -171,26 +175,3 @@ def disprove(error: BaseException) -> None:
     record = record_of(error)
     if record is not None:
         attach(error, record._replace(executed=Executed.MAYBE))
-
-
-def same_error_for(error: Any, base: type[Exception]) -> Any:
-    """Return our error as one of `base` too, for bases whose instances are built otherwise than ours (OSError): a new object."""
-    if isinstance(error, base):
-        return error
-    own = cast("Any", type(cast("object", error)))
-
-    def reduce(made: Any) -> Any:
-        # In another process it is our own error again: who knows what is installed there.
-        _, *rest = own.__reduce__(made)
-        return (own, *rest)
-
-    names = {name: getattr(own, name) for name in ("__module__", "__qualname__", "__doc__")}
-    try:
-        both = type(own.__name__, (own, base), {**names, "__reduce__": reduce})
-        made = cast("Any", base).__new__(both)
-    except TypeError:  # two classes that do not go together
-        return error
-    made.args = error.args
-    made.__dict__.update(error.__dict__)
-    made.__cause__, made.__suppress_context__ = error.__cause__, True
-    return made.with_traceback(error.__traceback__)

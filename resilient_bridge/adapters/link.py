@@ -88,7 +88,7 @@ def reconnecting(
     return Reconnecting(
         guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
         checked_policy(policy, "reconnecting.policy"),
-        idempotent=None if idempotent is None else checked_idempotent(idempotent, "reconnecting.idempotent"),
+        idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
         trust_hints=trust_hints,
         patience=as_seconds(patience, "reconnecting.patience") or 0.0,
         max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     Hint: TypeAlias = Literal["", "read", "idempotent"]
 
-__all__ = ["hint_for", "may_ask"]
+__all__ = ["hint_for"]
 
 _PATIENCE: Final = 5.0  # seconds for the list of tools
 _PAGES: Final = 20
 
 
-def may_ask(client: Any, *, trusts: bool) -> bool:
+def _may_ask(client: Any, *, trusts: bool) -> bool:
     """Return whether a hint of this server would count: it is a command that the user starts, or trusted by name."""
     return hasattr(client, "list_tools") and (trusts or is_command(client))
 
@@ -37,7 +37,7 @@ async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
 
     A command that the user starts is believed when it says read-only. Everything else needs `trusts`.
     """
-    if not may_ask(connection.client, trusts=trusts):
+    if not _may_ask(connection.client, trusts=trusts):
         return ""
     if connection.hints is None:
         connection.hints = asyncio.ensure_future(_listed(connection))

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from ..classification.http_libraries import allow_proof
 from ..errors import BridgeError, config_error, stays_here
-from .http_views import Core, RequestView, URLView, disprove, same_error_for, says_more
+from .borrowed import same_error_for
+from .http_views import Core, RequestView, URLView, disprove, says_more
 
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class HTTPAdapter(_Base):
 
     def __repr__(self) -> str:
         """Return the policy."""
-        return f"HTTPAdapter({self._core!r})".replace("HTTPTransport(", "", 1).replace("))", ")", 1)
+        return f"HTTPAdapter({self._core!r})"
 
 
 class _Below:

@@ -282,5 +282,6 @@ def test_what_is_refused_when_it_is_made():
     assert rb.HTTPAdapter(QUICK, requests.adapters.HTTPAdapter(pool_maxsize=50))
     with pytest.raises(rb.ConfigError):
         rb.HTTPMiddleware("often")
-    assert repr(rb.HTTPMiddleware(QUICK)).startswith("HTTPMiddleware(Policy(Retry(")
-    assert repr(rb.HTTPAdapter(QUICK)).startswith("HTTPAdapter(Policy(Retry(")
+    policy = rb.Policy(rb.Retry(attempts=4), rb.Breaker())
+    assert repr(rb.HTTPMiddleware(policy)) == f"HTTPMiddleware({policy!r})"
+    assert repr(rb.HTTPAdapter(policy)) == f"HTTPAdapter({policy!r})"
