@@ -46,8 +46,10 @@ class Consumer:
                 await asyncio.sleep(0.01)
 
     async def resumed(self, verdicts):
-        """Wait for so many verdicts."""
+        """Wait for so many verdicts, and until `on_gap` was called with those that are no RECOVERED."""
         await self.until(lambda: len(self.of("Resumed")) >= verdicts)
+        gaps = sum(event.verdict != "RECOVERED" for event in self.of("Resumed"))
+        await self.until(lambda: sum(isinstance(item, str) and " " in item for item in self.seen) >= gaps)
         await self.bridge.wait_ready(timeout=5)
 
     def of(self, name):

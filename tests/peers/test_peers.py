@@ -213,9 +213,11 @@ async def test_a_kill_over_stdio_is_told_at_once(tmp_path):
 
 def test_the_noise_is_really_on_stdout(tmp_path):
     """As a module too: what `noise` prints stands between the answers, on the pipe that carries them."""
-    ask = (
+    begin = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
         b'"clientInfo":{"name":"c","version":"1"}}}\n'
+    )
+    ask = (
         b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"noise","arguments":{}}}\n'
     )
@@ -229,9 +231,14 @@ def test_the_noise_is_really_on_stdout(tmp_path):
         tmp_path / "l",
     ]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdin.write(ask)
-        process.stdin.flush()
-        lines = [process.stdout.readline() for _ in range(3)]
+        lines = []
+        for frames, answers in (
+            (begin, 1),
+            (ask, 2),
+        ):  # one after the other: the server works on several at once
+            process.stdin.write(frames)
+            process.stdin.flush()
+            lines += [process.stdout.readline() for _ in range(answers)]
         process.stdin.close()
         assert process.wait(20) == 0
     assert [line.startswith(b"{") for line in lines] == [True, False, True]
