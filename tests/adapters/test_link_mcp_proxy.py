@@ -32,7 +32,9 @@ async def server(tmp_path_factory):
 
 
 @asynccontextmanager
-async def proxied(server, *, with_transport: bool, mode: str = "auto", retry: rb.Retry | None = None):
+async def proxied(
+    server, *, with_transport: bool, mode: str = "auto", retry: rb.Retry | None = None, **options
+):
     """A proxy before the server, and a link over clients of it, with the SDK's own HTTP client or with ours below."""
     retry = retry or rb.Retry(attempts=4, backoff=rb.Backoff.constant(0.02, jitter="none"), budget=None)
     server.ledger.file.unlink(missing_ok=True)
@@ -49,7 +51,7 @@ async def proxied(server, *, with_transport: bool, mode: str = "auto", retry: rb
                 yield client
 
         peer = Peer(over_ours if with_transport else lambda: Client(url, mode=mode), server.ledger, server)
-        async with linked(peer) as (client, link):
+        async with linked(peer, **options) as (client, link):
             yield front, peer, client, link
 
 
@@ -112,7 +114,7 @@ async def test_with_our_transport_a_refused_connection_is_tried_again(server):
 
 async def test_a_refused_connection_of_one_call_proves_nothing_for_another(server):
     """One call runs on an open connection; another is refused, and ends the client under both: the first may have run, and did."""
-    async with proxied(server, with_transport=False) as (front, peer, client, _):
+    async with proxied(server, with_transport=False, patience=1) as (front, peer, client, _):
         runs = asyncio.create_task(client.call_tool("slow", {"seconds": 60, "key": "a"}))
         await peer.ledger.wait_for("a")
         await front.refuse()

@@ -2,7 +2,7 @@
 // Its port is the first line on stdout; then one line for each message that arrived. It ends with its stdin.
 import { WebSocketServer } from 'ws';
 
-const ENDS = [(ws) => ws.close(1001), (ws) => ws.terminate(), (ws) => ws.close(1012, 'restart'), (ws) => ws._socket.resetAndDestroy()];
+const ENDS = [(ws) => ws.close(1001), (ws) => ws.terminate(), (ws) => ws.close(1011, 'trouble'), (ws) => ws._socket.resetAndDestroy()];
 let number = 0;
 const server = new WebSocketServer({ host: '127.0.0.1', port: 0 }, () => console.log(server.address().port));
 server.on('connection', (ws) => {

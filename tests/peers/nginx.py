@@ -6,6 +6,7 @@ Where nginx is missing, tests are skipped and say so: mark them with `needs_ngin
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -65,6 +66,7 @@ class Nginx(Process):
         self.secure = secure
         self.trust = trust
         self._errors = place / "error.log"
+        self._reloading = asyncio.Lock()
 
     def url(self, path: str = "/") -> str:
         """The address for HTTP/1.1."""
@@ -81,9 +83,10 @@ class Nginx(Process):
 
     async def reload(self) -> None:
         """Have it read its configuration again, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves."""
-        before = self.workers
-        os.kill(self.pid, signal.SIGHUP)
-        await until(lambda: self.workers > before, "a new worker of nginx")
+        async with self._reloading:  # two at once would be one
+            before = self.workers
+            os.kill(self.pid, signal.SIGHUP)
+            await until(lambda: self.workers > before, "a new worker of nginx")
 
 
 @asynccontextmanager
