@@ -1,7 +1,7 @@
 """Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
 
 Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `damage` (every case of
-what `crashes` samples) and `mutation`.
+what `crashes` and `simulation` sample) and `mutation`.
 """
 
 from __future__ import annotations
@@ -78,17 +78,27 @@ def campaigns(session: nox.Session) -> None:
 
 @nox.session
 def damage(session: nox.Session) -> None:
-    """All of what `crashes` takes a sample of: every 16th byte of a database and its log, every length, every end of a log, every call and size that fails.
+    """All of what `crashes` and `simulation` take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow.
 
-    More than a quarter of an hour on two cores.
+    More than half an hour on two cores.
     """
     files = [
         str(path)
-        for path in sorted(Path("tests/stores").glob("test_*.py"))
-        if "RB_DAMAGE" in path.read_text()
+        for path in sorted(Path("tests").glob("*/test_*.py"))
+        if "from tests.samples import" in path.read_text()
     ]
     session.run(
-        *("python", "-m", "pytest", "-q", "-n", "logical", "-m", "crash", *(session.posargs or files)),
+        *(
+            "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "logical",
+            "-m",
+            "crash or simulation",
+            *(session.posargs or files),
+        ),
         env={"RB_DAMAGE": "all"},
     )
 

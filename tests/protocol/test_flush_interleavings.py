@@ -10,6 +10,7 @@ import os
 import pytest
 
 from tests.protocol.flush_world import FlushWorld
+from tests.samples import some
 
 
 CONNECTIONS = 25
@@ -37,7 +38,7 @@ def test_every_entry_ends_in_one_state_and_arrives_in_order(chunk):
 
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", some(range(10), 2))
 def test_every_entry_ends_in_one_state_in_a_hundred_thousand_flushes(chunk):
-    """The same for 10^5 seeded interleavings."""
+    """The same for 10^5 seeded interleavings, or for a fifth of them."""
     assert _play(range(1_000 + chunk * 500, 1_000 + (chunk + 1) * 500)) > 10_000 or ONE

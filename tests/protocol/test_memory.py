@@ -10,6 +10,7 @@ import pytest
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.policies import Inbox, Outbox
 from tests.protocol.driving import CUT, Rig, closed
+from tests.samples import IS_ALL, some
 
 
 POLICIES = ["raise", "block", "drop_oldest", "drop_newest", "coalesce"]
@@ -72,14 +73,14 @@ def test_an_outage_costs_no_memory(overflow):
 
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("overflow", POLICIES)
+@pytest.mark.parametrize("overflow", some(POLICIES, 2))
 def test_a_long_outage_costs_no_memory(overflow):
-    """Ten minutes at 1,000 messages a second (600,000 sends; three minutes of it where each is refused): flat at the bound."""
+    """Three minutes at 1,000 messages a second (ten, if all is asked for and none is refused): flat at the bound."""
     rig = Rig(outbox=Outbox(max_messages=200, max_bytes=40_000, overflow=overflow)).up()
     rig.lose()
     _offer(rig, 60_000)
     before = _held(rig)
-    _offer(rig, 540_000 if overflow == "drop_oldest" else 120_000)
+    _offer(rig, 540_000 if overflow == "drop_oldest" and IS_ALL else 120_000)
     assert all(now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True))
 
 

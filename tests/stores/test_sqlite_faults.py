@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.protocol import EntryState
+from tests.samples import IS_ALL, some
 from tests.stores.database_content import entry, key_of, look, marks_of, stamp_of, text_of
 from tests.stores.database_damage import ROOM
 
 
-IS_ALL = os.environ.get("RB_DAMAGE") == "all"
 ROOT = Path(__file__).parents[2]
 DURABILITY = ["process", "machine"]
 STRACE = shutil.which("strace")
@@ -129,7 +129,7 @@ async def test_every_call_that_fails(room, durability, call, error):
     for end in ("crash", "close"):
         last, others = count(call, room, durability, end)
         runs = [(k, how) for k in range(1, last + 1) for how in (f"{k}", f"{k}+", f"{k}..{k + 2}")]
-        for k, how in runs if IS_ALL else runs[:: max(len(runs) // 4, 1)]:
+        for k, how in some(runs, 3):
             path = room / f"{end} {how}" / "known.db"
             inject = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
             inject += ["-e", f"inject={call}:error={error}:when={how}"]

@@ -7,7 +7,6 @@ the database are of different moments.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from resilient_bridge.stores import sqlite_opening
 from resilient_bridge.stores.owner import Owner
 from resilient_bridge.stores.sqlite_file import PAGE
 from resilient_bridge.stores.sqlite_log_end import lost_end
+from tests.samples import IS_ALL, some
 from tests.stores.database_content import (
     checkpointed,
     done,
@@ -34,7 +34,6 @@ from tests.stores.faulty_disk import CrashError, files_in
 
 
 ROOT = Path(__file__).parents[2]
-IS_ALL = os.environ.get("RB_DAMAGE") == "all"
 STRACE = shutil.which("strace")
 ENDS = ("", "-wal", "-shm", ".owner")
 FRAME = 24 + PAGE
@@ -99,11 +98,11 @@ def losses(events):
 
 
 async def test_a_log_that_was_cut_anywhere(killed, room):
-    """At every 64th byte, also to nothing: told once, the original is beside the new file, and what is left is true. Of these some 60."""
+    """At every 64th byte, also to nothing: told once, the original is beside the new file, and what is left is true. Of these some 40."""
     files, truth = killed
     sizes = range(0, len(files["-wal"]), 64)
     wrong = []
-    for size in sizes if IS_ALL else sizes[:: len(sizes) // 60]:
+    for size in some(sizes, 40):
         broken = cut(files, size)
         path = put(broken, room)
         content, events = await look(path)
@@ -291,7 +290,7 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
     last = max(by_thread.values(), default=0)
     assert last
     deaths = 0
-    for k in range(1, last + 1, 1 if IS_ALL else max(last // 12, 1)):
+    for k in some(range(1, last + 1), 7):
         path = put(files, room)
         status, accepted = life(path, "-e", f"inject={call}:signal=SIGKILL:when={k}")
         deaths += status != 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge.errors import Executed, StoreError
 from resilient_bridge.stores.state_file import StateFile
+from tests.samples import some
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state
 from tests.stores.test_state_document import JSON
@@ -82,7 +83,7 @@ def test_a_damaged_file_gives_the_right_value_or_the_backups(path, fast, heard, 
     files = contents(path)
     data = files[path]
     right = 0
-    for damaged in harm(data):
+    for damaged in some(harm(data), 1_000):
         path.write_bytes(damaged)
         heard.clear()
         loaded = file.load()
@@ -110,7 +111,7 @@ def test_a_damaged_file_without_a_backup_is_never_believed_silently(path, fast, 
     file.save(CUT)
     files = contents(path)
     found = {"file": 0, "salvaged": 0, "new": 0}
-    for damaged in harm(files[path]):
+    for damaged in some(harm(files[path]), 700):
         path.write_bytes(damaged)
         heard.clear()
         loaded = file.load()

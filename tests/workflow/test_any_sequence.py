@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge.workflow import Workflow, WorkflowStatus
 from resilient_bridge.workflow.keeping import Keeping
+from tests.samples import IS_ALL
 from tests.stores.faulty_disk import FaultyDisk, insert
 from tests.workflow.judge import Judge
 
@@ -140,7 +141,11 @@ LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
 @pytest.mark.requirement("C5")
 @pytest.mark.requirement("C6")
 @pytest.mark.timeout(300)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150 if IS_ALL else 60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(lives=LIVES)
 def test_any_sequence_of_crashes_and_damage(world, lives):
     """The state is readable after each life; at most one of completed and halted; what must not run twice does so only by a person's word.

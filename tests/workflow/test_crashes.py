@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples import some
 from tests.workflow.flows import value_in
 from tests.workflow.judge import Judge
 from tests.workflow.lives import LEDGER
@@ -219,11 +220,12 @@ def test_the_program_of_the_page_runs(release, host):
 
 @pytest.mark.requirement("C6")
 @pytest.mark.requirement("C10")
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", some(range(8), 2))
 def test_a_kill_at_every_point(release, host, part):
     """Between and inside of all phases: after the kill one more run ends it; what was finished at the kill did not begin again.
 
     Its report names the phase that was killed, and no other; and every tool that had recovered, before the kill or after it.
+    Of eight points two are taken, unless all are asked for.
     """
     points = release().live()["points"]
     killed = 0
