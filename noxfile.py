@@ -1,7 +1,7 @@
 """Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
 
 Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `damage` (every case of
-what `crashes` and `simulation` sample) and `mutation`.
+what `crashes` and `simulation` sample), `coverage` and `mutation`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,19 @@ def crashes(session: nox.Session) -> None:
 def campaigns(session: nox.Session) -> None:
     """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
     session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "campaign", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of the README's tests: at least 90 %. CI does not wait for it: the tracer makes them take three times as long."""
+    data = {
+        "COVERAGE_PROCESS_START": str(Path("pyproject.toml").resolve()),
+        "COVERAGE_FILE": str(Path(".coverage").resolve()),
+    }
+    session.run("coverage", "erase")
+    session.run("python", "-m", "pytest", "-q", *session.posargs, env=data)
+    session.run("coverage", "combine", "-q")
+    session.run("coverage", "report")
 
 
 @nox.session
