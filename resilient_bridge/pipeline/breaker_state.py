@@ -50,10 +50,12 @@ class CircuitState:
         "_on_transition",
         "_open_until",
         "_openings",
+        "_overdue",
         "_probe",
         "_probes_passed",
         "_rng",
         "_slow_after",
+        "_under_way",
         "_untold",
         "_wait",
         "_window",
@@ -62,6 +64,7 @@ class CircuitState:
         "era",
         "is_calm",
         "is_closed",
+        "is_timed",
         "key",
         "state",
         "why",
@@ -88,6 +91,9 @@ class CircuitState:
         self._is_telling = False
         self._window = window_for(breaker)
         self._slow_after = inf
+        self.is_timed = False  # there is a `slow_after`: who is under way is kept, with when it began
+        self._under_way: dict[object, tuple[int, float]] = {}
+        self._overdue: set[object] = set()  # under way, and counted
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
@@ -149,6 +155,34 @@ class CircuitState:
             with self._lock:
                 self._leases.pop(permit, None)
 
+    # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
+
+    def began(self, call: object, permit: int, started: float) -> None:
+        """Remember a call that has been admitted."""
+        self._under_way[call] = permit, started
+
+    def count_overdue(self, now: float) -> None:
+        """Count the calls that take too long already, while they are still under way; each once."""
+        while self._under_way:
+            with self._lock:
+                oldest, (permit, started) = next(iter(self._under_way.items()), (None, (0, now)))
+                if now - started < self._slow_after:
+                    return
+                del self._under_way[oldest]
+                self._overdue.add(oldest)
+            self.released(permit, now, now - started)
+
+    def is_counted(self, call: object) -> bool:
+        """Return whether a call that ends has been counted as overdue, and forget it."""
+        if not self.is_timed:
+            return False
+        with self._lock:
+            if call in self._overdue:
+                self._overdue.remove(call)
+                return True
+            self._under_way.pop(call, None)
+            return False
+
     # ---- by hand ------------------------------------------------------------------------------------------------
 
     def configure(self, breaker: Breaker) -> None:
@@ -179,6 +213,10 @@ class CircuitState:
         """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
         with self._lock:
             return self._hint(now)
+
+    def rejects(self, moment: float) -> bool:
+        """Return whether a call at that moment will surely be rejected: it is open until later, or until somebody resets it."""
+        return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return how many of how many calls failed: those that opened it, while it is not closed."""
@@ -246,6 +284,7 @@ class CircuitState:
         closed = self.state == "closed"
         slow_after = self.breaker.slow_after
         self._slow_after = inf if slow_after is None else slow_after
+        self.is_timed = slow_after is not None
         self._counted = self.era if closed else None
         self.is_calm = disabled or (closed and self._window.is_quiet)
         self.is_closed = disabled or closed

@@ -79,9 +79,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     if plan.leaves:
                         for leave in plan.leaves:
                             leave(attempt, None)
-                    if circuit is not None and not (
-                        circuit.is_calm and (not plan.is_timed or monotonic() - now < plan.slow_after)
-                    ):
+                    if circuit is not None and not circuit.is_calm:
                         ended = monotonic()
                         circuit.succeeded(permit, ended, ended - now)
                     if hub.listening:
@@ -156,9 +154,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                     if plan.leaves:
                         for leave in plan.leaves:
                             leave(attempt, None)
-                    if circuit is not None and not (
-                        circuit.is_calm and (not plan.is_timed or monotonic() - now < plan.slow_after)
-                    ):
+                    if circuit is not None and not circuit.is_calm:
                         ended = monotonic()
                         circuit.succeeded(permit, ended, ended - now)
                     if hub.listening:

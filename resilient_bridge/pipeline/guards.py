@@ -95,8 +95,16 @@ class BreakerGuard:
 
     def enter(self, attempt: Attempt) -> Wait | None:
         state = self.state
-        attempt.permit = state.era if state.is_closed else self.admit(attempt)
+        if state.is_timed:
+            state.count_overdue(attempt.env.monotonic())
+        self.admitted(attempt, state.era if state.is_closed else self.admit(attempt))
         return None
+
+    def admitted(self, attempt: Attempt, permit: int) -> None:
+        """Keep the permit of a call that begins."""
+        attempt.permit = permit
+        if self.state.is_timed:
+            self.state.began(attempt, permit, attempt.started)
 
     def admit(self, attempt: Attempt) -> int:
         """Ask a circuit that is not closed."""
@@ -111,6 +119,8 @@ class BreakerGuard:
         if permit is None:
             return error
         attempt.permit = None
+        if self.state.is_counted(attempt):
+            return error
         if error is None:
             now = attempt.env.monotonic()
             self.state.succeeded(permit, now, now - attempt.started)
@@ -121,7 +131,7 @@ class BreakerGuard:
     def answered(self, attempt: Attempt, failure: Failure) -> None:
         """The call returned what stands for a failure, such as a 503."""
         permit, attempt.permit = attempt.permit, None
-        if permit is not None:
+        if permit is not None and not self.state.is_counted(attempt):
             self._ended(permit, attempt, None, failure)
 
     def broke_off(self, attempt: Attempt, error: BaseException, failure: Failure) -> None:

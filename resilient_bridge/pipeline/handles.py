@@ -50,7 +50,9 @@ class Circuit:
     @property
     def state(self) -> Literal["closed", "open", "half_open", "isolated", "disabled"]:
         """`open` stays until a call comes after its time: that one is the first probe, and finds it `half_open`."""
-        return self._find().state
+        found = self._find()
+        found.count_overdue(registry.clock())
+        return found.state
 
     @property
     def retry_after(self) -> float | None:
@@ -72,6 +74,7 @@ class Circuit:
     def __enter__(self) -> Self:
         """Take a permit, or raise CircuitOpenError."""
         state, now = self._find(), registry.clock()
+        state.count_overdue(now)
         block = _Block(state, state.admit(now), now)
         self._blocks[block] = None
         _entered.set((*(other for other in _entered.get() if not other.is_over), block))
@@ -115,9 +118,13 @@ class _Block:
         self._permit = permit
         self._started = started
         self.is_over = False
+        if state.is_timed:
+            state.began(self, permit, started)
 
     def end(self, error: BaseException | None, now: float) -> None:
         state, permit, seconds = self._state, self._permit, now - self._started
+        if state.is_counted(self):
+            return
         if error is None:
             state.succeeded(permit, now, seconds)
             return

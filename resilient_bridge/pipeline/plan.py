@@ -5,7 +5,6 @@ Rule: everything that can be decided before the first call is decided here, once
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from ..errors import BridgeError
@@ -80,6 +79,7 @@ class Plan:
         "before",
         "budget",
         "circuit",
+        "circuits",
         "enters",
         "fallback",
         "form",
@@ -88,7 +88,6 @@ class Plan:
         "idempotent",
         "is_short",
         "is_slow",
-        "is_timed",
         "key",
         "leaves",
         "name",
@@ -98,7 +97,6 @@ class Plan:
         "policy",
         "proofs",
         "retry",
-        "slow_after",
         "thread_timeout",
         "tokens",
     )
@@ -146,6 +144,7 @@ class Plan:
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
         self.is_slow = self.asks or self.tokens is not None
+        self.circuits = _rejecting(self.retry, inner)
         self._shorten([*before, *around], inner)
 
     @staticmethod
@@ -162,16 +161,15 @@ class Plan:
         """
         first = inner[0] if inner else None
         self.circuit: CircuitState | None = None
-        slow_after: float | None = None
+        is_timed = False
         if isinstance(first, BreakerGuard):
-            self.circuit, slow_after, inner = first.state, first.layer.slow_after, inner[1:]
-        self.is_timed = slow_after is not None
-        self.slow_after = inf if slow_after is None else slow_after
+            self.circuit, is_timed, inner = first.state, first.layer.slow_after is not None, inner[1:]
         guards = [*outer, *inner]
         self.enters = tuple(_shortest(guard).enter for guard in guards)
         self.leaves = tuple(_shortest(guard).leave for guard in reversed(guards))
         self.is_short = (
             self.fallback is None
+            and not is_timed
             and self.thread_timeout is None
             and self.tokens is None
             and not any(isinstance(guard, _MAY_WAIT) for guard in (first, *guards))
@@ -224,6 +222,13 @@ class Plan:
         if found is None:
             found = self._gates[id(rule)] = gate_of(rule)
         return found
+
+
+def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitState, ...]:
+    """Return the circuits inside the Retry whose rejection ends the call."""
+    if retry is None or sits_out_circuits(retry):
+        return ()
+    return tuple(guard.state for guard in inner if isinstance(guard, BreakerGuard))
 
 
 def _breaker_guard(circuit: CircuitState, layer: Breaker, named: tuple[object, ...]) -> BreakerGuard:

@@ -179,7 +179,8 @@ class Retrying:
         self.requests += attempt.requests
         self.permission = permission_for(self.plan, attempt, failure)
         self.decision = self._decided(attempt, failure, found)
-        self._keep_time(env.monotonic())
+        self.state.start_time = self.first.started
+        self.state.outcome_timestamp = env.monotonic()
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
         self.state.prepare_for_next_attempt()
@@ -221,6 +222,9 @@ class Retrying:
                 return Decision(0.0, "not_retryable")
             if self._comes_too_late(attempt, decision.wait):
                 return Decision(0.0, "not_idempotent")
+            next_at = attempt.env.monotonic() + decision.wait
+            if any(circuit.rejects(next_at) for circuit in self.plan.circuits):
+                return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
         return decision
 
     def _drawn(self, attempt: Attempt, failure: Failure) -> float:
@@ -259,10 +263,6 @@ class Retrying:
             inside = inside_of(outer)
             inside.failed[key] = failed = inside.failed.get(key, 0) + sum(self.counts.values())
             inside.most = max(inside.most, failed)
-
-    def _keep_time(self, now: float) -> None:
-        self.state.start_time = self.first.started
-        self.state.outcome_timestamp = now
 
     def _recurses(self) -> bool:
         """Return whether the rule's `before` is what this call is part of: a refresh must not refresh itself."""

@@ -34,19 +34,21 @@ class SharedBreakerGuard(BreakerGuard):
         self.shared = shared
 
     def enter(self, attempt: Attempt) -> Wait | None:
+        if self.shared.is_timed:
+            self.shared.count_overdue(attempt.env.monotonic())
         try:
             found = self.shared.try_admit(attempt.env.monotonic())
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.shared.key, error)
             raise
         if isinstance(found, int):
-            attempt.permit = found
+            self.admitted(attempt, found)
             return None
         return Answer(found, attempt, partial(self._settle, attempt))
 
     def _settle(self, attempt: Attempt, answer: CircuitAnswer | None) -> None:
         try:
-            attempt.permit = self.shared.settle(answer, attempt.env.monotonic())
+            self.admitted(attempt, self.shared.settle(answer, attempt.env.monotonic()))
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.shared.key, error)
             raise

@@ -121,9 +121,8 @@ def _next(attempt: Attempt, retrying: Retrying) -> Generator[Step, Any, Attempt]
     """Refresh if the rule says so, wait, and begin the next attempt."""
     if retrying.before is not None:
         yield Refresh(retrying.before, retrying, attempt)
-    if retrying.decision.wait > 0:
-        retrying.first.waited += retrying.decision.wait
-        yield Sleep(attempt.env, retrying.decision.wait)
+    retrying.first.waited += retrying.decision.wait
+    yield Sleep(attempt.env, retrying.decision.wait)  # of 0, too: virtual time lists it
     following = retrying.next_attempt(attempt)
     CURRENT.set(following)
     return following

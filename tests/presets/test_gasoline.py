@@ -201,7 +201,7 @@ def test_h15_each_number_of_the_preset():
     )
     assert breaker == rb.Breaker.consecutive(5, open_for=30)
     assert drive(gasoline.tools["poll"], *[503] * 40).calls == 30
-    assert drive(rb.Policy(retry), *[RESET] * 9).slept == [1, 2, 4, 8]
+    assert drive(rb.Policy(retry), *[RESET] * 9).slept == [0, 1, 2, 4, 8]
     assert drive(gasoline.tools["execute_js"], *[RESET] * 9).calls == 3
 
 
