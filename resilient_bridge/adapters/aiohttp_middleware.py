@@ -16,7 +16,7 @@ from ..classification.http_libraries import allow_proof
 from ..errors import BridgeError, stays_here
 from ..policies.retry import Retry
 from .borrowed import lend
-from .given import calls_of
+from .given import calls_of, check_http_options
 from .http_requests import IDEMPOTENT_METHODS, SAFE_METHODS
 from .http_views import AnswerView, Core, RequestView, URLView, disprove, says_more
 
@@ -58,6 +58,7 @@ class HTTPMiddleware:
     ) -> None:
         """Make a middleware. ConfigError names a bad argument."""
         calls = calls_of(policy, "HTTPMiddleware.policy")
+        check_http_options("HTTPMiddleware", idempotency_header, allow_plaintext_credentials)
         self._core = Core(
             calls,
             _Below(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -13,6 +14,7 @@ from ..policies.breaker import Breaker
 from ..policies.bulkhead import Bulkhead
 from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
+from ..policies.timeout import Timeout
 from ..presets.bridge_policy import calls_of as _calls_of
 
 
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from ..errors import BridgeError
     from ..policies.layer import Layer
 
-__all__ = ["calls_of", "check_flag", "keyed", "plaintext_refused"]
+__all__ = ["calls_of", "check_flag", "check_http_options", "check_sync", "keyed", "plaintext_refused"]
+
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2
 
 
 def calls_of(policy: object, path: str) -> Policy:
@@ -36,6 +41,21 @@ def check_flag(path: str, given: object) -> None:
     """Raise the ConfigError for what is neither True nor False."""
     if not isinstance(given, bool):
         raise config_error(path, "True or False", given)
+
+
+def check_http_options(owner: str, idempotency_header: object, allow_plaintext_credentials: object) -> None:
+    """Raise the ConfigError for a bad option of `owner`."""
+    named = isinstance(idempotency_header, str) and _HEADER_NAME.fullmatch(idempotency_header)
+    if idempotency_header is not None and not named:
+        raise config_error(f"{owner}.idempotency_header", "the name of a header, or None", idempotency_header)
+    check_flag(f"{owner}.allow_plaintext_credentials", allow_plaintext_credentials)
+
+
+def check_sync(policy: Policy, path: str) -> None:
+    """Raise the ConfigError for a Timeout that no sync call obeys."""
+    for layer in policy.layers:
+        if isinstance(layer, Timeout) and not layer.thread:
+            raise config_error(path, "Timeout(…, thread=True) or none around sync calls", layer)
 
 
 def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:

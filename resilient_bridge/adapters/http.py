@@ -18,18 +18,18 @@ from ..pipeline.states import States
 from ..policies.fields import is_count
 from ..policies.retry import Retry
 from .borrowed import lend
-from .given import calls_of, check_flag, keyed
+from .given import calls_of, check_http_options, check_sync, keyed
 from .http_bodies import bounded, note_use, once, peek, peek_async
 from .http_requests import (
     IDEMPOTENT_METHODS,
     SAFE_METHODS,
     bound_to,
+    check_given,
     check_hop,
     check_inner,
     check_plaintext,
     default_inner,
     disprove_hop,
-    is_header_name,
     mark_redirect,
     note_domains,
     note_sent,
@@ -100,16 +100,10 @@ class HTTPTransport(_Bases):
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
-        if inner is not None and not (
-            hasattr(inner, "handle_request") or hasattr(inner, "handle_async_request")
-        ):
-            raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
+        check_given(inner, self._policy)
         if max_body is not None and not is_count(max_body):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
-        if idempotency_header is not None and not is_header_name(idempotency_header):
-            wanted = "the name of a header, or None"
-            raise config_error("HTTPTransport.idempotency_header", wanted, idempotency_header)
-        check_flag("HTTPTransport.allow_plaintext_credentials", allow_plaintext_credentials)
+        check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
         self._inner: Any = inner
         self._making = Lock()  # threads share a sync client, and its first requests may come at once
         self._max_body = max_body
@@ -300,6 +294,7 @@ class HTTPTransport(_Bases):
     def __enter__(self) -> Self:
         """Enter the inner transport, if there is one yet."""
         check_inner(self._inner, is_async=False)
+        check_sync(self._policy, "HTTPTransport.policy")
         if self._inner is not None:
             self._inner.__enter__()
         return self

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ..errors import (
     Executed,
@@ -24,7 +24,11 @@ from ..errors import (
 from ..pipeline.attempt import count_request
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
-from .given import plaintext_refused
+from .given import check_sync, plaintext_refused
+
+
+if TYPE_CHECKING:
+    from ..pipeline.policy import Policy
 
 
 __all__ = [
@@ -32,13 +36,13 @@ __all__ = [
     "IDEMPOTENT_METHODS",
     "SAFE_METHODS",
     "bound_to",
+    "check_given",
     "check_hop",
     "check_inner",
     "check_plaintext",
     "default_inner",
     "disprove_hop",
     "followed",
-    "is_header_name",
     "mark_redirect",
     "note_domains",
     "note_sent",
@@ -58,7 +62,6 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _SHORTEST: Final = (
     0.001  # seconds; a socket that is given 0 does not wait at all, and says so in another error
 )
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2
 _HOP: Final = "rb.redirected"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -72,11 +75,6 @@ def origin_of(url: Any) -> str:
     """Return scheme, host and, if it is not the usual one, port: no path, no user, no secret."""
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
-
-
-def is_header_name(name: object) -> bool:
-    """Return whether a header can have this name."""
-    return isinstance(name, str) and _HEADER_NAME.fullmatch(name) is not None
 
 
 # ---- what may not leave -----------------------------------------------------------------------------------------
@@ -240,6 +238,15 @@ def bound_to(request: Any, left: float) -> Generator[None, None, None]:
             del extensions["timeout"]
         else:
             extensions["timeout"] = told
+
+
+def check_given(inner: Any, policy: Policy) -> None:
+    """Refuse what is no transport, and with a sync one a policy that cannot bound sync calls."""
+    if inner is None or hasattr(inner, "handle_async_request"):
+        return
+    if not hasattr(inner, "handle_request"):
+        raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
+    check_sync(policy, "HTTPTransport.policy")
 
 
 def check_inner(inner: Any, *, is_async: bool) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ..classification.http_libraries import allow_proof
 from ..errors import BridgeError, config_error, stays_here
 from .borrowed import same_error_for
+from .given import calls_of, check_http_options, check_sync
 from .http_views import Core, RequestView, URLView, disprove, says_more
 
 
@@ -61,9 +62,12 @@ class HTTPAdapter(_Base):
             raise config_error("HTTPAdapter.inner", "an adapter that does not retry already", inner)
         if inner is not None and not hasattr(inner, "send"):
             raise config_error("HTTPAdapter.inner", "an adapter of requests, or None", inner)
+        calls = calls_of(policy, "HTTPAdapter.policy")
+        check_sync(calls, "HTTPAdapter.policy")
+        check_http_options("HTTPAdapter", idempotency_header, allow_plaintext_credentials)
         self._below = _Below(inner)
         self._core = Core(
-            policy,
+            calls,
             self._below,
             _look,
             idempotency_header=idempotency_header,

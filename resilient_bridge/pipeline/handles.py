@@ -5,7 +5,9 @@ Rule: a handle holds no state of a circuit. It may be kept, made again or thrown
 
 from __future__ import annotations
 
+import warnings
 from contextvars import ContextVar
+from difflib import get_close_matches
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -35,11 +37,12 @@ class Circuit:
     threads at once, and left in another task than it was entered in.
     """
 
-    __slots__ = ("_blocks", "_find")
+    __slots__ = ("_blocks", "_find", "_name")
 
-    def __init__(self, find: Callable[[], CircuitState]) -> None:
-        """Made by `circuit` and `circuits`."""
+    def __init__(self, find: Callable[[], CircuitState], name: str = "") -> None:
+        """Made by `circuit` and `circuits`; `name` is what a user has written."""
         self._find = find
+        self._name = name
         self._blocks: dict[_Block, None] = {}  # a set in order, of which two threads never take the same
 
     @property
@@ -50,26 +53,26 @@ class Circuit:
     @property
     def state(self) -> Literal["closed", "open", "half_open", "isolated", "disabled"]:
         """`open` stays until a call comes after its time: that one is the first probe, and finds it `half_open`."""
-        found = self._find()
+        found = self._asked()
         found.count_overdue(registry.clock())
         return found.state
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until a call may be let through; None if one may now, or if nobody can say (isolated)."""
-        return self._find().retry_after(registry.clock())
+        return self._asked().retry_after(registry.clock())
 
     def reset(self) -> None:
         """Close it, forget what was counted, and let its open times start over (reason `manual_reset`)."""
-        self._find().reset(registry.clock())
+        self._asked().reset(registry.clock())
 
     def isolate(self) -> None:
         """Let nothing through until `reset`."""
-        self._find().isolate(registry.clock())
+        self._asked().isolate(registry.clock())
 
     def disable(self) -> None:
         """Let everything through and count nothing until `reset`."""
-        self._find().disable(registry.clock())
+        self._asked().disable(registry.clock())
 
     def __enter__(self) -> Self:
         """Take a permit, or raise CircuitOpenError."""
@@ -87,6 +90,15 @@ class Circuit:
         block = self._leaving()
         block.is_over = True
         block.end(error, registry.clock())
+
+    def _asked(self) -> CircuitState:
+        """Return the circuit; warn of a name that nobody has used, which may be misspelt: a block that is entered uses it."""
+        if self._name and not registry.is_known_circuit(self._name):
+            near = get_close_matches(self._name, [state.key for state in registry.known_circuits()], 1)
+            meant = f": did you mean {near[0]!r}?" if near else ""
+            text = f"no policy and no block has used a circuit {self._name!r} yet{meant}"
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return self._find()
 
     def _leaving(self) -> _Block:
         """Take out the block that ends here: the last of this context, else the last of all."""
@@ -165,11 +177,11 @@ _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.c
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
     """Return the handle of a circuit: by its key, or of a decorated function, method or Policy that has a Breaker.
 
-    A key that nobody has used yet makes a circuit with the default numbers, which a Breaker with that key replaces. Raises
-    ConfigError for what has no circuit.
+    A key that nobody has used yet makes a circuit with the default numbers, which a Breaker with that key replaces; asking it for its
+    state, or changing that, warns (UserWarning). Raises ConfigError for what has no circuit.
     """
     if isinstance(of, str) and of:
-        return Circuit(lambda: registry.circuit_by_name(of))
+        return Circuit(partial(registry.circuit_by_name, of), of)
     find: Callable[[], CircuitState | None] | None = getattr(
         getattr(of, "__binding__", of), "circuit_state", None
     )

@@ -43,6 +43,7 @@ __all__ = [
     "circuit_by_name",
     "circuit_state",
     "clock",
+    "is_known_circuit",
     "known_circuits",
     "list_circuit",
     "numbers",
@@ -264,6 +265,11 @@ def circuit_by_name(key: str) -> CircuitState:
     if shared:
         return shared[0]
     return _circuits.assume(key, Breaker(key=key))
+
+
+def is_known_circuit(key: str) -> bool:
+    """Return whether somebody has used this name."""
+    return any(circuit.key == key for circuit in known_circuits())
 
 
 def known_circuits() -> list[CircuitState]:

@@ -214,7 +214,7 @@ def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
     """Let the calls of a protected function, or of all functions behind a Policy, go as written, one step a call.
 
     A step is an exception, an exception class, an HTTP status (such as 503), or PASS; after the last one calls go through.
-    Retries count as calls. ConfigError for a target that no policy protects, or a step that is none of these.
+    Retries count as calls. ConfigError for a target that no policy protects, a step that is none of these, or inside of `disabled`.
     """
     owner = target if isinstance(target, Policy) else getattr(target, "__binding__", None)
     if owner is None:
@@ -226,6 +226,10 @@ def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
     injection = Injection(owner, script)
 
     def change(env: _TestEnvironment) -> None:
+        if env.is_disabled:
+            raise config_error(
+                "inject", "policies that are on: nothing is injected inside of disabled()", target
+            )
         env.injections = (*env.injections, injection)
 
     return _Inside(injection, change)

@@ -77,6 +77,8 @@ def test_a_handle_shows_state_and_hint(clock):
 
 def test_all_handles_of_a_name_are_one_circuit(clock):
     """A handle may be thrown away; the circuit stays."""
+    with circuit("github"):
+        pass
     circuit("github").isolate()
     gc.collect()
     assert circuit("github").state == "isolated"
@@ -168,6 +170,8 @@ def test_an_interrupted_block_counts_neither_way(error):
 
 def test_a_rejection_from_inside_counts_neither_way():
     """Another open circuit says nothing about this one."""
+    with circuit("other"):
+        pass
     circuit("other").isolate()
     github = _github(Breaker.consecutive(1))
     with suppress(CircuitOpenError), github, circuit("other"):

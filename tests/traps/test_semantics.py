@@ -84,6 +84,8 @@ async def test_pybreaker_7_an_async_def_opens_its_circuit():
 def test_circuitbreaker_a_with_block_does_not_run_while_open():
     """`with circuit:` rejects while it is open; in circuitbreaker the block runs, and closes it."""
     circuit = rb.circuit("with block")
+    with circuit:
+        pass
     circuit.isolate()
     ran = False
     with pytest.raises(rb.CircuitOpenError), circuit:

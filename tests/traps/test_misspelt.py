@@ -1,0 +1,64 @@
+"""What is misspelt, or cannot work where it stands, is said when it is written, and not when it is needed."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+import resilient_bridge as rb
+
+
+def test_e23_a_circuit_that_nobody_uses_may_be_misspelt():
+    """Its state, and what changes it, warn and name the nearest; a block that is entered uses it, and then it is known."""
+    kept = rb.Policy(rb.Breaker(key="e23 payments"))(print)
+    for use, name in (
+        (lambda handle: handle.state, "e23 paymnets"),
+        (lambda handle: handle.retry_after, "e23 payment"),
+        (lambda handle: handle.isolate(), "e23payments"),
+        (lambda handle: handle.disable(), "e23 paiments"),
+        (lambda handle: handle.reset(), "E23 payments"),
+    ):
+        rb.circuit(name)
+        with pytest.warns(UserWarning, match=f"'{name}' yet: did you mean 'e23 p"):
+            use(rb.circuit(name))
+    assert rb.circuit("e23 payments").state == rb.circuit(kept).state == "closed"
+    with rb.circuit("e23 a block"):
+        assert rb.circuit("e23 a block").state == "closed"
+
+
+def test_e23_nothing_is_injected_where_policies_are_off():
+    """A test that says both would test nothing; the other order is one that can be meant."""
+    call = rb.Policy(rb.Retry())(lambda: "ok", idempotent=True)
+    with rb.testing.disabled():
+        with pytest.raises(rb.ConfigError, match=r"^inject: .*disabled\(\)"), rb.testing.inject(call, 503):
+            pass
+        assert call() == "ok"
+
+
+def test_e23_a_timeout_that_a_sync_transport_cannot_obey():
+    """Said by what knows that it is sync: an adapter of requests, a transport over a sync one, a client that is entered."""
+    policy = rb.Policy(rb.Retry(), rb.Timeout(2))
+    for make, path in (
+        (lambda: rb.HTTPAdapter(policy), "HTTPAdapter.policy"),
+        (lambda: rb.HTTPTransport(policy, httpx.HTTPTransport()), "HTTPTransport.policy"),
+        (lambda: httpx.Client(transport=rb.HTTPTransport(policy)).__enter__(), "HTTPTransport.policy"),
+    ):
+        with pytest.raises(rb.ConfigError, match=rf"^{path}: wanted Timeout\(…, thread=True\) or none"):
+            make()
+    threaded = rb.Policy(rb.Timeout(2, thread=True))
+    assert rb.HTTPAdapter(threaded)
+    with httpx.Client(transport=rb.HTTPTransport(threaded)):
+        pass
+    assert rb.HTTPTransport(policy, httpx.AsyncHTTPTransport())
+
+
+@pytest.mark.parametrize("made", [rb.HTTPTransport, rb.HTTPAdapter, rb.HTTPMiddleware])
+def test_a_bad_option_is_named_after_who_was_given_it(made):
+    """Not after what it is made of."""
+    for option, value in (
+        ("policy", "often"),
+        ("idempotency_header", "no header"),
+        ("allow_plaintext_credentials", 1),
+    ):
+        with pytest.raises(rb.ConfigError, match=rf"^{made.__name__}\.{option}: "):
+            made(**{option: value})
