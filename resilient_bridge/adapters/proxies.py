@@ -6,35 +6,20 @@ the policy, and nothing that can be seen.
 
 from __future__ import annotations
 
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
-
-import wrapt
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import BridgeError, stays_here
-from ..pipeline.stream_limits import NO_LIMITS, limits_of_call
 from .sdks import SDK, sdk_of
+from .stream_proxies import AsyncItems, Items, Proxy, has
 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from typing import NoReturn, Self
 
-    from ..pipeline.stream_limits import StreamLimits
 
-    _ObjectProxy = wrapt.ObjectProxy[Any]
-else:
-    _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
-
-__all__ = ["Answer", "AsyncEntry", "AsyncItems", "Entry", "Items", "Page", "Wrapped", "has"]
-
-_NOTHING: Final = object()
-_TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
-
-
-def has(value: object, name: str) -> bool:
-    """Whether a value is of a kind: asked of its class, as the language itself asks."""
-    return hasattr(type(value), name)
+__all__ = ["Answer", "AsyncEntry", "Entry", "Page", "Wrapped"]
 
 
 class Shared(Protocol):
@@ -55,16 +40,7 @@ class Shared(Protocol):
         """Make an error of ours one of the SDK's, too."""
 
 
-class _Proxy(_ObjectProxy):
-    """What is neither pickled nor copied: another process, or a copy, would have the client without its policy and state."""
-
-    def __reduce_ex__(self, *_: object) -> NoReturn:
-        stays_here(self.__wrapped__)
-
-    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
-
-
-class Wrapped(_Proxy):
+class Wrapped(Proxy):
     """A client, or a part of one that has calls."""
 
     def __init__(self, value: Any, wrapping: Shared, path: str) -> None:
@@ -131,146 +107,6 @@ class Page(Wrapped):
         return _class_of(self).__anext__(self)
 
 
-class AsyncItems(_Proxy):
-    """A stream whose first item has come."""
-
-    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
-        super().__init__(stream)
-        self._self_first = first
-        self._self_limits = limits
-        self._self_on_break: Callable[[Exception], None] | None = None
-
-    def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Have a failure after the first item told to somebody."""
-        self._self_on_break = on_break
-        return self
-
-    @classmethod
-    async def begun(cls, stream: Any) -> Self:
-        """Return the stream at its first item, or at its end."""
-        try:
-            return cls(stream, await anext(stream), limits_of_call())
-        except StopAsyncIteration:
-            return cls(stream, _NOTHING)
-        except BaseException:
-            close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-            raise
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.__wrapped__, name)
-        if has(value, "__anext__"):  # `text_stream`: the same items in another form
-            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_told)
-        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
-
-    def _self_told(self, error: Exception) -> None:
-        if self._self_on_break is not None:
-            self._self_on_break(error)
-
-    def _self_to_the_end(self, method: Any) -> Any:
-        @wraps(method)
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return await self._self_limits.rest(partial(method, *args, **kwargs))
-            except Exception as error:
-                self._self_told(error)
-                raise
-
-        return call
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        first, self._self_first = self._self_first, _NOTHING
-        if first is not _NOTHING:
-            return first
-        try:
-            return await self._self_limits.item(partial(anext, self.__wrapped__))
-        except StopAsyncIteration:
-            raise
-        except Exception as error:
-            self._self_told(error)
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self.__wrapped__.__aexit__(*error)
-
-
-class Items(_Proxy):
-    """A stream whose first item has come, for a client that blocks."""
-
-    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
-        super().__init__(stream)
-        self._self_first = first
-        self._self_limits = limits
-        self._self_on_break: Callable[[Exception], None] | None = None
-
-    def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Have a failure after the first item told to somebody."""
-        self._self_on_break = on_break
-        return self
-
-    @classmethod
-    def begun(cls, stream: Any) -> Self:
-        """Return the stream at its first item, or at its end."""
-        try:
-            return cls(stream, next(stream), limits_of_call())
-        except StopIteration:
-            return cls(stream, _NOTHING)
-        except BaseException:
-            close = getattr(stream, "close", None)
-            if close is not None:
-                close()
-            raise
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.__wrapped__, name)
-        if has(value, "__next__"):  # `text_stream`: the same items in another form
-            return Items(value, _NOTHING, self._self_limits).watched(self._self_told)
-        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
-
-    def _self_told(self, error: Exception) -> None:
-        if self._self_on_break is not None:
-            self._self_on_break(error)
-
-    def _self_to_the_end(self, method: Any) -> Any:
-        @wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return self._self_limits.next(partial(method, *args, **kwargs))
-            except Exception as error:
-                self._self_told(error)
-                raise
-
-        return call
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        first, self._self_first = self._self_first, _NOTHING
-        if first is not _NOTHING:
-            return first
-        try:
-            return self._self_limits.next(partial(next, self.__wrapped__))
-        except StopIteration:
-            raise
-        except Exception as error:
-            self._self_told(error)
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self.__wrapped__.__exit__(*error)
-
-
 class AsyncEntry:
     """A context manager of an async client: entering it is the call, or awaiting it. `manager` is None for one made then."""
 
@@ -328,7 +164,7 @@ class AsyncEntry:
         return await self._manager.__aexit__(*error)
 
 
-class Entry(_Proxy):
+class Entry(Proxy):
     """A context manager of a client that blocks: entering it is the call."""
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
@@ -358,7 +194,7 @@ class Entry(_Proxy):
         return self.__wrapped__.__exit__(*error)
 
 
-class Answer(_Proxy):
+class Answer(Proxy):
     """Something to await, or to iterate over after that: a list of pages, for one. `seen` makes the proxy of the result."""
 
     def __init__(

@@ -16,9 +16,10 @@ from ..pipeline.states import States
 from ..pipeline.streams import begin_held, broken_off
 from .borrowed import lend
 from .limits import check_bytes, named
-from .proxies import Answer, AsyncEntry, AsyncItems, Entry, Items, Page, Wrapped, has
+from .proxies import Answer, AsyncEntry, Entry, Page, Wrapped
 from .repeats import Call, Repeats, never_again, permits
 from .sdks import is_page
+from .stream_proxies import AsyncItems, Items, has
 
 
 if TYPE_CHECKING:

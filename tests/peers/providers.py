@@ -26,7 +26,7 @@ async def _stream(dialect: Dialect, turn: Turn, n: int) -> AsyncGenerator[bytes,
         yield dialect.error(turn)
     elif turn.ending == "stall":
         await asyncio.Event().wait()
-    elif turn.ending is not None:
+    elif turn.ending not in (None, "polite"):
         raise BreakError(reset=turn.ending == "reset")
 
 

@@ -25,7 +25,7 @@ class Turn:
     failing: Failing | None = None
     headers: tuple[tuple[str, str], ...] = ()
     status: int | None = None
-    ending: Literal["error", "cut", "reset", "stall"] | None = None
+    ending: Literal["error", "cut", "reset", "stall", "polite"] | None = None
     after: int = 0
 
     @classmethod
@@ -61,6 +61,11 @@ class Turn:
     def cut(cls, *, after: int = 0, reset: bool = False) -> Turn:
         """End the connection after so many items of a stream: by a plain close, or a reset."""
         return cls(ending="reset" if reset else "cut", after=after)
+
+    @classmethod
+    def ended_early(cls, *, after: int) -> Turn:
+        """Say so many items of a stream, and then end it as if that were all: no `[DONE]`, no reason, no last event."""
+        return cls(ending="polite", after=after)
 
     @classmethod
     def stalled(cls, *, after: int = 0) -> Turn:

@@ -1,0 +1,139 @@
+"""A model's stream that ends politely in the middle of its answer: whoever reads it is told, in all three SDKs and in each of their forms."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from google.genai import types
+from openai.types.chat import ChatCompletionChunk
+
+import resilient_bridge as rb
+from resilient_bridge.adapters.model_streams import Ending
+from tests.adapters.wrapped_openai import ASK
+from tests.peers.providers import Providers
+from tests.peers.turns import Turn
+
+
+pytestmark = pytest.mark.real
+
+POLICY = rb.Policy(
+    rb.Retry(attempts=4, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(1, open_for=30)
+)
+MESSAGES = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+
+
+async def _openai(server):
+    client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
+    return client, openai.OpenAIError, await client.chat.completions.create(**ASK, stream=True)
+
+
+async def _openai_events(server):
+    client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
+    return client, openai.OpenAIError, await client.chat.completions.stream(**ASK).__aenter__()
+
+
+async def _anthropic(server):
+    client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
+    return client, anthropic.AnthropicError, await client.messages.create(**MESSAGES, stream=True)
+
+
+async def _anthropic_events(server):
+    client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
+    return client, anthropic.AnthropicError, await client.messages.stream(**MESSAGES).__aenter__()
+
+
+async def _google(server):
+    http = types.HttpOptions(base_url=server.google)
+    client = rb.wrap(genai.Client(api_key="k", http_options=http), POLICY)
+    stream = await client.aio.models.generate_content_stream(model="m", contents="hi")
+    return client, genai.errors.APIError, stream
+
+
+async def _close(client):
+    await (client.aio.aclose() if hasattr(client, "aio") else client.close())
+
+
+FORMS = [_openai, _openai_events, _anthropic, _anthropic_events, _google]
+
+
+@pytest.mark.parametrize("asked", FORMS)
+async def test_e27_a_stream_that_ends_before_its_answer_is_told(asked):
+    """What had come is handed out, then the error, of ours and of the SDK's; the circuit hears of it, and nothing is asked again."""
+    async with Providers() as server:
+        server.script(Turn.ended_early(after=2))
+        client, theirs, stream = await asked(server)
+        items = []
+        with pytest.raises(rb.BridgeError, match="the stream ended before the answer did") as caught:
+            async for item in stream:
+                items += [item]
+        assert len(items) >= 2
+        assert isinstance(caught.value, theirs)
+        assert caught.value.failure.executed is rb.Executed.MAYBE
+        await _close(client)
+        assert (server.requests, rb.circuit(client).state) == (1, "open")
+
+
+@pytest.mark.parametrize("asked", FORMS)
+async def test_e27_a_stream_that_comes_to_its_end_is_told_as_before(asked):
+    """All of it, and no error."""
+    async with Providers() as server:
+        client, _, stream = await asked(server)
+        assert len([item async for item in stream]) >= 3
+        await _close(client)
+        assert rb.circuit(client).state == "closed"
+
+
+async def test_e27_a_client_that_blocks_is_told_too():
+    """The same for its sync stream."""
+
+    def read(url):
+        with openai.OpenAI(base_url=url, api_key="k") as own:
+            client = rb.wrap(own, rb.Policy(rb.Retry()))
+            for chunk in client.chat.completions.create(**ASK, stream=True):
+                words[:] = [*words, chunk.choices[0].delta.content]
+
+    words = []
+    async with Providers() as server:
+        server.script(Turn.ended_early(after=1))
+        with pytest.raises(rb.BridgeError, match="the stream ended before the answer did"):
+            await asyncio.to_thread(read, server.openai)
+        assert "one" in "".join(word or "" for word in words)
+        words.clear()
+        await asyncio.to_thread(read, server.openai)
+        assert "three" in "".join(word or "" for word in words)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "is_cut"),
+    [
+        ([[]], False),
+        ([[(0, None)], [(0, "stop")], []], False),
+        ([[(0, None)], [(0, "stop")], [(0, None)]], False),
+        ([[(0, None), (1, None)], [(0, "stop")]], True),
+        ([[(0, None), (1, None)], [(0, "stop"), (1, "length")]], False),
+        ([[(0, None)], []], True),
+    ],
+    ids=["nothing said", "usage last", "a remark after the end", "one of two", "both", "no end"],
+)
+def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
+    """A filter's remark and a count of tokens say nothing; of two answers both have to end."""
+    ending = Ending()
+    for choices in chunks:
+        chunk = ChatCompletionChunk.model_construct(
+            choices=[SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
+        )
+        assert ending.heard(chunk) is chunk
+    assert (ending.cut() is not None) is is_cut
+
+
+def test_e27_what_is_of_no_known_format_is_left_alone():
+    """Lines, bytes, and the objects of others."""
+    ending = Ending()
+    for item in ("text", b"x", SimpleNamespace(choices=[SimpleNamespace(index=0, finish_reason=None)])):
+        assert ending.heard(item) is item
+    assert ending.cut() is None
