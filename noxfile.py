@@ -25,10 +25,14 @@ def style(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly."""
+    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", *uses)
     session.run("pyright", "resilient_bridge", *uses)
+    pages = Path(session.create_tmp()).resolve()
+    session.run("python", "-m", "tests.typed_pages", str(pages))
+    written = [str(path) for path in sorted(pages.glob("*.py"))]
+    session.run("mypy", "--config-file=", "--check-untyped-defs", "--ignore-missing-imports", *written)
 
 
 @nox.session

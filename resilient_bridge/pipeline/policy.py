@@ -149,9 +149,11 @@ class Policy(Layer):
 
     # A method's type first, and kept: no class of ours would be bound, overridden and narrowed by both checkers as a function is.
     @overload
-    def __call__(self, function: M, /) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, function: M, /, *, idempotent: bool | None = ..., name: str | None = ...) -> M: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: F, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> Protected[F]: ...
     @overload
     def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
     def __call__(

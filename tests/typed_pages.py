@@ -1,0 +1,48 @@
+"""The pages of docs/ whose blocks of Python are type-checked: `python -m tests.typed_pages DIRECTORY` writes each page's as one file.
+
+Rule: a page that is clean stays so; the others show fragments, or read what only a test would.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [
+    "how-to/bound-spending.md",
+    "how-to/coming-from-tenacity.md",
+    "how-to/explain-an-error.md",
+    "how-to/is-it-safe-to-repeat.md",
+    "how-to/keep-messages-across-restarts.md",
+    "how-to/look-at-a-schedule.md",
+    "how-to/read-server-sent-events.md",
+    "how-to/suggest-fixes.md",
+    "how-to/test-your-policies.md",
+    "how-to/validate-hook-events.md",
+    "reference/events.md",
+    "reference/severity.md",
+    "strategies/backoff.md",
+    "strategies/breaker.md",
+    "strategies/bulkhead.md",
+    "strategies/composition.md",
+    "strategies/index.md",
+    "strategies/rate-limit.md",
+]
+
+
+def write(directory: Path) -> list[Path]:
+    """Write the files; return their paths."""
+    written = []
+    for page in PAGES:
+        path = directory / (re.sub(r"\W", "_", page.removesuffix(".md")) + ".py")
+        path.write_text("\n\n".join(BLOCK.findall((DOCS / page).read_text())))
+        written.append(path)
+    return written
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
