@@ -1,7 +1,7 @@
 """Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
 
 Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `damage` (every case of
-what `crashes` and `simulation` sample), `coverage` and `mutation`.
+what the others sample), `coverage` and `mutation`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def damage(session: nox.Session) -> None:
-    """All of what `crashes` and `simulation` take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow.
+    """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow.
 
     More than half an hour on two cores.
     """
@@ -113,7 +113,7 @@ def damage(session: nox.Session) -> None:
             "-n",
             "logical",
             "-m",
-            "crash or simulation",
+            "not campaign",
             *(session.posargs or files),
         ),
         env={"RB_DAMAGE": "all"},

@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing.simulation import Simulation, simulate
+from tests.samples import some
 
 from .stepping import before_turn
 

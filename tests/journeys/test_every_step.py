@@ -127,9 +127,8 @@ def test_a_link_that_dies_at_any_step_loses_nothing(bridge, how):
     + [pytest.param(b, h, marks=pytest.mark.simulation) for b in BRIDGES for h in DEATHS],
 )
 def test_a_link_that_dies_between_any_two_frames_loses_nothing(bridge, how):
-    """Between all frames, and so within many, or between every third: the same outcome."""
-    step = 79 if IS_ALL else 237  # no frame is shorter than 79 bytes
-    assert len(cut_everywhere(bridge, how, "byte", step)) > 60 * 79 // step
+    """Between all frames, and so within many: the same outcome."""
+    assert len(cut_everywhere(bridge, how, "byte", 79)) > 60  # no frame is shorter
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "vanish"])

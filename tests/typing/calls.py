@@ -207,6 +207,11 @@ def patience(function: rb.Protected[Callable[..., Any]]) -> float:
     return function.policy.explain().max_seconds
 
 
+def ask_for(what: str) -> int:
+    """A function that is not decorated where it is written."""
+    return len(what)
+
+
 def protected() -> list[float]:
     """A decorated function has what the policy adds to it, and what it had."""
     assert_type(create.policy, rb.Policy)
@@ -219,6 +224,9 @@ def protected() -> list[float]:
     assert_type(create.__name__, str)
     exact: rb.Protected[Callable[[str], int]] = create
     assert_type(exact("x"), int)
+    named = rb.Policy(rb.Retry())(ask_for, idempotent=True, name="ask")
+    assert_type(named.policy, rb.Policy)
+    assert_type(named("x"), int)
     return [patience(create), patience(search), patience(stream), patience(Weather.now)]
 
 
