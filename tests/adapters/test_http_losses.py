@@ -83,7 +83,9 @@ async def test_a_sync_client_without_timeouts_is_bound_too(kind):
 async def test_a_sync_client_refuses_a_timeout_that_cannot_hold(kind):
     """`Timeout` needs a task to cancel; under a sync client it is a ConfigError, and the library's error."""
     policy = rb.Policy(rb.Timeout(5))
-    async with HttpFault() as server, kind.client(rb.HTTPTransport(policy, kind.inner())) as client:
+    with pytest.raises(rb.ConfigError, match=r"^HTTPTransport\.policy: wanted Timeout\(…, thread=True\)"):
+        rb.HTTPTransport(policy, kind.inner())
+    async with HttpFault() as server, kind.client(rb.HTTPTransport(policy)) as client:
         with pytest.raises(rb.ConfigError) as caught:
             await client.get(server.url())
         assert isinstance(caught.value, kind.library.RequestError)

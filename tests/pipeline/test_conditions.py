@@ -90,7 +90,8 @@ async def _reset():
 
 async def test_a07_tenacitys_own_async_conditions_are_awaited():
     """`tenacity.asyncio.retry_if_exception` and its kin."""
-    from tenacity.asyncio import retry_if_exception, retry_if_result
+    theirs = pytest.importorskip("tenacity.asyncio", reason="came with tenacity 8.5")
+    retry_if_exception, retry_if_result = theirs.retry_if_exception, theirs.retry_if_result
 
     for condition, calls in ((no, 1), (yes, 3)):
         server = Server(always=OwnError)
