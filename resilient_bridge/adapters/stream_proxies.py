@@ -48,12 +48,14 @@ class Proxy(_ObjectProxy):
 class AsyncItems(Proxy):
     """A stream whose first item has come."""
 
-    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
+    def __init__(
+        self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
+    ) -> None:
         super().__init__(stream)
         self._self_first = first
         self._self_limits = limits
         self._self_on_break: Callable[[Exception], None] | None = None
-        self._self_ending = Ending()
+        self._self_ending = ending or Ending()
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
         """Have a failure after the first item told to somebody."""
@@ -63,8 +65,9 @@ class AsyncItems(Proxy):
     @classmethod
     async def begun(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
+        ending = Ending(stream)
         try:
-            return cls(stream, await anext(stream), limits_of_call())
+            return cls(stream, await anext(stream), limits_of_call(), ending)
         except StopAsyncIteration:
             return cls(stream, _NOTHING)
         except BaseException:
@@ -123,12 +126,14 @@ class AsyncItems(Proxy):
 class Items(Proxy):
     """A stream whose first item has come, for a client that blocks."""
 
-    def __init__(self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS) -> None:
+    def __init__(
+        self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
+    ) -> None:
         super().__init__(stream)
         self._self_first = first
         self._self_limits = limits
         self._self_on_break: Callable[[Exception], None] | None = None
-        self._self_ending = Ending()
+        self._self_ending = ending or Ending()
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
         """Have a failure after the first item told to somebody."""
@@ -138,8 +143,9 @@ class Items(Proxy):
     @classmethod
     def begun(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
+        ending = Ending(stream)
         try:
-            return cls(stream, next(stream), limits_of_call())
+            return cls(stream, next(stream), limits_of_call(), ending)
         except StopIteration:
             return cls(stream, _NOTHING)
         except BaseException:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import anthropic
+import httpx2
 import openai
 import pytest
 from google import genai
 from google.genai import types
-from openai.types.chat import ChatCompletionChunk
 
 import resilient_bridge as rb
 from resilient_bridge.adapters.model_streams import Ending
@@ -124,11 +125,36 @@ def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
     """A filter's remark and a count of tokens say nothing; of two answers both have to end."""
     ending = Ending()
     for choices in chunks:
-        chunk = ChatCompletionChunk.model_construct(
-            choices=[SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
-        )
+        said = [SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
+        chunk = types.GenerateContentResponse.model_construct(candidates=said)
         assert ending.heard(chunk) is chunk
     assert (ending.cut() is not None) is is_cut
+
+
+@pytest.mark.parametrize("text", ["data: [DONE]\n\n", ""], ids=["done", "cut"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_e27_done_is_an_end_too(text, is_async):
+    """A server of openai's format that gives no reason, and says `[DONE]`: that is the end of it; without it, nothing is."""
+    chunk = {"index": 0, "delta": {"content": "hi"}, "finish_reason": None}
+    said = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [chunk]}
+    body = f"data: {json.dumps(said)}\n\n{text}"
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, text=body, headers={"content-type": "text/event-stream"})
+    )
+
+    async def read():
+        if is_async:
+            own = openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=transport))
+            stream = await rb.wrap(own, POLICY).chat.completions.create(**ASK, stream=True)
+            return [item async for item in stream]
+        own = openai.OpenAI(api_key="k", http_client=httpx2.Client(transport=transport))
+        return list(rb.wrap(own, POLICY).chat.completions.create(**ASK, stream=True))
+
+    if text:
+        assert len(await read()) == 1
+    else:
+        with pytest.raises(rb.BridgeError, match="the stream ended before the answer did"):
+            await read()
 
 
 def test_e27_what_is_of_no_known_format_is_left_alone():

@@ -25,7 +25,12 @@ from tests.adapters import wrapped_openai as gpt
 pytestmark = pytest.mark.requirement("S8")
 FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)))
 ASKED = {
-    "candidates": [{"content": {"role": "model", "parts": [{"functionCall": {"name": "order", "args": {}}}]}}]
+    "candidates": [
+        {
+            "content": {"role": "model", "parts": [{"functionCall": {"name": "order", "args": {}}}]},
+            "finishReason": "STOP",
+        }
+    ]
 }
 DONE = {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}]}
 
