@@ -90,7 +90,17 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
     steps = every.group(1).split()
     beside = re.search(r"^beside\(\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)[0]
     told = {*steps, *re.findall(r"\w+", beside)}
-    assert {"style", "types", "layers", "simulation", "crashes", "litellm", "neighbours", "readme"} <= told
+    assert {
+        "style",
+        "types",
+        "layers",
+        "simulation",
+        "crashes",
+        "litellm",
+        "neighbours",
+        "lowest",
+        "readme",
+    } <= told
     assert steps[-1] == "totals"
 
 
@@ -98,7 +108,7 @@ def test_what_runs_beside_something_else_fails_the_run(tmp_path):
     """What fails in the background is not lost behind what succeeds, nor the first of two that run one after the other."""
     (tmp_path / ".ci").mkdir()
     script = (ROOT / ".ci/run").read_text()
-    for failing in ("", "types", "litellm", "neighbours"):
+    for failing in ("", "types", "litellm", "neighbours", "lowest(sample)"):
         told = re.sub(
             r"^session\(\) .*$", f'session() {{ [ "$1" != "{failing}" ]; }}', script, flags=re.MULTILINE
         )
