@@ -334,6 +334,8 @@ class Driver:
     async def settled(self, entry: Entry) -> None:
         """Return when the outcome of `entry` is known."""
         if entry.is_settled:
+            if self.is_durable:  # a store keeps it within this turn, and nobody is told before
+                await asyncio.sleep(0)
             return
         waiter = self.loop.create_future()
         if entry.waiters is None:

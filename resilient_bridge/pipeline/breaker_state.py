@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 import attrs
 
@@ -93,7 +94,7 @@ class CircuitState:
         self._slow_after = inf
         self.is_timed = False  # there is a `slow_after`: who is under way is kept, with when it began
         self._under_way: dict[object, tuple[int, float]] = {}
-        self._overdue: set[object] = set()  # under way, and counted
+        self._overdue: WeakSet[object] = WeakSet()  # under way, and counted; some never end
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None

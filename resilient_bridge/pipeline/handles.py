@@ -123,7 +123,7 @@ class Circuit:
 class _Block:
     """A permit in use."""
 
-    __slots__ = ("_permit", "_started", "_state", "is_over")
+    __slots__ = ("__weakref__", "_permit", "_started", "_state", "is_over")
 
     def __init__(self, state: CircuitState, permit: int, started: float) -> None:
         self._state = state

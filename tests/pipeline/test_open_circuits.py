@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
+import weakref
 
 import pytest
 
@@ -132,3 +135,20 @@ def test_e19_a_block_that_is_overdue_counts():
             with pytest.raises(rb.CircuitOpenError), handle:
                 pass
         assert handle.state == "open"
+
+
+def test_e19_a_call_that_never_ends_is_not_kept():
+    """A block that is left behind counts once, and is forgotten with it."""
+    policy = rb.Policy(rb.Breaker.consecutive(9, slow_after=5, key="never ends"))
+
+    def leave_behind():
+        attempt = next(iter(policy.attempts()))
+        attempt.__enter__()
+        return weakref.ref(attempt)
+
+    with rb.testing.virtual_time() as clock:
+        left = contextvars.copy_context().run(leave_behind)
+        clock.advance(6)
+        assert rb.circuit("never ends").state == "closed"
+        gc.collect()
+        assert left() is None
