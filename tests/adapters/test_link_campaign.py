@@ -30,6 +30,7 @@ from tests.peers.faults import Fault, seeded
 from tests.peers.http_fault import HttpFault
 from tests.peers.ports import HOST
 from tests.peers.running import mcp_server
+from tests.samples import IS_ALL, some
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -47,7 +48,11 @@ FAULTS = [
 
 
 PROVABLE_FAULTS = [Fault.answer(status) for status in (425, 425, 429, 429)]
-ONE_CALLER, MANY_CALLERS, REFUSED_CALLERS = [11, 12, 13, 14], [21, 22, 23], [51, 52]
+ONE_CALLER, MANY_CALLERS, REFUSED_CALLERS = (
+    some([11, 12, 13, 14], 2),
+    some([21, 22, 23], 2),
+    some([51, 52], 1),
+)
 SEEDS: dict[int, dict[str, Any]] = {
     **{seed: {"calls": 250, "callers": 1} for seed in ONE_CALLER},
     **{seed: {"calls": 280, "callers": 8, "is_bare": seed > 21} for seed in MANY_CALLERS},
@@ -233,9 +238,9 @@ async def test_hundreds_of_faults_were_injected(server):
     met: Counter[str] = Counter()
     for seed in SEEDS:
         met += (await campaign(server, seed))[3]
-    assert met.total() >= 500, met
+    assert met.total() >= (500 if IS_ALL else 200), met
     assert set(met) == {"answer", "reset_unread", "reset_before", "reset_after", "cut", "refused"}
-    assert min(met.values()) >= 20, met
+    assert min(met.values()) >= (20 if IS_ALL else 8), met
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def test_an_outage_costs_no_memory(overflow):
 
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("overflow", some(POLICIES, 2))
+@pytest.mark.parametrize("overflow", some(POLICIES, 1))
 def test_a_long_outage_costs_no_memory(overflow):
     """Three minutes at 1,000 messages a second (ten, if all is asked for and none is refused): flat at the bound."""
     rig = Rig(outbox=Outbox(max_messages=200, max_bytes=40_000, overflow=overflow)).up()

@@ -129,7 +129,7 @@ async def test_every_call_that_fails(room, durability, call, error):
     for end in ("crash", "close"):
         last, others = count(call, room, durability, end)
         runs = [(k, how) for k in range(1, last + 1) for how in (f"{k}", f"{k}+", f"{k}..{k + 2}")]
-        for k, how in some(runs, 3):
+        for k, how in some(runs, 2):
             path = room / f"{end} {how}" / "known.db"
             inject = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
             inject += ["-e", f"inject={call}:error={error}:when={how}"]

@@ -98,11 +98,11 @@ def losses(events):
 
 
 async def test_a_log_that_was_cut_anywhere(killed, room):
-    """At every 64th byte, also to nothing: told once, the original is beside the new file, and what is left is true. Of these some 40."""
+    """At every 64th byte, also to nothing: told once, the original is beside the new file, and what is left is true. Of these some 25."""
     files, truth = killed
     sizes = range(0, len(files["-wal"]), 64)
     wrong = []
-    for size in some(sizes, 40):
+    for size in some(sizes, 25):
         broken = cut(files, size)
         path = put(broken, room)
         content, events = await look(path)
@@ -290,7 +290,7 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
     last = max(by_thread.values(), default=0)
     assert last
     deaths = 0
-    for k in some(range(1, last + 1), 7):
+    for k in some(range(1, last + 1), 4):
         path = put(files, room)
         status, accepted = life(path, "-e", f"inject={call}:signal=SIGKILL:when={k}")
         deaths += status != 0

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import some
+from tests.samples import IS_ALL, some
 from tests.workflow.flows import value_in
 from tests.workflow.judge import Judge
 from tests.workflow.lives import LEDGER
@@ -53,7 +53,7 @@ GIT = {
     "GIT_CONFIG_SYSTEM": os.devnull,
     **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
 }
-SEED, LIVES = int(os.environ.get("RB_SEED", "0")), int(os.environ.get("RB_LIVES", "12"))
+SEED, LIVES = int(os.environ.get("RB_SEED", "0")), int(os.environ.get("RB_LIVES", "12" if IS_ALL else "6"))
 
 
 class Host:
