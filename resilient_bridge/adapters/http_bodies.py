@@ -15,16 +15,16 @@ from ..pipeline.attempt import CURRENT
 from .http_decoding import Decoding, decoded
 
 
-__all__ = ["bounded", "note_use", "once", "peek", "peek_async"]
+__all__ = ["LOOK", "SAYS_MORE", "bounded", "note_use", "once", "peek", "peek_async"]
 
-_LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
+LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 _MOST_DECODED: Final = 1_000_000  # bytes that they may become
-_SAYS_MORE: Final = frozenset({400, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
+SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
 def _tells(response: Any) -> bool:
     """Whether the body can change what the status says: JSON of a status that has several meanings."""
-    return response.status_code in _SAYS_MORE and "json" in response.headers.get("content-type", "")
+    return response.status_code in SAYS_MORE and "json" in response.headers.get("content-type", "")
 
 
 def peek(response: Any) -> None:
@@ -37,7 +37,7 @@ def peek(response: Any) -> None:
         for part in rest:
             parts.append(part)
             size += len(part)
-            if size >= _LOOK:
+            if size >= LOOK:
                 break
     except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
         broken = error
@@ -58,7 +58,7 @@ async def peek_async(response: Any) -> None:
         async for part in rest:
             parts.append(part)
             size += len(part)
-            if size >= _LOOK:
+            if size >= LOOK:
                 break
     except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
         broken = error

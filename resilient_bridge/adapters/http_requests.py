@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTED",
     "IDEMPOTENT_METHODS",
+    "PORTS",
     "SAFE_METHODS",
     "bound_to",
     "check_given",
@@ -63,7 +64,7 @@ _SHORTEST: Final = (
     0.001  # seconds; a socket that is given 0 does not wait at all, and says so in another error
 )
 _HOP: Final = "rb.redirected"
-_PORTS: Final = {"http": 80, "https": 443}
+PORTS: Final = {"http": 80, "https": 443}
 
 
 def package_of(request: Any) -> str:
@@ -95,7 +96,7 @@ class _Hop(NamedTuple):
 
 
 def _place(url: Any) -> _Origin:
-    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+    return url.scheme, url.host, url.port or PORTS.get(url.scheme)
 
 
 def _is_same(one: _Origin, other: _Origin) -> bool:

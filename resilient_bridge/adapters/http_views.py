@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, MutableMapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..classification.http_libraries import withdraw_proof
 from ..errors import Executed, attach, record_of
 from .http import HTTPTransport
-from .http_requests import note_domains
+from .http_bodies import LOOK, SAYS_MORE
+from .http_requests import PORTS, note_domains
 
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from ..presets import BridgePolicy
 
 __all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "says_more"]
-
-_LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
-_SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
-_PORTS: Final = {"http": 80, "https": 443}
 
 
 class URLView:
@@ -36,7 +33,7 @@ class URLView:
         self.scheme = scheme
         self.host = host
         self.raw_host = host.encode("utf-8", "surrogatepass")
-        self.port = None if port == _PORTS.get(scheme) else port
+        self.port = None if port == PORTS.get(scheme) else port
 
 
 class HeadersView(MutableMapping[str, str]):
@@ -123,10 +120,10 @@ class AnswerView:
 
 def says_more(answer: Any) -> bool:
     """Return whether the body of an error can change what its status says, and is known to be short."""
-    if answer.status_code not in _SAYS_MORE or "json" not in answer.headers.get("content-type", ""):
+    if answer.status_code not in SAYS_MORE or "json" not in answer.headers.get("content-type", ""):
         return False
     length = answer.headers.get("content-length", "")
-    return length.isdecimal() and int(length) <= _LOOK
+    return length.isdecimal() and int(length) <= LOOK
 
 
 class Core(HTTPTransport):

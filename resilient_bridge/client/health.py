@@ -47,12 +47,15 @@ class Health:
     check_errors: int = 0
 
 
-def obstacle(session: Session, now: Now, *, patience: float = _PATIENCE) -> Failure | None:
-    """Why the client is not READY: its end, the answer it has been waiting for for `patience` seconds, the last loss of the link."""
+def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) -> Failure | None:
+    """Why the client is not READY: its end, the answer it has been waiting for for `patience` seconds, the last loss of the link.
+
+    Without `now` nothing is said of what it waits for.
+    """
     if session.failure is not None or session.state is BridgeState.READY:
         return session.failure
     link = session.link
-    if link is None or link.joining.waits(now) < patience:
+    if link is None or now is None or link.joining.waits(now) < patience:
         return session.reconnection.last_loss
     return link.joining.missing(now) or session.reconnection.last_loss
 
@@ -82,9 +85,7 @@ def health_of(session: Session, check: HealthCheck | None, now: Now | None) -> H
         unconfirmed=len(outbound.outbox.unconfirmed),
         unread=len(inbound.inbox),
         attempt=session.reconnection.attempt,
-        failure=obstacle(session, now)
-        if now is not None
-        else session.failure or session.reconnection.last_loss,
+        failure=obstacle(session, now),
         rejected=inbound.rejected,
         duplicates=inbound.duplicates,
         stray_acks=outbound.stray_acks,
