@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Self
 
@@ -194,9 +194,10 @@ class HttpFault:
         if fault.kind == "cut":
             return await self._pass(connection, self._pieces(exchange), fault)
         if fault.kind == "reset_after" or fault.executed:
-            async with aclosing(self._pieces(exchange)) as pieces:
-                async for _ in pieces:
-                    pass
+            with suppress(BreakError):  # the server ended amid its answer, which nobody was to have
+                async with aclosing(self._pieces(exchange)) as pieces:
+                    async for _ in pieces:
+                        pass
         if fault.kind == "black_hole":
             await connection.ended.wait()
         if fault.kind == "refuse":
