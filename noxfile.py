@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nox
 
@@ -29,10 +30,9 @@ def types(session: nox.Session) -> None:
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", *uses)
     session.run("pyright", "resilient_bridge", *uses)
-    pages = Path(session.create_tmp()).resolve()
-    session.run("python", "-m", "tests.typed_pages", str(pages))
-    written = [str(path) for path in sorted(pages.glob("*.py"))]
-    session.run("mypy", "--config-file=", "--check-untyped-defs", "--ignore-missing-imports", *written)
+    with TemporaryDirectory() as pages:
+        session.run("python", "-m", "tests.typed_pages", pages)
+        session.run("mypy", "--config-file=", "--check-untyped-defs", "--ignore-missing-imports", pages)
 
 
 @nox.session
@@ -105,17 +105,8 @@ def damage(session: nox.Session) -> None:
         if "from tests.samples import" in path.read_text()
     ]
     session.run(
-        *(
-            "python",
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "logical",
-            "-m",
-            "not campaign",
-            *(session.posargs or files),
-        ),
+        *("python", "-m", "pytest", "-q", "-n", "logical", "-m", "not campaign"),
+        *(session.posargs or files),
         env={"RB_DAMAGE": "all"},
     )
 
@@ -187,16 +178,14 @@ LOWEST_REAL = [
 
 
 LOWEST_SAMPLE = [  # what each of them is used for, in seconds: for CI
-    *(
-        "tests/pipeline/test_conditions.py",
-        "tests/pipeline/test_retrying_schedules.py",
-        "tests/pipeline/test_calls.py",
-    ),
-    *("tests/transports", "tests/adapters/test_http_transport.py", "tests/adapters/test_link_websockets.py"),
-    *(
-        "tests/adapters/test_wrap_any.py",
-        "tests/adapters/test_wrap_openai.py",
-    ),
+    "tests/pipeline/test_calls.py",
+    "tests/pipeline/test_conditions.py",
+    "tests/pipeline/test_retrying_schedules.py",
+    "tests/transports",
+    "tests/adapters/test_http_transport.py",
+    "tests/adapters/test_link_websockets.py",
+    "tests/adapters/test_wrap_any.py",
+    "tests/adapters/test_wrap_openai.py",
     "tests/stores/test_redis_state.py",
 ]
 

@@ -34,14 +34,11 @@ PAGES = [
 ]
 
 
-def write(directory: Path) -> list[Path]:
-    """Write the files; return their paths."""
-    written = []
+def write(directory: Path) -> None:
+    """Write the files."""
     for page in PAGES:
         path = directory / (re.sub(r"\W", "_", page.removesuffix(".md")) + ".py")
         path.write_text("\n\n".join(BLOCK.findall((DOCS / page).read_text())))
-        written.append(path)
-    return written
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ be seen, nothing is said about it.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Executed, Failure, error_for
@@ -63,9 +62,10 @@ class Ending:
             (self._begun if unfinished else self._finished).add(number)
 
     def cut(self) -> BridgeError | None:
-        """Return the error of a stream that has ended before its end; None if it has come to it, or nobody can say."""
+        """Return the error of a stream that has ended before its end, once; None if it has come to it, or nobody can say."""
         if self._begun <= self._finished or (self._marks is not None and self._marks.are_done):
             return None
+        self._begun.clear()
         message = "the stream ended before the answer did: what was handed out is a part of it"
         return error_for(Failure.of("CONN_RESET", message, executed=Executed.MAYBE))
 
@@ -95,11 +95,8 @@ def _marks_of(stream: object) -> _Marks | None:
     """Return what sees the events of a stream, put into its place; None if it has no decoder that can be watched."""
     stream = getattr(stream, "_raw_stream", stream)  # openai's `stream()` goes over one of the plain kind
     decoder = getattr(stream, "_decoder", None)
-    is_known = type(stream).__module__.partition(".")[0] == "openai" and hasattr(decoder, "iter_bytes")
-    if not is_known:
+    if type(stream).__module__.partition(".")[0] != "openai" or not hasattr(decoder, "iter_bytes"):
         return None
     marks = _Marks(decoder)
-    with suppress(AttributeError):
-        stream._decoder = marks  # type: ignore[attr-defined]  # noqa: SLF001
-        return marks
-    return None
+    stream._decoder = marks  # type: ignore[attr-defined]  # noqa: SLF001
+    return marks

@@ -45,8 +45,8 @@ class Proxy(_ObjectProxy):
     __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
 
 
-class AsyncItems(Proxy):
-    """A stream whose first item has come."""
+class _Begun(Proxy):
+    """What both kinds of streams share, whose first item has come."""
 
     def __init__(
         self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
@@ -61,6 +61,21 @@ class AsyncItems(Proxy):
         """Have a failure after the first item told to somebody."""
         self._self_on_break = on_break
         return self
+
+    def _self_told(self, error: Exception) -> None:
+        if self._self_on_break is not None:
+            self._self_on_break(error)
+
+    def _self_ended(self) -> None:
+        """There is no further item: raise, if the answer had not come to its end."""
+        cut = self._self_ending.cut()
+        if cut is not None:
+            self._self_told(cut)
+            raise cut from None
+
+
+class AsyncItems(_Begun):
+    """A stream whose first item has come."""
 
     @classmethod
     async def begun(cls, stream: Any) -> Self:
@@ -82,10 +97,6 @@ class AsyncItems(Proxy):
             return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_told)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
-    def _self_told(self, error: Exception) -> None:
-        if self._self_on_break is not None:
-            self._self_on_break(error)
-
     def _self_to_the_end(self, method: Any) -> Any:
         @wraps(method)
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -105,16 +116,14 @@ class AsyncItems(Proxy):
         if first is not _NOTHING:
             return self._self_ending.heard(first)
         try:
-            return self._self_ending.heard(await self._self_limits.item(partial(anext, self.__wrapped__)))
+            item = await self._self_limits.item(partial(anext, self.__wrapped__))
         except StopAsyncIteration:
-            cut = self._self_ending.cut()
-            if cut is None:
-                raise
+            self._self_ended()
+            raise
         except Exception as error:
             self._self_told(error)
             raise
-        self._self_told(cut)
-        raise cut
+        return self._self_ending.heard(item)
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,22 +132,8 @@ class AsyncItems(Proxy):
         return await self.__wrapped__.__aexit__(*error)
 
 
-class Items(Proxy):
+class Items(_Begun):
     """A stream whose first item has come, for a client that blocks."""
-
-    def __init__(
-        self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
-    ) -> None:
-        super().__init__(stream)
-        self._self_first = first
-        self._self_limits = limits
-        self._self_on_break: Callable[[Exception], None] | None = None
-        self._self_ending = ending or Ending()
-
-    def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Have a failure after the first item told to somebody."""
-        self._self_on_break = on_break
-        return self
 
     @classmethod
     def begun(cls, stream: Any) -> Self:
@@ -160,10 +155,6 @@ class Items(Proxy):
             return Items(value, _NOTHING, self._self_limits).watched(self._self_told)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
-    def _self_told(self, error: Exception) -> None:
-        if self._self_on_break is not None:
-            self._self_on_break(error)
-
     def _self_to_the_end(self, method: Any) -> Any:
         @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -183,16 +174,14 @@ class Items(Proxy):
         if first is not _NOTHING:
             return self._self_ending.heard(first)
         try:
-            return self._self_ending.heard(self._self_limits.next(partial(next, self.__wrapped__)))
+            item = self._self_limits.next(partial(next, self.__wrapped__))
         except StopIteration:
-            cut = self._self_ending.cut()
-            if cut is None:
-                raise
+            self._self_ended()
+            raise
         except Exception as error:
             self._self_told(error)
             raise
-        self._self_told(cut)
-        raise cut
+        return self._self_ending.heard(item)
 
     def __enter__(self) -> Self:
         return self

@@ -65,7 +65,6 @@ class CircuitState:
         "era",
         "is_calm",
         "is_closed",
-        "is_timed",
         "key",
         "state",
         "why",
@@ -92,7 +91,6 @@ class CircuitState:
         self._is_telling = False
         self._window = window_for(breaker)
         self._slow_after = inf
-        self.is_timed = False  # there is a `slow_after`: who is under way is kept, with when it began
         self._under_way: dict[object, tuple[int, float]] = {}
         self._overdue: WeakSet[object] = WeakSet()  # under way, and counted; some never end
         self._counted: int | None = 0  # the permit whose outcomes count
@@ -158,9 +156,15 @@ class CircuitState:
 
     # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether calls can be too slow: who is under way is kept, with when it began."""
+        return self._slow_after < inf
+
     def began(self, call: object, permit: int, started: float) -> None:
-        """Remember a call that has been admitted."""
-        self._under_way[call] = permit, started
+        """Remember a call that has been admitted, if it can be too slow."""
+        if self.is_timed:
+            self._under_way[call] = permit, started
 
     def count_overdue(self, now: float) -> None:
         """Count the calls that take too long already, while they are still under way; each once."""
@@ -175,7 +179,7 @@ class CircuitState:
 
     def is_counted(self, call: object) -> bool:
         """Return whether a call that ends has been counted as overdue, and forget it."""
-        if not self.is_timed:
+        if not (self._under_way or self._overdue):
             return False
         with self._lock:
             if call in self._overdue:
@@ -285,7 +289,6 @@ class CircuitState:
         closed = self.state == "closed"
         slow_after = self.breaker.slow_after
         self._slow_after = inf if slow_after is None else slow_after
-        self.is_timed = slow_after is not None
         self._counted = self.era if closed else None
         self.is_calm = disabled or (closed and self._window.is_quiet)
         self.is_closed = disabled or closed

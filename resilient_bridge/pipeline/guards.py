@@ -103,8 +103,7 @@ class BreakerGuard:
     def admitted(self, attempt: Attempt, permit: int) -> None:
         """Keep the permit of a call that begins."""
         attempt.permit = permit
-        if self.state.is_timed:
-            self.state.began(attempt, permit, attempt.started)
+        self.state.began(attempt, permit, attempt.started)
 
     def admit(self, attempt: Attempt) -> int:
         """Ask a circuit that is not closed."""

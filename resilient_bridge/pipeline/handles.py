@@ -93,7 +93,7 @@ class Circuit:
 
     def _asked(self) -> CircuitState:
         """Return the circuit; warn of a name that nobody has used, which may be misspelt: a block that is entered uses it."""
-        if self._name and not registry.is_known_circuit(self._name):
+        if self._name and registry.find_circuit(self._name) is None:
             near = get_close_matches(self._name, [state.key for state in registry.known_circuits()], 1)
             meant = f": did you mean {near[0]!r}?" if near else ""
             text = f"no policy and no block has used a circuit {self._name!r} yet{meant}"
@@ -130,8 +130,7 @@ class _Block:
         self._permit = permit
         self._started = started
         self.is_over = False
-        if state.is_timed:
-            state.began(self, permit, started)
+        state.began(self, permit, started)
 
     def end(self, error: BaseException | None, now: float) -> None:
         state, permit, seconds = self._state, self._permit, now - self._started

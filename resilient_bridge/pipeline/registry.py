@@ -43,7 +43,7 @@ __all__ = [
     "circuit_by_name",
     "circuit_state",
     "clock",
-    "is_known_circuit",
+    "find_circuit",
     "known_circuits",
     "list_circuit",
     "numbers",
@@ -117,6 +117,11 @@ class _Names(Generic[S, V]):
                 text = f"{self._sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
         self._warn(text)
         return state
+
+    def find(self, key: str) -> S | None:
+        """Return the state of this name, if there is one."""
+        with self._lock:
+            return self._used.get(key)
 
     def all(self) -> list[S]:
         """Return every state there is."""
@@ -256,20 +261,15 @@ def own_rate_state(name: str, limit: RateLimit) -> RateState:
 
 
 def circuit_by_name(key: str) -> CircuitState:
-    """Return the circuit of this name: one shared between processes if it is in use here, else that of this process.
+    """Return the circuit of this name; one that nobody has used yet has the default numbers."""
+    return find_circuit(key) or _circuits.assume(key, Breaker(key=key))
 
-    One that nobody has used yet has the default numbers.
-    """
+
+def find_circuit(key: str) -> CircuitState | None:
+    """Return the circuit of this name, if somebody uses it: one shared between processes if it is in use here, else that of this process."""
     with _own_lock:
         shared = [circuit for circuit in _own if isinstance(circuit, SharedCircuit) and circuit.key == key]
-    if shared:
-        return shared[0]
-    return _circuits.assume(key, Breaker(key=key))
-
-
-def is_known_circuit(key: str) -> bool:
-    """Return whether somebody has used this name."""
-    return any(circuit.key == key for circuit in known_circuits())
+    return shared[0] if shared else _circuits.find(key)
 
 
 def known_circuits() -> list[CircuitState]:

@@ -34,10 +34,10 @@ class SharedBreakerGuard(BreakerGuard):
         self.shared = shared
 
     def enter(self, attempt: Attempt) -> Wait | None:
-        if self.shared.is_timed:
-            self.shared.count_overdue(attempt.env.monotonic())
+        now = attempt.env.monotonic()
+        self.shared.count_overdue(now)
         try:
-            found = self.shared.try_admit(attempt.env.monotonic())
+            found = self.shared.try_admit(now)
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.shared.key, error)
             raise

@@ -6,6 +6,7 @@ Rule: the token is set by the refresh and read by each request, as users do it: 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -162,3 +163,22 @@ def test_row_44_of_many_threads_one_refreshes(library):
     with library.Client(transport=transport) as client, ThreadPoolExecutor(8) as threads:
         assert list(threads.map(get, [client] * 8)) == [200] * 8
     assert session.begun == 1
+
+
+@libraries
+@pytest.mark.parametrize(
+    ("code", "expected"), [("TOKEN_EXPIRED", "AUTH_TOKEN_EXPIRED"), ("invalid_api_key", "AUTH_INVALID_TOKEN")]
+)
+def test_the_body_of_a_401_is_read_for_what_it_says(library, code, expected):
+    """Its JSON decides the code of the failure, although the answer is a stream; the caller still reads all of it."""
+    body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
+    kind = {"Content-Type": "application/json"}
+    refusing = library.MockTransport(lambda _: library.Response(401, headers=kind, content=iter([body])))
+    with (
+        rb.testing.record(calls=True) as events,
+        library.Client(transport=rb.HTTPTransport(inner=refusing)) as client,
+        client.stream("GET", "http://host/") as answer,
+    ):
+        assert answer.read() == body
+    (finished,) = [event for event in events if isinstance(event, rb.events.CallFinished)]
+    assert finished.failure.code == expected

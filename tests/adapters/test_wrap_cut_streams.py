@@ -72,6 +72,8 @@ async def test_e27_a_stream_that_ends_before_its_answer_is_told(asked):
         with pytest.raises(rb.BridgeError, match="the stream ended before the answer did") as caught:
             async for item in stream:
                 items += [item]
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
         assert len(items) >= 2
         assert isinstance(caught.value, theirs)
         assert caught.value.failure.executed is rb.Executed.MAYBE
@@ -95,8 +97,12 @@ async def test_e27_a_client_that_blocks_is_told_too():
     def read(url):
         with openai.OpenAI(base_url=url, api_key="k") as own:
             client = rb.wrap(own, rb.Policy(rb.Retry()))
-            for chunk in client.chat.completions.create(**ASK, stream=True):
-                words[:] = [*words, chunk.choices[0].delta.content]
+            stream = client.chat.completions.create(**ASK, stream=True)
+            try:
+                for chunk in stream:
+                    words[:] = [*words, chunk.choices[0].delta.content]
+            finally:
+                assert next(stream, None) is None
 
     words = []
     async with Providers() as server:

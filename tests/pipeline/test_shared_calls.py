@@ -45,6 +45,26 @@ def test_a_call_asks_once_and_then_goes_by_the_view(form, key):
     assert len(store.circuits[key].asked) == 1
 
 
+def test_e19_a_call_that_is_overdue_and_under_way_is_reported_to_the_store(key):
+    """The next call to enter reports it, once, and not again when it ends."""
+    store = Store()
+    slow = 0.001
+
+    @rb.Policy(rb.Breaker.consecutive(5, slow_after=slow, key=key), state=store)
+    def ask(depth):
+        if depth:
+            time.sleep(2 * slow)
+            ask(depth - 1)
+            reported.extend(line.told)
+
+    reported: list = []
+    line = store.circuits[key]
+    line.answers.append(LET_IN)
+    ask(1)
+    assert [ending for _, _, ending, _ in reported] == ["slow"]
+    assert line.told == reported
+
+
 @both
 def test_an_answer_that_comes_later_is_waited_for(form, key):
     """In a thread as in a task, whatever thread answers."""
