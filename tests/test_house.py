@@ -64,6 +64,20 @@ def test_no_module_has_a_name_that_says_nothing():
     assert [_named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED] == []
 
 
+def test_only_a_world_makes_a_random_source_without_a_seed():
+    """`Random()` seeds itself from the system; ruff bans the functions of `random`, and cannot see the missing seed."""
+    outside = [path for path in MODULES if path.parent.name not in {"world", "testing"}]
+    found = [
+        f"{_named(path)}:{node.lineno}"
+        for path in outside
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "Random"
+        and not node.args
+    ]
+    assert found == []
+
+
 def test_every_bridge_of_testing_is_held_to_its_contract():
     """Each testing/server*.py stands in the import contract that keeps `protocol` and `client` out of it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

@@ -7,20 +7,18 @@ waiting, and calls a command expired of which nothing was heard for longer than 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, cast
-from uuid import UUID
 
 import attrs
 
 from ..classification import classify
 from ..errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
-from ..pipeline.attempt import CURRENT
 from ..pipeline.policy import Policy
 from ..policies.backoff import Backoff
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
 from ..policies.timeout import Timeout
 from ..telemetry import emit, events
+from ..world import current_world
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
 
@@ -124,7 +122,7 @@ class Command:
 
     async def _until_told(self) -> None:
         """Look until there is more to say than "pending"."""
-        env, number, wait = CURRENT.get().env, 0, None
+        world, number, wait = current_world(), 0, None
         while True:
             least = 0.0
             try:
@@ -139,8 +137,8 @@ class Command:
                 if self._look.status is not CommandStatus.PENDING:
                     return
             number += 1
-            wait = self._peer.interval.next(number, wait, env.rng)
-            await env.asleep(max(wait, least, _SHORTEST))
+            wait = self._peer.interval.next(number, wait, world.rng)
+            await world.asleep(max(wait, least, _SHORTEST))
 
     async def _ask(self) -> None:
         if self.is_done:
@@ -237,7 +235,7 @@ class Commands:
         error names its correlation id for `follow`. BulkheadFullError when the table is full of commands that have not expired.
         """
         self._make_room()
-        command = self._added(name, str(UUID(int=CURRENT.get().env.rng.getrandbits(128), version=4)))
+        command = self._added(name, current_world().new_id())
         try:
             answer = await self._start(name, params or {}, command.correlation_id)
         except Exception as error:
@@ -293,7 +291,7 @@ class Commands:
 
 
 def _now() -> float:
-    return CURRENT.get().env.monotonic()
+    return current_world().monotonic()
 
 
 def _above_zero(name: str, value: Seconds) -> float:
@@ -324,4 +322,4 @@ def _wait_after(error: Exception) -> float | None:
 
 def _escalated(name: str, step: int, failure: Failure) -> None:
     """Tell that another, longer wait begins."""
-    emit(events.RetryScheduled(at=datetime.now(UTC), name=name, attempt=step, wait=0.0, failure=failure))
+    emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=failure))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
@@ -16,6 +16,7 @@ import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
 from ..policies.fields import Value, one_of
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class ConnectionTracker:
                 self._states = self._states.evolve(**changes)
             except BridgeError as error:
                 refused = error.failure.message
-            at, told, states = datetime.now(UTC), redact(_told(reason)), self._states
+            at, told, states = current_world().now(), redact(_told(reason)), self._states
             self._changes.append(StateChange(at, told, states))
             found = {*states.violations(), refused} - {""}
             new = tuple(sorted(found - self._lasting))

@@ -21,8 +21,8 @@ from ..classification import classify, exit_finding
 from ..classification.finding import short_of
 from ..classification.hints import hints
 from ..errors import BridgeError, Failure, config_error, error_for, text_of
-from ..pipeline.attempt import CURRENT
 from ..policies.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
+from ..world import current_world
 from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe
 
@@ -90,7 +90,7 @@ class Daemon:
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if not (cache is None or isinstance(cast("object", cache), Mapping)):
             refuse("Daemon.cache", "a mapping of key to answer", cache)
-        now = CURRENT.get().env.monotonic()
+        now = current_world().monotonic()
         self._kept: dict[Hashable, tuple[object, float]] = {
             key: (value, now) for key, value in list((cache or {}).items())[-_MOST:]
         }
@@ -169,7 +169,7 @@ class Daemon:
                 raise
             return self._old(key, classify(error))
         self._kept.pop(key, None)
-        self._kept[key] = value, CURRENT.get().env.monotonic()
+        self._kept[key] = value, current_world().monotonic()
         if len(self._kept) > _MOST:
             del self._kept[next(iter(self._kept))]
         return DaemonAnswer(value=value)
@@ -254,7 +254,7 @@ class Daemon:
 
     def _old(self, key: Hashable, failure: Failure) -> DaemonAnswer[Any]:
         value, at = self._kept[key]
-        age = CURRENT.get().env.monotonic() - at
+        age = current_world().monotonic() - at
         return DaemonAnswer(value=value, is_cached=True, age=age, failure=failure)
 
     @property

@@ -14,11 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from tempfile import TemporaryFile
-from threading import Lock, Thread
+from threading import Lock
 from typing import IO, Final, NamedTuple
 
 from ..classification.exits import tail_of
 from ..client.loop_guard import LoopGuard
+from ..world import REAL
 
 
 __all__ = ["DaemonProcess", "Said"]
@@ -71,7 +72,7 @@ class DaemonProcess:
         self.pid = self._process.pid
         self.guard = LoopGuard("Daemon")
         # It must not hold up the end of our program: the daemon is to go on.
-        Thread(target=self._reap, name=f"daemon {self.pid}", daemon=True).start()
+        REAL.start_thread(self._reap, f"daemon {self.pid}")
 
     @property
     def is_running(self) -> bool:

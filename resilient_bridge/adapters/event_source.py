@@ -15,7 +15,6 @@ from ..classification.registry import applied
 from ..classification.statuses import status_finding
 from ..client import Health
 from ..client.arguments import shown
-from ..client.environment import current_environment
 from ..client.loop_guard import LoopGuard
 from ..client.supervisor import ended
 from ..errors import Failure, config_error, error_for, redact, stays_here
@@ -24,6 +23,7 @@ from ..protocol.event_stream import EventStream, refusal
 from ..protocol.server_sent import MAX_EVENT_BYTES
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
+from ..world import current_world
 from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
 from .http_requests import followed
 
@@ -94,10 +94,10 @@ class EventSource:
         self._on_gap = on_gap
         self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
         self._secrets = secrets_in(client, str(url), headers or {})
-        environment = current_environment()
-        self._wall = environment.wall
+        world = current_world()
+        self._wall = world.loop_wall
         self._stream = EventStream(
-            policy, environment.rng, last_event_id=last_event_id, max_event_bytes=max_event_bytes
+            policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes
         )
         self._state = BridgeState.IDLE
         self._reason = ""

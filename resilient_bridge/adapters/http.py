@@ -17,6 +17,7 @@ from ..pipeline.protect import bind
 from ..pipeline.states import States
 from ..policies.fields import is_count
 from ..policies.retry import Retry
+from ..world import current_world
 from .borrowed import lend
 from .given import calls_of, check_http_options, check_sync, keyed
 from .http_bodies import bounded, note_use, once, peek, peek_async
@@ -198,9 +199,7 @@ class HTTPTransport(_Bases):
         if told is not None:
             return bool(told) and told != extensions.get(_OWN_KEY)
         if self._key_header is not None:
-            from uuid import uuid4
-
-            headers[name] = extensions[_OWN_KEY] = str(uuid4())
+            headers[name] = extensions[_OWN_KEY] = current_world().new_id()
         return False
 
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
@@ -329,7 +328,7 @@ class _Sound:
 def _limit(window: float) -> None:
     """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key (V9)."""
     attempt = CURRENT.get()
-    if not attempt.env.is_disabled:
+    if not attempt.world.is_disabled:
         attempt.may_repeat_until = (attempt.first or attempt).started + window
 
 

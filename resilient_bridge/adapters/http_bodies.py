@@ -97,7 +97,7 @@ def note_use(request: Any) -> None:
     """Tell the attempt that it is the last one, if the body has been read and cannot be read again."""
     if getattr(request.stream, "is_begun", False):
         attempt = CURRENT.get()
-        if not attempt.env.is_disabled:
+        if not attempt.world.is_disabled:
             attempt.is_last = True
 
 

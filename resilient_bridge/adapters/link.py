@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ..client.arguments import checked_policy
-from ..client.environment import current_environment
 from ..client.loop_guard import LoopGuard
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
@@ -24,6 +23,7 @@ from ..presets import BridgePolicy, default
 from ..protocol.clock import Now
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
+from ..world import current_world
 from .borrowed import with_class_of
 from .connection import Connection, failure_of
 from .given import check_flag
@@ -112,13 +112,13 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         patience: float,
         max_bytes: Mapping[str, int],
     ) -> None:
-        environment = current_environment()
+        world = current_world()
         self.state = BridgeState.IDLE
         self.streams: list[weakref.ref[EventStream]] = []
         self._factory = factory
         self._policy = policy
-        self._wall = environment.wall
-        self._losses = Losses(policy.reconnect, environment.rng)
+        self._wall = world.loop_wall
+        self._losses = Losses(policy.reconnect, world.new_rng())
         self._calls = Calls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
         self._place = LoopGuard("Reconnecting")
         self._owner: asyncio.Task[None] | None = None

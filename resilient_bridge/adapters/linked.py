@@ -281,7 +281,7 @@ def _begin(client: Any, call: Call, wire: Wire) -> Callable[[], Coroutine[Any, A
         if package_of(client) in _HIDES:
             # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
             around = CURRENT.get()
-            CURRENT.set(begun(None, None, around.env, around.started, around.deadline_at))
+            CURRENT.set(begun(None, None, around.world, around.started, around.deadline_at))
             CURRENT_WIRE.set(wire)
         return cast("Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs))
 

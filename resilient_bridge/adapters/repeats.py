@@ -75,7 +75,7 @@ def _is_async(predicate: Callable[[Call], bool]) -> bool:
 def never_again() -> Generator[None]:
     """Make the attempt in progress the last one: it runs tools in between, so how it ends says nothing about what has run."""
     attempt = CURRENT.get()
-    if attempt.plan is None or attempt.env.is_disabled:
+    if attempt.plan is None or attempt.world.is_disabled:
         yield
         return
     attempt.is_last = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, overload
 
 from ..lazy_names import lazily
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -130,11 +131,10 @@ def _counted(failure: Failure) -> Failure:
     moment = failure.details.get("retry_at")
     if failure.retry_after is not None or not failure.retryable or not isinstance(moment, int | float):
         return failure
-    from datetime import UTC, datetime
 
     import attrs
 
-    return attrs.evolve(failure, retry_after=max(0.0, moment - datetime.now(UTC).timestamp()))
+    return attrs.evolve(failure, retry_after=max(0.0, moment - current_world().wall()))
 
 
 classify: Final = Classifier()

@@ -12,7 +12,6 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
 import attrs
@@ -24,6 +23,7 @@ from ..classification.payloads import coded_finding
 from ..classification.statuses import read_json, status_finding
 from ..classification.texts import text_finding
 from ..errors import Failure, mapping_of
+from ..world import current_world
 from .printing import complain, show
 
 
@@ -91,7 +91,7 @@ def read(arguments: argparse.Namespace) -> Reading:
 def _wait(value: str | None) -> float | None:
     if value is None:
         return None
-    seconds = parse_retry_after(value, datetime.now(UTC).timestamp())
+    seconds = parse_retry_after(value, current_world().wall())
     if seconds is None:
         raise ValueError(f"--retry-after: whole seconds or an HTTP date expected, got {value!r}")
     return seconds

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import zlib
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
@@ -28,6 +27,7 @@ from ..stores.private_files import (
     read_private,
     typed_errors,
 )
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _parsed(row: bytes) -> _Parsed:
 # ---- steps
 def _new_name() -> str:
     """A name that shows whether a bit of it was turned over, because it stands alone before the first receipt."""
-    name = secrets.token_hex(8)
+    name = current_world().new_token()
     return name + _checksum(name.encode()).decode()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import unicodedata
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from ..errors import redact
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..world import REAL
 
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._out is not None:
-            self._began = time.monotonic()
+            self._began = REAL.monotonic()
             self._listening.enter_context(listen(self._heard))
             self._listening.enter_context(muted())  # lines between would tear the bar
             self._draw()
@@ -59,10 +59,10 @@ class Progress:
             self._phase = redact(event.phase) if isinstance(event, events.PhaseStarted) else ""
             self._done = event.number - isinstance(event, events.PhaseStarted)
             self._total = event.total
-            self._began = time.monotonic()
+            self._began = REAL.monotonic()
 
     def _draw(self) -> None:
-        self._write(f"{_CLEAR}{self.line(time.monotonic() - self._began, self._columns())}")
+        self._write(f"{_CLEAR}{self.line(REAL.monotonic() - self._began, self._columns())}")
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)
 
     def line(self, seconds: float, columns: int) -> str:

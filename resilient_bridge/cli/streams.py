@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from ..world import REAL
+
 
 __all__ = ["LINE_TOO_LONG", "Output", "lines_of"]
 
@@ -91,7 +93,7 @@ async def _chunks_of(fd: int) -> AsyncIterator[bytes]:
         finally:
             os.close(own)
 
-    threading.Thread(target=read, name="resilient_bridge stdin", daemon=True).start()
+    REAL.start_thread(read, "stdin")
     while True:
         await came.wait()
         came.clear()
@@ -129,7 +131,7 @@ class Output:
         self._idle.set()
         self.is_broken = False
         self.broken = asyncio.Event()
-        threading.Thread(target=self._run, name=f"resilient_bridge output {fd}", daemon=True).start()
+        REAL.start_thread(self._run, f"output {fd}")
 
     def put(self, text: str) -> None:
         """Write a line as soon as possible, after those before it; never waits."""

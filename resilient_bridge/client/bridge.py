@@ -16,6 +16,7 @@ from ..errors import (
 from ..presets import default as default_policy
 from ..protocol import Session
 from ..telemetry.events import BridgeState
+from ..world import current_world
 from .arguments import (
     check_factory,
     check_health_check,
@@ -30,7 +31,6 @@ from .dialing import FactoryDialer, URLDialer
 from .driver import Driver
 from .ending import drain as drain_client
 from .ending import shut
-from .environment import current_environment
 from .health import Health, health_of, not_ready
 from .health_check import HealthCheck
 from .reading import Messages
@@ -162,7 +162,7 @@ class BridgeClient:
     ) -> None:
         check_session(session_id, on_gap)
         check_health_check(health_check, policy.dialect)
-        environment = current_environment()
+        world = current_world()
         kept = store_of(store)
         self._is_recorded = store is not None
         session = Session(
@@ -174,14 +174,14 @@ class BridgeClient:
             dialect=policy.dialect,
             store=kept,
             session_id=session_id,
-            rng=environment.rng,
+            rng=world.new_rng(),
             can_refresh=can_refresh,
             receives=receive,
             mask=dial.secrets.mask,
         )
         self._policy = policy
         self._session = session
-        self._driver = Driver(session, kept, environment.wall)
+        self._driver = Driver(session, kept, world.loop_wall)
         self._supervisor = Supervisor(self._driver, dial, policy.reconnect.connect_timeout)
         self._task: asyncio.Task[None] | None = None
         self._on_gap = on_gap

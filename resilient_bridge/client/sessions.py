@@ -18,8 +18,8 @@ from ..errors import Failure, SessionError, config_error
 from ..protocol import Now
 from ..protocol.clock import Identifiers
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
+from ..world import current_world
 from .arguments import store_of
-from .environment import current_environment
 from .loop_guard import LoopGuard
 from .session_record import change, record_of, turn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..protocol import Store
     from ..protocol.session_records import SessionOperation
-    from .environment import Environment
+    from ..world import World
 
     Storage: TypeAlias = str | os.PathLike[str] | Store
     Records: TypeAlias = list[SessionRecord]
@@ -59,7 +59,7 @@ class Sessions:
 
     def __init__(self, store: Storage, /) -> None:
         self._store = store_of(store, "Sessions.store")
-        self._open: tuple[Environment, Identifiers] | None = None
+        self._open: tuple[World, Identifiers] | None = None
         self._guard = LoopGuard("Sessions")
 
     def __repr__(self) -> str:
@@ -72,8 +72,8 @@ class Sessions:
         if self._open is not None:
             raise config_error("Sessions", "sessions that are not open", "ones that are")
         self._guard.loop = asyncio.get_running_loop()
-        environment = current_environment()
-        self._open = environment, Identifiers(environment.rng)
+        world = current_world()
+        self._open = world, Identifiers(world.new_rng())
         try:
             await self._store.open(self._now(), outbox=False)
         except BaseException:
@@ -222,7 +222,7 @@ class Sessions:
 
     # ---- small steps ------------------------------------------------------------------------------------------
 
-    def _opened(self) -> tuple[Environment, Identifiers]:
+    def _opened(self) -> tuple[World, Identifiers]:
         if self._open is None:
             raise config_error("Sessions", "sessions entered with `async with`", "ones that are not open")
         self._guard.check()
@@ -234,8 +234,8 @@ class Sessions:
             raise config_error("Sessions.session_id", "text", session_id)
 
     def _now(self) -> Now:
-        environment, _ = self._opened()
-        return Now(asyncio.get_running_loop().time(), environment.wall())
+        world, _ = self._opened()
+        return Now(asyncio.get_running_loop().time(), world.loop_wall())
 
     def _unknown(self, session_id: str) -> NoReturn:
         from difflib import get_close_matches

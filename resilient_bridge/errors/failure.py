@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
+from ..world import current_world
 from .codes import CODES, code_info
 from .redaction import class_name, redact, redact_all, redact_details, redact_value
 from .rpc import read_rpc_error
@@ -206,7 +207,7 @@ class Failure:
         `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
         known of tool, provider and attempt; what is not said is looked for in the details and counted from the history.
         """
-        at = datetime.now(UTC) if at is None else at
+        at = current_world().now() if at is None else at
         if at.utcoffset() is None:
             message = f"at: wanted a time with its zone, got {at.isoformat()}"
             raise ValueError(message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .environment import REAL, Environment
+from ..world import REAL, World, current_world
 
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Attempt:
     # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
     # a bare allocation and three names.
     number: int = 1
-    env: Environment = REAL
+    world: World = REAL
     plan: Around | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
     outer: Attempt | None = (
         None  # taken away from the first attempt when its call ends: no chain of calls that are over
@@ -120,16 +120,14 @@ class Attempt:
     def remaining(self) -> float | None:
         """Seconds until the deadline of this call or one around it, never negative; None without one."""
         at = self.deadline_at
-        return None if at is None else max(0.0, at - self.env.monotonic())
+        return None if at is None else max(0.0, at - self.world.monotonic())
 
     @property
     def idempotency_key(self) -> str:
         """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
         first = self.first or self
         if first.key is None:
-            from uuid import uuid4
-
-            first.key = str(uuid4())
+            first.key = current_world().new_id()
         return first.key
 
     def __repr__(self) -> str:
@@ -139,11 +137,11 @@ class Attempt:
 
 
 def begun(
-    plan: Around | None, outer: Attempt | None, env: Environment, started: float, deadline_at: float | None
+    plan: Around | None, outer: Attempt | None, world: World, started: float, deadline_at: float | None
 ) -> Attempt:
     """Return a new attempt, or without a plan the edge of a context."""
     attempt = Attempt()
-    attempt.plan, attempt.outer, attempt.env = plan, outer, env
+    attempt.plan, attempt.outer, attempt.world = plan, outer, world
     attempt.started, attempt.deadline_at = started, deadline_at
     return attempt
 
@@ -151,7 +149,7 @@ def begun(
 def outside_of(attempt: Attempt) -> Attempt:
     """Return an edge for what is no part of the attempt's call, though it runs in it: its repeats are its own, the deadline still holds."""
     outer = (attempt.first or attempt).outer
-    return begun(None, outer, attempt.env, attempt.started, attempt.deadline_at)
+    return begun(None, outer, attempt.world, attempt.started, attempt.deadline_at)
 
 
 ROOT = Attempt()

@@ -15,9 +15,9 @@ from ..errors import config_error
 from ..policies.deadline import Deadline
 from ..policies.fields import refuse
 from ..policies.timeout import Timeout
+from ..world import REAL
 from .attempt import CURRENT, Attempt
 from .endings import Left, leave_all
-from .environment import REAL
 from .evidence import leave_function, proven
 from .finished import block_finished
 from .guards import bound, failure_in
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from contextvars import Token
     from types import TracebackType
-    from typing import Self
+    from typing import Literal, Self
 
     from .plan import HasLayers
     from .states import States
@@ -45,8 +45,8 @@ class BlockAttempt(Attempt):
 
     def __init__(self, run: _Run, around: Attempt) -> None:
         """Belong to a loop."""
-        self.plan, self.outer, self.env = run.plan, around, around.env
-        self.started, self.deadline_at = around.env.monotonic(), around.deadline_at
+        self.plan, self.outer, self.world = run.plan, around, around.world
+        self.started, self.deadline_at = around.world.monotonic(), around.deadline_at
         self._run = run
         self._token: Token[Attempt] | None = None
         self.was_entered = False
@@ -71,6 +71,20 @@ class BlockAttempt(Attempt):
         return self._run.left(self, error)
 
 
+class _UnprotectedBlock(BlockAttempt):
+    """The one turn of a loop whose policies are switched off (`rb.testing.disabled`): the block runs as if it stood alone."""
+
+    def __init__(self) -> None:
+        self.outer = CURRENT.get()
+        self.world, self.deadline_at = self.outer.world, self.outer.deadline_at
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> Literal[False]:
+        return False
+
+
 class Attempts:
     """What `policy.attempts()` returns: iterate over it once, sync or async."""
 
@@ -83,6 +97,9 @@ class Attempts:
     def __iter__(self) -> Iterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits block this thread. ConfigError for a policy with a Timeout."""
         run = self._start(is_async=False)
+        if CURRENT.get().world.is_disabled:
+            yield _UnprotectedBlock()
+            return
         while (attempt := run.next()) is not None:
             try:
                 for enter in run.enters:
@@ -100,11 +117,14 @@ class Attempts:
                     Refresh(again.before, again, attempt).block()
                 again.first.waited += again.decision.wait
                 _warn_of_loop(again.decision.wait)
-                attempt.env.sleep(again.decision.wait)
+                attempt.world.sleep(again.decision.wait)
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits suspend this task."""
         run = self._start(is_async=True)
+        if CURRENT.get().world.is_disabled:
+            yield _UnprotectedBlock()
+            return
         while (attempt := run.next()) is not None:
             try:
                 for enter in run.enters:
@@ -123,7 +143,7 @@ class Attempts:
                 if again.before is not None:
                     await Refresh(again.before, again, attempt).suspend()
                 again.first.waited += again.decision.wait
-                await attempt.env.asleep(again.decision.wait)
+                await attempt.world.asleep(again.decision.wait)
 
     def _start(self, *, is_async: bool) -> _Run:
         if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
@@ -279,7 +299,7 @@ class _Run:
 
 def _warn_of_loop(wait: float) -> None:
     """Warn of a wait that would block the event loop of this thread; in virtual time there is none."""
-    if wait > 0 and CURRENT.get().env is REAL and _runs_loop():
+    if wait > 0 and CURRENT.get().world is REAL and _runs_loop():
         text = f"`for attempt in policy.attempts()` blocks the event loop for {wait:.3g} s: write `async for`"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 

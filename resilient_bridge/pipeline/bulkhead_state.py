@@ -57,7 +57,7 @@ class BulkheadState:
             return True
 
     def join(self, wake: Callable[[], object]) -> Ticket:
-        """Queue up; `wake` is called once, from any thread, when a place is handed over. Raises BulkheadFullError."""
+        """Queue up; `wake` is called once, from any thread, when a place is handed over, and returns False if nobody takes it. Raises BulkheadFullError."""
         ticket = Ticket(wake)
         with self._lock:
             if self.running >= self.bulkhead.calls and len(self._queue) >= self.bulkhead.queue:
@@ -106,9 +106,7 @@ class BulkheadState:
                 del self._queue[ticket]
                 ticket.is_served = True
                 self.running += 1
-            try:
-                ticket.wake()
-            except Exception:  # noqa: BLE001 -- an event loop that was closed: nobody is there to take the place
+            if ticket.wake() is False:  # its event loop is closed: nobody is there to take the place
                 with self._lock:
                     ticket.is_served = False
                     self.running -= 1

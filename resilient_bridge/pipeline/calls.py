@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RejectedError
 from ..telemetry.hub import HUB
+from ..world import REAL
 from .attempt import CURRENT, ROOT, Attempt, begun
 from .endings import PLAIN, leave_all
-from .environment import REAL
 from .finished import block_finished, call_worked, rejected, tell_finished
 from .steps import Call, settled
 from .threads import run_in_thread
@@ -43,8 +43,8 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         if attributes["policy"] is not plan.policy:
             plan = binding.adopt(attributes["policy"])
         outer = current.get()
-        if not plan.is_short or (outer is not root and outer.env is not real):
-            if outer.env.is_disabled:
+        if not plan.is_short or (outer is not root and outer.world is not real):
+            if outer.world.is_disabled:
                 return await function(*args, **kwargs)
             return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
@@ -113,8 +113,8 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         if attributes["policy"] is not plan.policy:
             plan = binding.adopt(attributes["policy"])
         outer = current.get()
-        if not plan.is_short or (outer is not root and outer.env is not real):
-            if outer.env.is_disabled:
+        if not plan.is_short or (outer is not root and outer.world is not real):
+            if outer.world.is_disabled:
                 return function(*args, **kwargs)
             return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
@@ -173,13 +173,13 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
 
 def _whole(plan: Plan, binding: Binding, outer: Attempt, call: Call) -> Steps:
     """Go the long way from the start: in a test's environment, or with layers that wait or fall back."""
-    env = outer.env
-    now = env.monotonic()
+    world = outer.world
+    now = world.monotonic()
     inherits = outer.deadline_at is not None and not outer.is_over
-    first = begun(plan, outer, env, now, outer.deadline_at if inherits else None)
+    first = begun(plan, outer, world, now, outer.deadline_at if inherits else None)
     if plan.budget is not None:
         plan.budget.deposit(now)
-    call.function = env.injected(call.function, binding)
+    call.function = world.injected(call.function, binding)
     if plan.thread_timeout is not None:
         call.function = run_in_thread(call.function, plan)
     token = CURRENT.set(first)

@@ -7,7 +7,6 @@ call that may have run, a rung needs the permission that a repeat would need, or
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import failure_or_none
@@ -89,7 +88,7 @@ def _climb(
         if fallback.acknowledge is not None and not (yield from _is_acknowledged(plan, failure, error)):
             return False, None
         for number, rung in rungs:
-            emit(events.FellBack(at=datetime.now(UTC), name=plan.name, rung=number, failure=failure))
+            emit(events.FellBack(name=plan.name, rung=number, failure=failure))
             try:
                 answer = yield Call(_begun_by(plan, rung), call.args, call.kwargs)
             except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for

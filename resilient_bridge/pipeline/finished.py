@@ -5,7 +5,6 @@ Rule: nothing of this exists while nobody listens. The runners ask `HUB.listenin
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..classification import failure_or_none
@@ -71,7 +70,7 @@ def call_ended(plan: Protected, first: Attempt, error: BaseException) -> None:
 
 def block_finished(plan: Protected, first: Attempt, error: BaseException | None) -> None:
     """A block has ended; `error` is None if well."""
-    if not HUB.listening or first.env.is_disabled:
+    if not HUB.listening or first.world.is_disabled:
         return
     if error is None:
         tell_finished(plan, "ok", _attempts(first, None), _seconds(first), first.waited, None)
@@ -81,7 +80,7 @@ def block_finished(plan: Protected, first: Attempt, error: BaseException | None)
 
 def stream_finished(plan: Protected, held: Attempt, begun: Stream, error: BaseException | None) -> None:
     """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
-    if not HUB.listening or held.env.is_disabled:
+    if not HUB.listening or held.world.is_disabled:
         return
     failure: Failure | None = None
     outcome: events.CallOutcome = "ok"
@@ -102,7 +101,6 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
     """Emit the event."""
     emit(
         events.CallFinished(
-            at=datetime.now(UTC),
             name=plan.name,
             outcome=outcome,
             attempts=attempts,
@@ -119,7 +117,7 @@ def rejected(
 ) -> None:
     """A layer did not admit an attempt."""
     if HUB.listening:
-        emit(events.CallRejected(at=datetime.now(UTC), name=name, by=by, key=key, failure=failure))
+        emit(events.CallRejected(name=name, by=by, key=key, failure=failure))
 
 
 def _told(first: Attempt, error: BaseException) -> tuple[events.CallOutcome, int]:
@@ -137,7 +135,7 @@ def _attempts(first: Attempt, error: BaseException | None) -> int:
 
 
 def _seconds(first: Attempt) -> float:
-    return first.env.monotonic() - first.started
+    return first.world.monotonic() - first.started
 
 
 def _failure(error: BaseException) -> Failure | None:

@@ -35,7 +35,7 @@ class Gate:
     def refreshed(self, attempt: Attempt) -> None:
         """Note that a refresh has succeeded."""
         self.done += 1
-        self.refreshed_at = attempt.env.monotonic()
+        self.refreshed_at = attempt.world.monotonic()
 
     def of_loop(self) -> asyncio.Lock:
         return self._of_loop.setdefault(asyncio.get_running_loop(), asyncio.Lock())

@@ -96,7 +96,7 @@ class BreakerGuard:
     def enter(self, attempt: Attempt) -> Wait | None:
         state = self.state
         if state.is_timed:
-            state.count_overdue(attempt.env.monotonic())
+            state.count_overdue(attempt.world.monotonic())
         self.admitted(attempt, state.era if state.is_closed else self.admit(attempt))
         return None
 
@@ -108,7 +108,7 @@ class BreakerGuard:
     def admit(self, attempt: Attempt) -> int:
         """Ask a circuit that is not closed."""
         try:
-            return self.state.admit(attempt.env.monotonic())
+            return self.state.admit(attempt.world.monotonic())
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.state.key, error)
             raise
@@ -121,7 +121,7 @@ class BreakerGuard:
         if self.state.is_counted(attempt):
             return error
         if error is None:
-            now = attempt.env.monotonic()
+            now = attempt.world.monotonic()
             self.state.succeeded(permit, now, now - attempt.started)
             return None
         self._ended(permit, attempt, error, failure_in(attempt, error))
@@ -145,7 +145,7 @@ class BreakerGuard:
     def _ended(
         self, permit: int, attempt: Attempt, error: BaseException | None, failure: Failure | None
     ) -> None:
-        now = attempt.env.monotonic()
+        now = attempt.world.monotonic()
         seconds = now - attempt.started
         verdict = "neutral"
         try:
@@ -243,7 +243,7 @@ class SyncDeadlineGuard:
 
 def bound(attempt: Attempt, seconds: float) -> None:
     """Give the call its deadline, no later than one it inherits; a call that comes too late is not begun."""
-    now = attempt.env.monotonic()
+    now = attempt.world.monotonic()
     inherited, own = attempt.deadline_at, now + seconds
     attempt.deadline_at = own if inherited is None else min(own, inherited)
     if attempt.deadline_at <= now:  # only one that was inherited can have passed already

@@ -222,7 +222,7 @@ async def captured(
 def _edge(function: object) -> Attempt:
     """Return an edge inside of where we are: what runs inside leaves its count there."""
     around = CURRENT.get()
-    edge = begun(None, around, around.env, around.env.monotonic(), around.deadline_at)
+    edge = begun(None, around, around.world, around.world.monotonic(), around.deadline_at)
     edge.first = around.first or around
     edge.is_protected = hasattr(function, "__binding__")
     return edge
@@ -230,7 +230,7 @@ def _edge(function: object) -> Attempt:
 
 def _returned(edge: Attempt, value: Any) -> Outcome[Any]:
     failure = edge.answered or (None if isinstance(value, BaseException) else classify(value))
-    return Outcome(value, None, failure, edge.calls, edge.env.monotonic() - edge.started)
+    return Outcome(value, None, failure, edge.calls, edge.world.monotonic() - edge.started)
 
 
 def _raised(edge: Attempt, error: Exception) -> Outcome[Any]:
@@ -239,4 +239,4 @@ def _raised(edge: Attempt, error: Exception) -> Outcome[Any]:
         not edge.is_protected and failure.proof not in OWN_WORDS
     ):  # a function that is not ours: see `evidence`
         failure = unproven(failure)
-    return Outcome(None, error, failure, edge.calls, edge.env.monotonic() - edge.started)
+    return Outcome(None, error, failure, edge.calls, edge.world.monotonic() - edge.started)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ..policies.retry import Retry
+    from ..world import World
     from .attempt import Attempt
-    from .environment import Environment
 
 __all__ = ["NO_PAUSE", "Pause", "PauseGuard", "shared_pause"]
 
@@ -42,22 +42,22 @@ class Pause:
         self._clock: object = None
         self._seconds = 0.0
 
-    def heard(self, env: Environment, failure: Failure, retry: Retry) -> None:
+    def heard(self, world: World, failure: Failure, retry: Retry) -> None:
         """A call has failed: if a limiter has asked for patience, and for no more than there is, all calls wait."""
         seconds = failure.retry_after
         if seconds is None or seconds > retry.max_retry_after or not is_limited(failure):
             return
-        until = env.monotonic() + seconds
-        if self._clock is not env.monotonic or until > self.until:
-            self._clock, self.until, self._seconds = env.monotonic, until, seconds
+        until = world.monotonic() + seconds
+        if self._clock is not world.monotonic or until > self.until:
+            self._clock, self.until, self._seconds = world.monotonic, until, seconds
 
-    def left(self, env: Environment) -> float:
+    def left(self, world: World) -> float:
         """Return the seconds until it is over, 0 or less when it is."""
-        return self.until - env.monotonic() if self._clock is env.monotonic else 0.0
+        return self.until - world.monotonic() if self._clock is world.monotonic else 0.0
 
-    def spread(self, env: Environment) -> float:
+    def spread(self, world: World) -> float:
         """Return by how much one of many comes later than the end."""
-        return self._seconds * _SPREAD * env.rng.random()
+        return self._seconds * _SPREAD * world.rng.random()
 
 
 NO_PAUSE: Final = Pause("")
@@ -86,20 +86,20 @@ class PauseGuard:
         self._retry = retry
 
     def enter(self, attempt: Attempt) -> _Waiting | None:
-        return None if self.pause.left(attempt.env) <= 0 else _Waiting(self, attempt)
+        return None if self.pause.left(attempt.world) <= 0 else _Waiting(self, attempt)
 
     def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
         return error
 
     def waits(self, attempt: Attempt) -> Generator[float, None, None]:
         """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""
-        env, most, retry = attempt.env, self._retry.max_retry_after, self._retry
-        while (left := self.pause.left(env)) > 0:
+        world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
+        while (left := self.pause.left(world)) > 0:
             remaining = attempt.remaining
             if left > most or (remaining is not None and left >= remaining):
                 raise self._rejection(attempt, left)
             is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
-            wait = left if is_exact else min(left + self.pause.spread(env), most)
+            wait = left if is_exact else min(left + self.pause.spread(world), most)
             if remaining is not None and wait >= remaining:
                 wait = left
             (attempt.first or attempt).waited += wait
@@ -124,8 +124,8 @@ class _Waiting:
 
     def block(self) -> None:
         for seconds in self._guard.waits(self._attempt):
-            self._attempt.env.sleep(seconds)
+            self._attempt.world.sleep(seconds)
 
     async def suspend(self) -> None:
         for seconds in self._guard.waits(self._attempt):
-            await self._attempt.env.asleep(seconds)
+            await self._attempt.world.asleep(seconds)

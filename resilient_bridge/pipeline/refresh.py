@@ -75,6 +75,6 @@ def _gate(retrying: Retrying) -> Gate:
 
 
 def _edge(retrying: Retrying, attempt: Attempt) -> Attempt:
-    edge = begun(None, attempt, attempt.env, attempt.started, attempt.deadline_at)
+    edge = begun(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
     edge.before_of = retrying.rule
     return edge

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from weakref import WeakSet, WeakValueDictionary
@@ -174,7 +173,7 @@ class _Chance:
 
     def random(self) -> float:
         """Return a number from 0 to below 1."""
-        return CURRENT.get().env.rng.random()
+        return CURRENT.get().world.rng.random()
 
 
 chance: Final = cast("random.Random", _Chance())
@@ -183,19 +182,19 @@ chance: Final = cast("random.Random", _Chance())
 
 def clock() -> float:
     """Return the monotonic time, as policies see it in this context."""
-    return CURRENT.get().env.monotonic()
+    return CURRENT.get().world.monotonic()
 
 
 def tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
     """Emit the event of a transition."""
-    at, key = datetime.now(UTC), circuit.key
+    key = circuit.key
     if state in ("open", "isolated"):
         wait = circuit.retry_after(now)
-        emit(events.CircuitOpened(at=at, key=key, reason=reason, retry_after=wait, failure=circuit.because))
+        emit(events.CircuitOpened(key=key, reason=reason, retry_after=wait, failure=circuit.because))
     elif state == "half_open":
-        emit(events.CircuitHalfOpened(at=at, key=key, reason=reason))
+        emit(events.CircuitHalfOpened(key=key, reason=reason))
     else:
-        emit(events.CircuitClosed(at=at, key=key, reason=reason))
+        emit(events.CircuitClosed(key=key, reason=reason))
 
 
 def _new_circuit(key: str, breaker: Breaker) -> CircuitState:

@@ -8,7 +8,6 @@ hook, last, because asking spends.
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -18,6 +17,7 @@ from ..policies.backoff import Backoff
 from ..policies.foreign import as_wait, is_tenacity
 from ..policies.what import add_note, ask, take_back
 from ..telemetry import emit, events
+from ..world import current_world
 from .attempt import Attempt, begun, inside_of, report
 from .decision import Decision, Match, counter, decide, match, place
 from .evidence import keep, may_have_begun, permission_for, record_inside
@@ -141,8 +141,8 @@ class Retrying:
 
     def next_attempt(self, attempt: Attempt) -> Attempt:
         """Return the attempt after this one."""
-        env = attempt.env
-        following = begun(attempt.plan, self.first, env, env.monotonic(), attempt.deadline_at)
+        world = attempt.world
+        following = begun(attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at)
         following.number = attempt.number + 1
         following.failure = self.history[-1]
         following.first = self.first
@@ -158,13 +158,13 @@ class Retrying:
             attempt.failure = without_cause(attempt.failure)
         self.calls += 1
         report(self.first, self.calls)
-        emit(events.RetryRecovered(at=datetime.now(UTC), name=self.plan.name, attempt=attempt.number))
+        emit(events.RetryRecovered(name=self.plan.name, attempt=attempt.number))
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
     def _step(self, attempt: Attempt, failure: Failure, *, is_asked_for: bool = False) -> Stopped | None:
         """Decide about the attempt that has just ended; None means that it is repeated."""
-        env, retry = attempt.env, self.retry
+        world, retry = attempt.world, self.retry
         self.current = None
         if attempt.failure is not None:  # who keeps the attempt must not keep the error that keeps it
             attempt.failure = without_cause(attempt.failure)
@@ -172,7 +172,7 @@ class Retrying:
             self.calls += 1
         report(self.first, self.calls)
         failure = _with_hint(failure)
-        self.plan.pause.heard(env, failure, retry)
+        self.plan.pause.heard(world, failure, retry)
         found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
         self.rule, counted_by = found.rule, place(counter(found.rule))
         self.counts[counted_by] = self.counts.get(counted_by, 0) + calls_in(attempt)
@@ -180,7 +180,7 @@ class Retrying:
         self.permission = permission_for(self.plan, attempt, failure)
         self.decision = self._decided(attempt, failure, found)
         self.state.start_time = self.first.started
-        self.state.outcome_timestamp = env.monotonic()
+        self.state.outcome_timestamp = world.monotonic()
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
         self.state.prepare_for_next_attempt()
@@ -189,7 +189,6 @@ class Retrying:
         self.before = self.rule.before if self.rule is not None else None
         emit(
             events.RetryScheduled(
-                at=datetime.now(UTC),
                 name=self.plan.name,
                 attempt=attempt.number + 1,
                 wait=self.decision.wait,
@@ -213,7 +212,7 @@ class Retrying:
             recurred=recurred,
             drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
             remaining=attempt.remaining,
-            rng=attempt.env.rng,
+            rng=attempt.world.rng,
         )
         if decision.stop is None:
             if self._recurses():
@@ -222,7 +221,7 @@ class Retrying:
                 return Decision(0.0, "not_retryable")
             if self._comes_too_late(attempt, decision.wait):
                 return Decision(0.0, "not_idempotent")
-            next_at = attempt.env.monotonic() + decision.wait
+            next_at = attempt.world.monotonic() + decision.wait
             if any(circuit.rejects(next_at) for circuit in self.plan.circuits):
                 return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
         return decision
@@ -236,7 +235,7 @@ class Retrying:
         backoff: Any = self.retry.backoff if rule is None else rule.backoff
         count, previous = self.drawn.get(place(rule), (0, None))
         if isinstance(backoff, Backoff):
-            wait = backoff.next(count + 1, previous, attempt.env.rng)
+            wait = backoff.next(count + 1, previous, attempt.world.rng)
         elif is_tenacity(backoff, "wait_base"):
             wait = as_wait(backoff(self.state))
         else:
@@ -276,7 +275,7 @@ class Retrying:
     def _comes_too_late(self, attempt: Attempt, wait: float) -> bool:
         """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
         until = attempt.may_repeat_until
-        if until is None or attempt.env.monotonic() + wait <= until:
+        if until is None or attempt.world.monotonic() + wait <= until:
             return False
         return any(may_have_begun(self.plan, failure) for failure in self.history)
 
@@ -302,7 +301,7 @@ class Retrying:
             self.first.token
         )  # what a shared budget has been asked for already, because asking it takes time
         if token is None:
-            return budget.spend(self.first.env.monotonic())
+            return budget.spend(self.first.world.monotonic())
         self.first.token = None
         return bool(token.is_granted)
 
@@ -331,7 +330,7 @@ class Retrying:
         self, error: BaseException, stop: Stopped, attempt: Attempt, now: float | None = None
     ) -> None:
         """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
-        seconds = (attempt.env.monotonic() if now is None else now) - self.first.started
+        seconds = (attempt.world.monotonic() if now is None else now) - self.first.started
         ran = self.history[-1].executed
         inner = record_inside(attempt, error)
         if inner is not None and inner.stopped and self.calls == 1:
@@ -359,8 +358,8 @@ class Retrying:
 
     def _tell(self, stop: Stopped) -> None:
         told = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
-        seconds = self.first.env.monotonic() - self.first.started
-        emit(events.GaveUp(at=datetime.now(UTC), name=self.plan.name, failure=told, seconds=seconds))
+        seconds = self.first.world.monotonic() - self.first.started
+        emit(events.GaveUp(name=self.plan.name, failure=told, seconds=seconds))
 
     def _note(self, stop: Stopped, seconds: float) -> str:
         if stop == "not_idempotent" and self.calls == 1:
@@ -380,7 +379,7 @@ def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenac
     import tenacity  # here: the success path never pays for it
 
     controller = tenacity.Retrying(
-        sleep=first.env.sleep,
+        sleep=first.world.sleep,
         stop=run.stops,
         wait=lambda _: run.decision.wait,
         retry=lambda _: True,
@@ -396,4 +395,4 @@ def _with_hint(failure: Failure) -> Failure:
     moment = failure.details.get("retry_at")
     if failure.retry_after is not None or not isinstance(moment, int | float):
         return failure
-    return evolve(failure, retry_after=max(0.0, moment - datetime.now(UTC).timestamp()))
+    return evolve(failure, retry_after=max(0.0, moment - current_world().wall()))

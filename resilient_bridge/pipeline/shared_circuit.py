@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..errors import Failure
+from ..world import REAL
 from .attempt import CURRENT
 from .breaker_state import CircuitState
-from .environment import REAL
 from .rejections import CircuitOpenError
 from .waits import waited_for
 
@@ -47,8 +47,8 @@ class Permit(int):
 
 def is_real_time() -> bool:
     """Return whether policies live by the real clock here, and not by that of a test."""
-    env = CURRENT.get().env
-    return env is REAL or env.monotonic is REAL.monotonic
+    world = CURRENT.get().world
+    return world is REAL or world.monotonic is REAL.monotonic
 
 
 class SharedCircuit(CircuitState):

@@ -34,7 +34,7 @@ class SharedBreakerGuard(BreakerGuard):
         self.shared = shared
 
     def enter(self, attempt: Attempt) -> Wait | None:
-        now = attempt.env.monotonic()
+        now = attempt.world.monotonic()
         self.shared.count_overdue(now)
         try:
             found = self.shared.try_admit(now)
@@ -48,7 +48,7 @@ class SharedBreakerGuard(BreakerGuard):
 
     def _settle(self, attempt: Attempt, answer: CircuitAnswer | None) -> None:
         try:
-            self.admitted(attempt, self.shared.settle(answer, attempt.env.monotonic()))
+            self.admitted(attempt, self.shared.settle(answer, attempt.world.monotonic()))
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.shared.key, error)
             raise

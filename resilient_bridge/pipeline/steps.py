@@ -11,7 +11,7 @@ from ..errors import config_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .environment import Environment
+    from ..world import World
 
 __all__ = ["Call", "Discard", "Sleep", "Step", "settled"]
 
@@ -82,16 +82,16 @@ def settled(function: Callable[..., Any], result: Any) -> Any:
 class Sleep:
     """The wait before the next attempt."""
 
-    __slots__ = ("env", "seconds")
+    __slots__ = ("seconds", "world")
 
-    def __init__(self, env: Environment, seconds: float) -> None:
-        self.env = env
+    def __init__(self, world: World, seconds: float) -> None:
+        self.world = world
         self.seconds = seconds
 
     def block(self) -> None:
         """Block for that long."""
-        self.env.sleep(self.seconds)
+        self.world.sleep(self.seconds)
 
     async def suspend(self) -> None:
         """Suspend for that long."""
-        await self.env.asleep(self.seconds)
+        await self.world.asleep(self.seconds)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import Executed
 from ..policies.deadline import Deadline
 from ..policies.timeout import Timeout
+from ..world import REAL
 from .attempt import CURRENT
-from .environment import REAL
 from .guards import timed_out, too_late
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .environment import Environment
+    from ..world import World
 
 __all__ = ["NO_LIMITS", "StreamLimits", "limits_of_call"]
 
@@ -30,10 +30,10 @@ __all__ = ["NO_LIMITS", "StreamLimits", "limits_of_call"]
 class StreamLimits:
     """The limits of one stream: `left` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
 
-    __slots__ = ("_env", "_idle", "_left", "_seconds")
+    __slots__ = ("_idle", "_left", "_seconds", "_world")
 
-    def __init__(self, env: Environment, left: float, seconds: float, idle: float) -> None:
-        self._env = env
+    def __init__(self, world: World, left: float, seconds: float, idle: float) -> None:
+        self._world = world
         self._left = left
         self._seconds = seconds
         self._idle = idle
@@ -41,11 +41,11 @@ class StreamLimits:
     def next(self, pull: Callable[[], Any]) -> Any:
         """Return the next item of a sync stream, or what reads all of them. Raises DeadlineExceededError if its time is over."""
         self._check()
-        started = self._env.monotonic()
+        started = self._world.monotonic()
         try:
             return pull()
         finally:
-            self._left -= self._env.monotonic() - started
+            self._left -= self._world.monotonic() - started
 
     async def item(self, pull: Callable[[], Awaitable[Any]]) -> Any:
         """Return the next item. Raises DeadlineExceededError at the deadline, AttemptTimeoutError after `idle` seconds without one."""
@@ -65,14 +65,14 @@ class StreamLimits:
         seconds, task = min(left, idle), asyncio.current_task()
         if seconds == inf or task is None:
             return await pull()
-        is_late, cancelled_before, started = False, task.cancelling(), self._env.monotonic()
+        is_late, cancelled_before, started = False, task.cancelling(), self._world.monotonic()
 
         def expire() -> None:
             nonlocal is_late
             is_late = True
             task.cancel()
 
-        timer = self._env.call_later(asyncio.get_running_loop(), seconds, expire)
+        timer = self._world.call_later(asyncio.get_running_loop(), seconds, expire)
         try:
             return await pull()
         except asyncio.CancelledError as error:
@@ -84,7 +84,7 @@ class StreamLimits:
             raise timed_out(idle, error, " without an item") from error
         finally:
             timer.cancel()
-            self._left -= self._env.monotonic() - started
+            self._left -= self._world.monotonic() - started
             if is_late and task.cancelling() > cancelled_before:  # it ended otherwise, in the same moment
                 task.uncancel()
 
@@ -97,7 +97,7 @@ def limits_of_call() -> StreamLimits:
     """Return the limits of the stream that the call in progress has begun."""
     attempt = CURRENT.get()
     plan: Any = attempt.plan
-    if plan is None or attempt.env.is_disabled:
+    if plan is None or attempt.world.is_disabled:
         return NO_LIMITS
     layers: tuple[object, ...] = plan.policy.layers
     deadline = next((layer for layer in layers if isinstance(layer, Deadline)), None)
@@ -107,4 +107,4 @@ def limits_of_call() -> StreamLimits:
     if left is None and idle is None:
         return NO_LIMITS
     seconds = 0.0 if deadline is None else deadline.seconds
-    return StreamLimits(attempt.env, inf if left is None else left, seconds, inf if idle is None else idle)
+    return StreamLimits(attempt.world, inf if left is None else left, seconds, inf if idle is None else idle)

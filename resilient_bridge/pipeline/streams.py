@@ -157,18 +157,18 @@ def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
 def begin_held(plan: Plan) -> Attempt:
     """Return where the layers that last as long as the stream keep what they took."""
     around = CURRENT.get()
-    return begin_attempt(plan, around, around.env, around.env.monotonic(), around.deadline_at)
+    return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
 
 
 def _held_guards(plan: Plan, held: Attempt) -> tuple[Guard, ...]:
-    return () if held.env.is_disabled else plan.held
+    return () if held.world.is_disabled else plan.held
 
 
 def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
     """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
     failure = failure_in(held, error)
     held.seen = None
-    if failure is None or held.env.is_disabled:
+    if failure is None or held.world.is_disabled:
         return
     says_nothing = issubclass(type(error), DeadlineExceededError)  # the caller's time is up
     for guard in plan.guards:

@@ -14,12 +14,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
-from .environment import REAL
+from ..world import REAL
 
 
 if TYPE_CHECKING:
+    from ..world import World
+    from ..world.real import Timer
     from .attempt import Attempt
-    from .environment import Environment, Timer
 
 __all__ = ["Timers", "timers_of"]
 
@@ -27,15 +28,15 @@ __all__ = ["Timers", "timers_of"]
 class _Queue:
     """The running calls of one loop, first to expire first, and at most one timer for them."""
 
-    __slots__ = ("entries", "env", "expired", "has_our_clock", "is_armed", "loop", "seconds", "timer")
+    __slots__ = ("entries", "expired", "has_our_clock", "is_armed", "loop", "seconds", "timer", "world")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, env: Environment, seconds: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, world: World, seconds: float) -> None:
         # Weak: a decorated function lives as long as its module, and must not keep every loop that ever ran it.
         self.loop = ref(loop)
-        self.env = env
+        self.world = world
         self.seconds = seconds
         # A loop may be simulated, or cache its clock. Most have the clock that the attempt has been begun by.
-        self.has_our_clock = env is REAL and type(loop).time is asyncio.BaseEventLoop.time
+        self.has_our_clock = world is REAL and type(loop).time is asyncio.BaseEventLoop.time
         # What a call needs to be ended: when, which task, and how often that had been cancelled before.
         self.entries: dict[Attempt, tuple[float, asyncio.Task[object], int]] = {}
         self.expired: dict[Attempt, tuple[asyncio.Task[object], int]] = {}
@@ -45,7 +46,7 @@ class _Queue:
     def arm(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
         """Set the timer for the first entry."""
         when, _, _ = next(iter(self.entries.values()))
-        self.timer = ref(self.env.call_later(loop, max(0.0, when - now), self._expire))
+        self.timer = ref(self.world.call_later(loop, max(0.0, when - now), self._expire))
         self.is_armed = True
 
     def _expire(self) -> None:
@@ -53,7 +54,7 @@ class _Queue:
         self.is_armed = False
         if loop is None:
             return
-        entries, now = self.entries, self.env.time_of(loop)
+        entries, now = self.entries, self.world.time_of(loop)
         # One walk: looking for the first entry again and again would pass all those deleted before it.
         for attempt, (when, task, cancelled_before) in list(entries.items()):
             if when > now:
@@ -84,9 +85,9 @@ class Timers:
             message = "a Timeout or Deadline of an async function needs a running task"
             raise RuntimeError(message)
         queue = self._queue
-        if queue is None or queue.loop() is not loop or queue.env is not attempt.env:
-            queue = self._queue = self._queue_of(loop, attempt.env)
-        now = attempt.started if queue.has_our_clock else queue.env.time_of(loop)
+        if queue is None or queue.loop() is not loop or queue.world is not attempt.world:
+            queue = self._queue = self._queue_of(loop, attempt.world)
+        now = attempt.started if queue.has_our_clock else queue.world.time_of(loop)
         queue.entries[attempt] = now + self.seconds, task, task.cancelling()
         if not queue.is_armed:
             queue.arm(loop, now)
@@ -115,15 +116,15 @@ class Timers:
         with self._lock:
             return [queue for queues in self._queues.values() for queue in queues]
 
-    def _queue_of(self, loop: asyncio.AbstractEventLoop, env: Environment) -> _Queue:
+    def _queue_of(self, loop: asyncio.AbstractEventLoop, world: World) -> _Queue:
         with self._lock:
             queues = self._queues.setdefault(loop, [])
             for queue in queues:
-                if queue.env is env:
+                if queue.world is world:
                     return queue
-            queue = _Queue(loop, env, self.seconds)
+            queue = _Queue(loop, world, self.seconds)
             # Of tests' environments only the last can still be in use with nothing running in it.
-            queues[:] = [old for old in queues if old.entries or old.expired or old.env is REAL]
+            queues[:] = [old for old in queues if old.entries or old.expired or old.world is REAL]
             queues.append(queue)
             return queue
 

@@ -52,14 +52,14 @@ class _Asking:
             await answer.suspend()
 
     def _asked(self) -> Answer[bool] | None:
-        found = self._budget.request(self._attempt.env.monotonic())
+        found = self._budget.request(self._attempt.world.monotonic())
         if isinstance(found, Token):
             self._first.token = found
             return None
         return Answer(found, self._attempt, self._settle)
 
     def _settle(self, answer: bool | None) -> None:
-        self._first.token = self._budget.settle(answer, self._attempt.env.monotonic())
+        self._first.token = self._budget.settle(answer, self._attempt.world.monotonic())
 
 
 def token_for(plan: Plan, attempt: Attempt, end: Left, retrying: Retrying | None) -> Step | None:
@@ -177,4 +177,4 @@ def give_back(plan: Plan, first: Attempt) -> None:
     token: Token | None = first.token
     if token is not None and plan.tokens is not None:
         first.token = None
-        plan.tokens.give_back(token, first.env.monotonic())
+        plan.tokens.give_back(token, first.world.monotonic())

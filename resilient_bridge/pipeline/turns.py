@@ -6,12 +6,10 @@ what it had, and what it was handed in the same instant.
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING
 
 from ..errors import RejectedError
+from ..world.signal import Signal
 from .guards import not_admitted
 
 
@@ -61,34 +59,23 @@ class _Place:
         self._patience = min(bounds) if bounds else None
 
     def block(self) -> None:
-        woken = Event()
-        ticket = self._join(woken.set)
+        signal = Signal()
+        ticket = self._join(signal.set)
         try:
-            woken.wait(self._patience)
+            signal.wait(self._patience)
         except BaseException:
             self._state.leave(ticket)
             raise
         self._settle(ticket)
 
     async def suspend(self) -> None:
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:  # in whatever thread the place was freed
-            loop.call_soon_threadsafe(_resolve, woken)
-
-        ticket = self._join(wake)
-        timer = None
+        signal = Signal()
+        ticket = self._join(signal.set)
         try:
-            if self._patience is not None:
-                timer = self._attempt.env.call_later(loop, self._patience, partial(_resolve, woken))
-            await woken
+            await signal.suspend(self._attempt.world, self._patience)
         except BaseException:
             self._state.leave(ticket)
             raise
-        finally:
-            if timer is not None:
-                timer.cancel()
         self._settle(ticket)
 
     def _join(self, wake: Callable[[], object]) -> Ticket:
@@ -108,11 +95,6 @@ class _Place:
         raise error
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 class RateGuard:
     """Takes a turn before the call. A turn is used up by the call, however it ends."""
 
@@ -127,7 +109,7 @@ class RateGuard:
         if remaining is not None:
             patience = min(patience, remaining)
         try:
-            wait = self.state.reserve(attempt.env.monotonic(), patience)
+            wait = self.state.reserve(attempt.world.monotonic(), patience)
         except RejectedError as error:
             not_admitted(attempt, "rate_limit", self.state.key, error)
             raise
@@ -147,14 +129,14 @@ class _Turn:
 
     def block(self) -> None:
         try:
-            self._attempt.env.sleep(self._wait)
+            self._attempt.world.sleep(self._wait)
         except BaseException:
             self._state.cancel()
             raise
 
     async def suspend(self) -> None:
         try:
-            await self._attempt.env.asleep(self._wait)
+            await self._attempt.world.asleep(self._wait)
         except BaseException:
             self._state.cancel()
             raise

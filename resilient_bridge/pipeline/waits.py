@@ -5,10 +5,10 @@ Rule: an answer that nobody waits for any more is given back. Whoever has waited
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..world import REAL
+from ..world.signal import Signal
 
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 def waited_for(question: Question[T], patience: float | None = None) -> T | None:
     """Block until there is an answer; return it, or None where there is none in time."""
-    woken = Event()
-    question.when_answered(woken.set)
+    signal = Signal()
+    question.when_answered(signal.set)
     try:
-        woken.wait(question.patience if patience is None else patience)
+        signal.wait(question.patience if patience is None else patience)
     except BaseException:
         question.cancel()
         raise
@@ -50,34 +50,16 @@ class Answer(Generic[T]):
 
     async def suspend(self) -> None:
         """Wait in this task."""
-        question, patience = self._question, self._shorter()
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        resolve = partial(_resolve, woken)
-        question.when_answered(partial(_hand_over, loop, resolve))  # in whatever thread the answer comes
-        timer = loop.call_later(question.patience if patience is None else patience, resolve)
+        question, patience, signal = self._question, self._shorter(), Signal()
+        question.when_answered(signal.set)
         try:
-            await woken
+            await signal.suspend(REAL, question.patience if patience is None else patience)
         except BaseException:
             question.cancel()
             raise
-        finally:
-            timer.cancel()
         self._settle(question.take(is_late=patience is None))
 
     def _shorter(self) -> float | None:
         """Return the time that the call has, if that is less than the store's patience."""
         remaining = self._attempt.remaining
         return remaining if remaining is not None and remaining < self._question.patience else None
-
-
-def _hand_over(loop: asyncio.AbstractEventLoop, resolve: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(resolve)
-    except RuntimeError:  # the loop is closed: nobody waits there any more
-        return
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

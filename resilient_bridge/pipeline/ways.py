@@ -122,7 +122,7 @@ def _next(attempt: Attempt, retrying: Retrying) -> Generator[Step, Any, Attempt]
     if retrying.before is not None:
         yield Refresh(retrying.before, retrying, attempt)
     retrying.first.waited += retrying.decision.wait
-    yield Sleep(attempt.env, retrying.decision.wait)  # of 0, too: virtual time lists it
+    yield Sleep(attempt.world, retrying.decision.wait)  # of 0, too: virtual time lists it
     following = retrying.next_attempt(attempt)
     CURRENT.set(following)
     return following
@@ -171,7 +171,7 @@ def _beyond(first: Attempt, before: BaseException, after: BaseException | None) 
     if after is None or after is before:
         return before
     if first.run is not None:
-        first.run.cut_off(after, first.env.monotonic())
+        first.run.cut_off(after, first.world.monotonic())
     return after
 
 

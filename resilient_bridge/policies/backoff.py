@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
+from ..world import current_world
 from .fields import LONGEST, Seconds, Value, as_seconds, is_number, number, one_of, refuse, shown
 
 
@@ -151,10 +152,7 @@ class Backoff(Value):
 
     def waits(self) -> Generator[float, None, None]:
         """Yield waits for ever, for a loop of your own: `for wait in backoff.waits(): sleep(wait)`."""
-        from random import SystemRandom
-
-        # The system's source: forked workers must not share a sequence, or their jitter is none.
-        yield from self._run(SystemRandom())
+        yield from self._run(current_world().rng)
 
     def explain(self, n: int = 10, /) -> str:
         """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the longest added up."""
@@ -168,11 +166,9 @@ class Backoff(Value):
 
     def __call__(self, retry_state: _RetryState) -> float:
         """Return the wait after `retry_state.attempt_number` calls: this makes a Backoff a tenacity `wait=`."""
-        from random import SystemRandom
-
         # tenacity still holds the wait before this one there, 0 when there was none; before 8.4 it forgot.
         before: float | None = getattr(retry_state, "upcoming_sleep", None) or None
-        return self.next(retry_state.attempt_number, before, SystemRandom())
+        return self.next(retry_state.attempt_number, before, current_world().rng)
 
     def __add__(self, other: Any) -> Any:
         """Return tenacity's sum of two waits: `Backoff.exponential(1) + wait_random(0, 1)`."""

@@ -11,12 +11,11 @@ import errno
 import os
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import count
-from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from ..errors import Executed
+from ..world import REAL, current_world
 from .private_files import ALWAYS, close_quietly, sync_directory, typed_errors
 
 
@@ -38,7 +37,7 @@ def replace_atomically(path: Path, data: bytes) -> None:
     Raises StoreError (SYS_STORE_UNAVAILABLE), and the old file is as it was; only if the directory cannot be synchronised is the new
     one in its place already, and `failure.executed` is MAYBE: it may not survive a power cut.
     """
-    temporary = path.with_name(f".{path.name}.{token_hex(8)}.tmp")
+    temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
     with typed_errors(path, "be written"):
         _write_new(temporary, data)
         try:
@@ -60,7 +59,7 @@ def remove(path: Path) -> None:
 def remove_leftovers(path: Path) -> None:
     """Remove what a process that was killed inside `replace_atomically` left beside `path`, an hour after. Never raises."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
-    now = datetime.now(UTC).timestamp()
+    now = current_world().wall()
     with suppress(OSError):
         for name in filter(left.fullmatch, disk.listdir(path.parent)):
             if now - disk.lstat(path.with_name(name)).st_mtime > _LEFTOVER_AFTER:
@@ -104,7 +103,7 @@ def _written_aside(path: Path, data: bytes, label: str) -> Path:
 
 
 def _free_names(path: Path, label: str) -> Iterator[Path]:
-    first = f"{path.name}.{label}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    first = f"{path.name}.{label}-{current_world().now():%Y%m%dT%H%M%SZ}"
     yield path.with_name(first)
     for number in count(2):
         yield path.with_name(f"{first}-{number}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import Failure, StoreError
 from ..telemetry import emit
 from ..telemetry.events import StateSetAside
+from ..world import REAL
 from .redis_commits import Commits
 from .redis_keys import FORMAT
 from .redis_loading import load
@@ -48,7 +47,7 @@ async def open_store(
     tell: Callable[[StoreError | None], object],
 ) -> tuple[Commits, Known]:
     """Become the owner, load, and begin to write. Raises StoreError; then the store is nobody's, and the link is closed."""
-    token = secrets.token_hex(16)
+    token = REAL.new_id()
     link.open()
     try:
         opening = await _acquire(link, keys, token, terms)
@@ -100,7 +99,6 @@ def _tell(loaded: Loaded, keys: Keys, aside: list[str]) -> None:
     code = "SYS_STATE_FOREIGN" if loaded.is_foreign else "SYS_STATE_DAMAGED"
     emit(
         StateSetAside(
-            at=datetime.now(UTC),
             path=", ".join(loaded.aside) or keys.tag,
             set_aside=", ".join(aside),
             source="the rows that can be read",

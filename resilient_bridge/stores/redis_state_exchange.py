@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 from ..errors import Failure
 from ..telemetry import emit, events
+from ..world import REAL
 from .redis_state_scripts import CHECK_TTL, FORMAT
 
 
@@ -108,7 +107,7 @@ class Exchange:
             threading.RLock()
         )  # held while lines and their circuits are written to: no fork in between
         self.is_up = not self.is_closed
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # noqa: TID251 -- the type
         self._client: Any = None
         self._due: dict[Line, float] = {}
         self._watched: dict[Line, None] = {}
@@ -126,7 +125,7 @@ class Exchange:
 
     def send(self, line: Line, within: float) -> None:
         """The line has something to tell, or to ask (0.0); with the lock held."""
-        due = 0.0 if within == 0.0 else monotonic() + within
+        due = 0.0 if within == 0.0 else REAL.monotonic() + within
         self._due[line] = min(due, self._due.get(line, inf))
         if self._thread is None and not self.is_closed:
             self._start()
@@ -141,22 +140,19 @@ class Exchange:
     # ---- the thread ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"resilient_bridge {self.name}", daemon=True)
         try:
-            thread.start()
+            self._thread = REAL.start_thread(self._run, self.name)
         except RuntimeError:  # the interpreter is about to end
             self.is_up, self.is_closed = False, True
-            return
-        self._thread = thread
 
     def _run(self) -> None:
         is_last = False
         while not is_last:
             with self.lock:
-                while not self.is_closed and (wait := self._next() - monotonic()) > 0:
+                while not self.is_closed and (wait := self._next() - REAL.monotonic()) > 0:
                     self._change.wait(None if wait == inf else wait)
                 is_last, is_trial = self.is_closed, not self.is_up and not self.is_closed
-                lines = self._chosen(monotonic(), is_trial=is_trial)
+                lines = self._chosen(REAL.monotonic(), is_trial=is_trial)
                 commands = [line.command() for line in lines]
             if commands or is_trial:
                 self._exchange(lines, commands, is_trial=is_trial)
@@ -194,7 +190,7 @@ class Exchange:
     def _exchange(
         self, lines: list[Line], commands: list[tuple[Script, str, list[str]]], *, is_trial: bool
     ) -> None:
-        began = monotonic()
+        began = REAL.monotonic()
         try:
             replies = self._replies(commands, is_trial=is_trial)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the calls go on without
@@ -202,7 +198,7 @@ class Exchange:
             with suppress(KeyboardInterrupt, SystemExit):
                 self._away(self._hide(f"{type(error).__name__}: {error}"))
             return
-        if is_trial and monotonic() - began > self.timeout:
+        if is_trial and REAL.monotonic() - began > self.timeout:
             with suppress(KeyboardInterrupt, SystemExit):
                 self._away(f"an answer after more than {self.timeout:g} s")
             return
@@ -211,7 +207,7 @@ class Exchange:
                 with suppress(
                     KeyboardInterrupt, SystemExit
                 ):  # a listener's: from this thread it ends no program
-                    emit(events.StoreRecovered(at=datetime.now(UTC), store=self.name))
+                    emit(events.StoreRecovered(store=self.name))
             elif not (
                 self.is_up or self.is_closed
             ):  # somebody gave up waiting, and all who asked have been told
@@ -225,7 +221,7 @@ class Exchange:
 
     def _settled(self, lines: list[Line], *, is_trial: bool) -> None:
         """All have their answers."""
-        now = monotonic()
+        now = REAL.monotonic()
         with self.lock:
             for line in lines:
                 if is_trial:
@@ -282,7 +278,7 @@ class Exchange:
 
     def _away(self, why: str) -> None:
         """The store does not answer, or not in time: from now on until it is back nobody asks it."""
-        now = monotonic()
+        now = REAL.monotonic()
         with self.lock:
             is_first, self.is_up = self.is_up, False
             is_first = is_first and not self.is_closed
@@ -298,7 +294,7 @@ class Exchange:
             self._change.notify_all()
         if is_first:
             failure = Failure.of("SYS_STORE_UNAVAILABLE", f"{self.name} is away: {why}")
-            emit(events.StoreFailed(at=datetime.now(UTC), store=self.name, degraded=True, failure=failure))
+            emit(events.StoreFailed(store=self.name, degraded=True, failure=failure))
         for question in questions:
             question.answer(None)
 

@@ -7,8 +7,9 @@ forgotten.
 from __future__ import annotations
 
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ..world import REAL
 
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ class Line:
 
     def use(self) -> None:
         """Note that it is in use."""
-        self.used_at = monotonic()
+        self.used_at = REAL.monotonic()

@@ -7,13 +7,13 @@ is told too. System calls go through `disk`, in whose place a test puts one that
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
 from ..policies.fields import is_count
 from ..telemetry import emit, events, listen
+from ..world import current_world
 from .file_changes import write_all
 from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from .session_lines import LONGEST_LINE, event_line, log_line, record_line
@@ -128,7 +128,7 @@ class SessionLog:
             raise error_for(
                 Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=("write inside its `with` block",))
             )
-        self._append(record_line(record, datetime.now(UTC)))
+        self._append(record_line(record, current_world().now()))
 
     def _hear(self, event: events.Event) -> None:
         own = isinstance(event, events.StoreFailed | events.StoreRecovered) and event.store == self._name
@@ -158,13 +158,11 @@ class SessionLog:
             if self._has_failed:
                 return None
             self._has_failed = True
-            return events.StoreFailed(
-                at=datetime.now(UTC), store=self._name, degraded=True, failure=error.failure
-            )
+            return events.StoreFailed(store=self._name, degraded=True, failure=error.failure)
         if not self._has_failed:
             return None
         self._has_failed = False
-        return events.StoreRecovered(at=datetime.now(UTC), store=self._name)
+        return events.StoreRecovered(store=self._name)
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -137,7 +136,6 @@ class SQLiteStore:
         self._positions.has_lost = True
         emit(
             StateSetAside(
-                at=datetime.now(UTC),
                 path=str(self._path),
                 set_aside=str(mended.set_aside),
                 source="the rows whose check sums are right",

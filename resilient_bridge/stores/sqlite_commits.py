@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import StoreError, config_error
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Commits:
         self._before_waiting = before_waiting
         self._inline = inline
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="resilient_bridge store")
+        self._thread = current_world().new_executor("store")
         self._pid = os.getpid()
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
         self._is_busy = False

@@ -7,7 +7,7 @@ before anything takes its place, and what is used instead, and what is lost, is 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ import attrs
 
 from ..errors import StoreError, redact
 from ..telemetry import emit, events
+from ..world import current_world
 from .file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from .private_files import path_of, prepare_directory, read_private
 from .state_candidates import Candidate, Demands
@@ -195,7 +196,7 @@ class StateFile:
         return self._form.write(
             Document(
                 version=self._demands.version,
-                saved_at=datetime.now(UTC),
+                saved_at=current_world().now(),
                 value=value,
                 has_value=has_value,
                 lost=lost,
@@ -239,7 +240,6 @@ def _kept(ones: list[Candidate]) -> list[Path]:
 
 def _event(main: Candidate, kept: list[Path], used: str, lost: str) -> events.StateSetAside:
     return events.StateSetAside(
-        at=datetime.now(UTC),
         path=str(main.path),
         set_aside=" and ".join(map(str, kept)),
         source=used,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..world import current_world
+
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,13 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["Event"]
 
 
+def _now() -> datetime:
+    return current_world().now()
+
+
 # Repr, equality and hash are written once, in the base: attrs would compile them for every class, most of the cost of
 # importing this module.
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Event:
-    """What all events have: `at`, the wall-clock time with its time zone."""
+    """What all events have: `at`, the wall-clock time with its time zone; left out, it is the time in this context."""
 
-    at: datetime
+    at: datetime = attrs.field(factory=_now)
 
     def __repr__(self) -> str:
         """Return the record as a call, the time last: what happened is read first."""

@@ -12,24 +12,24 @@ from ..lazy_names import lazily
 
 if TYPE_CHECKING:
     from .at_most_once import assert_sent_at_most_once as assert_sent_at_most_once
-    from .environment import PASS as PASS
-    from .environment import Injection as Injection
-    from .environment import VirtualTime as VirtualTime
-    from .environment import disabled as disabled
-    from .environment import inject as inject
-    from .environment import record as record
-    from .environment import virtual_time as virtual_time
     from .faults import Faults as Faults
     from .faults import ScriptedFault as ScriptedFault
     from .faulty_http import HTTPFault as HTTPFault
+    from .injection import PASS as PASS
+    from .injection import Injection as Injection
+    from .injection import inject as inject
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
     from .proxy import Fault as Fault
     from .proxy import FaultProxy as FaultProxy
+    from .recording import record as record
     from .server import BridgeServer as BridgeServer
     from .server_faults import Behaviour as Behaviour
     from .simulation import simulate as simulate
     from .timeline import SimulationError as SimulationError
+    from .virtual_clock import VirtualTime as VirtualTime
+    from .worlds import disabled as disabled
+    from .worlds import virtual_time as virtual_time
 
 __all__ = [
     "PASS",
@@ -55,13 +55,13 @@ __all__ = [
 
 _HOMES = {
     "assert_sent_at_most_once": "at_most_once",
-    "PASS": "environment",
-    "Injection": "environment",
-    "VirtualTime": "environment",
-    "disabled": "environment",
-    "inject": "environment",
-    "record": "environment",
-    "virtual_time": "environment",
+    "PASS": "injection",
+    "Injection": "injection",
+    "VirtualTime": "virtual_clock",
+    "disabled": "worlds",
+    "inject": "injection",
+    "record": "recording",
+    "virtual_time": "worlds",
     "Behaviour": "server_faults",
     "BridgeServer": "server",
     "Fault": "proxy",

@@ -14,9 +14,9 @@ import pytest
 
 if TYPE_CHECKING:
     from ..telemetry.events import Event
-    from .environment import VirtualTime
     from .proxy import FaultProxy
     from .server import BridgeServer
+    from .virtual_clock import VirtualTime
 
 __all__ = ["rb_events", "rb_proxy", "rb_server", "rb_time"]
 
@@ -27,7 +27,7 @@ def rb_time() -> Generator[VirtualTime, None, None]:
 
     It belongs to the context of the test; code in threads of its own sees the real time.
     """
-    from .environment import virtual_time
+    from .worlds import virtual_time
 
     with virtual_time(seed=0) as time:
         yield time
@@ -36,7 +36,7 @@ def rb_time() -> Generator[VirtualTime, None, None]:
 @pytest.fixture
 def rb_events() -> Generator[list[Event], None, None]:
     """The events of this process while the test runs, in their order, as `record()` collects them."""
-    from .environment import record
+    from .recording import record
 
     with record() as seen:
         yield seen

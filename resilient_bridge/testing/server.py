@@ -42,7 +42,7 @@ class BridgeServer:
         port: int = 0,
         token: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
-        wall: Callable[[], float] = time.time,  # noqa: TID251  # the default of an injected clock
+        wall: Callable[[], float] = time.time,  # the default of an injected clock
         rng: random.Random | None = None,
         **behaviour: Any,
     ) -> None:

@@ -14,12 +14,11 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
-from ..client.environment import ENVIRONMENT, Environment
-from .environment import enter_simulation
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
 from .server import BridgeServer
 from .timeline import SimulationError, stream, waiting_at
+from .worlds import enter_simulation
 
 
 __all__ = ["Simulation", "simulate"]
@@ -37,7 +36,7 @@ def simulate(
 ) -> T:
     """Run `await main(server)` in virtual time, with a bridge that already listens, and return its result.
 
-    The loop, the network, every clock and every random number of the client are simulated: the same seed and faults
+    The loop, the network, every clock, random number and id are simulated: the same seed and faults
     give the same run. What `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
     leaves tasks, open links or errors behind, `SimDeadlock` if it can never end, `SimOverrun` if it does not. Call it
     from a plain function, not from a coroutine.
@@ -148,8 +147,7 @@ class Simulation:
     def _environment(self, loop: SimulatedLoop) -> Context:
         """The context in which client and policies find this run's clocks and random streams instead of their own."""
         context = copy_context()
-        context.run(ENVIRONMENT.set, Environment(wall=loop.wall, rng=stream(self.seed, "user")))
-        context.run(enter_simulation, loop.time, stream(self.seed, "policies"))
+        context.run(enter_simulation, loop, stream(self.seed, "policies"), stream(self.seed, "user"))
         return context
 
     def _judge(self) -> None:

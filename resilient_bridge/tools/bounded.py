@@ -11,11 +11,9 @@ work; what it does is not begun again.
 from __future__ import annotations
 
 import asyncio
-import functools
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import wait
 from contextvars import copy_context
-from datetime import UTC, datetime
-from threading import Thread
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ..classification import classify
@@ -25,19 +23,21 @@ from ..pipeline.guards import too_late
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST
 from ..telemetry import emit, events
+from ..world.signal import Signal
+from ..world.threads import DAEMON_THREADS
 from .arguments import ANEW
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ..pipeline.environment import Environment
+    from ..world import World
 
     Limit: TypeAlias = Callable[
         [int], tuple[float, ...]
     ]  # of the number of an attempt: the ends of its steps
 
-__all__ = ["GRACE", "THREADS", "bound_async", "bound_in_thread", "bound_sync"]
+__all__ = ["GRACE", "bound_async", "bound_in_thread", "bound_sync"]
 
 GRACE: Final = 1.0
 """Seconds a cancelled tool has to clean up before it is left behind."""
@@ -62,53 +62,27 @@ class _Ended(NamedTuple):
             del self  # an error must not be held by a frame that it holds
 
 
-class _Threads(Executor):
-    """A daemonic thread for each call: one that never returns must keep neither the process nor the calls after it."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Begin at once."""
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()
-        # In a list, and taken out of it: an error holds the frames it came through, and must not be held by one of them.
-        run = functools.partial(_run, [future], functools.partial(fn, *args, **kwargs))
-        Thread(target=run, name="resilient_bridge tool", daemon=True).start()
-        return future
-
-
-def _run(held: list[Future[Any]], function: Callable[[], Any]) -> None:
-    try:
-        result = function()
-    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
-        held.pop().set_exception(error)
-    else:
-        held.pop().set_result(result)
-        del result
-
-
-THREADS: Final = _Threads()
-
-
 def bound_async(
     function: Callable[..., Awaitable[Any]], *, limit: Limit, name: str, grace: float = GRACE
 ) -> Callable[..., Any]:
     """Return the async `function` bounded by `limit`; once it is cancelled it has `grace` seconds to end."""
 
-    @functools.wraps(function)
+    @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
         args, kwargs = _arguments(attempt, args, kwargs)
-        if attempt.env.is_disabled:
+        if attempt.world.is_disabled:
             return await function(*args, **kwargs)
         steps = limit(attempt.number)
         task = asyncio.ensure_future(_ended(function, args, kwargs))
         try:
-            if await _is_done_in_steps(task, attempt.env, steps, name):
+            if await _is_done_in_steps(task, attempt.world, steps, name):
                 return task.result().result()
-            await _let_go(task, attempt.env, name, max(steps), grace)
+            await _let_go(task, attempt.world, name, max(steps), grace)
             raise timed_out(steps, _error_of(task))
         except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _left:
-                await _let_go(task, attempt.env, name, attempt.env.monotonic() - attempt.started, grace)
+                await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
             cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
             raise
         except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
@@ -125,23 +99,23 @@ def bound_async(
 def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
     """Return the sync `function` as an async one that runs it in a thread, bounded by `limit`."""
 
-    @functools.wraps(function)
+    @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
         args, kwargs = _arguments(attempt, args, kwargs)
-        steps = (LONGEST,) if attempt.env.is_disabled else limit(attempt.number)
+        steps = (LONGEST,) if attempt.world.is_disabled else limit(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
-            THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
+            DAEMON_THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
         )
         try:
-            if await _is_done_in_steps(work, attempt.env, steps, name):
+            if await _is_done_in_steps(work, attempt.world, steps, name):
                 return settled(function, work.result().result())
             _tell_thread(name, max(steps))
             raise timed_out(steps, None)
         except (asyncio.CancelledError, GeneratorExit):
             if not work.done():
-                _tell_thread(name, attempt.env.monotonic() - attempt.started)
+                _tell_thread(name, attempt.world.monotonic() - attempt.started)
             raise
         finally:
             work.cancel()  # whatever it still says, nobody hears it
@@ -153,16 +127,18 @@ def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) ->
 def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
     """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread all the same."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         attempt = _attempt()
-        if attempt.env.is_disabled:
+        if attempt.world.is_disabled:
             return function(*args, **kwargs)
         steps, left = limit(attempt.number), attempt.remaining
         is_last = left is not None and left < max(steps)
         if left is not None and is_last:
             steps = (*(step for step in steps if step < left), left)
-        work = THREADS.submit(copy_context().run, _ended_sync, function, args, kwargs)
+        work = attempt.world.call_in_thread(
+            partial(copy_context().run, partial(_ended_sync, function, args, kwargs))
+        )
         try:
             for waited, step in _waits(steps):
                 if wait([work], step - waited).done:
@@ -238,31 +214,23 @@ def _attempt() -> Attempt:
     return attempt
 
 
-async def _is_done_within(work: asyncio.Future[Any], env: Environment, seconds: float) -> bool:
-    """Wait, by the clock of the policies; the work goes on whatever becomes of the wait."""
-    loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not woken.done():
-            woken.set_result(None)
-
-    timer = env.call_later(loop, seconds, wake)
-    work.add_done_callback(wake)
+async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: float) -> bool:
+    """Wait, by the clock of that world; the work goes on whatever becomes of the wait."""
+    signal = Signal()
+    work.add_done_callback(signal.set)
     try:
-        await woken
+        await signal.suspend(world, seconds)
     finally:
-        timer.cancel()
-        work.remove_done_callback(wake)
+        work.remove_done_callback(signal.set)
     return work.done()
 
 
 async def _is_done_in_steps(
-    work: asyncio.Future[Any], env: Environment, steps: tuple[float, ...], name: str
+    work: asyncio.Future[Any], world: World, steps: tuple[float, ...], name: str
 ) -> bool:
     """Wait as long as the steps say, counted from now, and tell each but the last that the work outlasts."""
     for waited, step in _waits(steps):
-        if await _is_done_within(work, env, step - waited):
+        if await _is_done_within(work, world, step - waited):
             return True
         _tell_pending(name, step, steps)
     return False
@@ -276,17 +244,15 @@ def _waits(steps: tuple[float, ...]) -> list[tuple[float, float]]:
 
 def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
     if waited < max(steps):
-        emit(events.ToolPending(at=datetime.now(UTC), tool=name, seconds=waited, timeout=max(steps)))
+        emit(events.ToolPending(tool=name, seconds=waited, timeout=max(steps)))
 
 
-async def _let_go(
-    task: asyncio.Future[Any], env: Environment, name: str, seconds: float, grace: float
-) -> None:
+async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float) -> None:
     """Cancel the task, wait a moment for its end, and leave it behind if it does not come."""
     _keep(task)
     task.cancel()
     try:
-        is_done = await _is_done_within(task, env, grace)
+        is_done = await _is_done_within(task, world, grace)
     except asyncio.CancelledError:  # whoever waits for us has no patience left
         _tell_task(task, name, seconds)
         raise
@@ -304,11 +270,11 @@ def _keep(task: asyncio.Future[Any]) -> None:
 
 def _tell_task(task: asyncio.Future[Any], name: str, seconds: float) -> None:
     if not task.done():
-        emit(events.TaskLeftBehind(at=datetime.now(UTC), name=name, seconds=seconds))
+        emit(events.TaskLeftBehind(name=name, seconds=seconds))
 
 
 def _tell_thread(name: str, seconds: float) -> None:
-    emit(events.ThreadLeftBehind(at=datetime.now(UTC), name=name, seconds=seconds))
+    emit(events.ThreadLeftBehind(name=name, seconds=seconds))
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:

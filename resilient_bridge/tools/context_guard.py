@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import (
     TYPE_CHECKING,
@@ -195,7 +194,7 @@ class ContextGuard:
             tokens = await self._counted(found, tools)
             if tokens <= room:
                 self._tokens = tokens
-                emit(events.ContextCompacted(at=datetime.now(UTC), before=before, after=tokens, limit=room))
+                emit(events.ContextCompacted(before=before, after=tokens, limit=room))
                 return found
             if tokens < after:
                 messages, after = found, tokens
@@ -208,8 +207,7 @@ class ContextGuard:
         """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
         was_told, self._is_told = self._is_told, self.is_nearly_full
         if self._is_told and not was_told:
-            now = datetime.now(UTC)
-            emit(events.ContextNearlyFull(at=now, tokens=self._tokens, limit=self._room))
+            emit(events.ContextNearlyFull(tokens=self._tokens, limit=self._room))
             save = NEARLY_FULL.get()
             if save is not None:
                 await save(self._tokens, self._room)

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, config_error, record_of, without_cause
 from ..errors.record import OWN_WORDS
-from ..pipeline.attempt import CURRENT
 from ..policies.fields import LONGEST, as_seconds, is_count, is_number
 from ..policies.what import as_whats, check_whats, matches_ended
 from ..telemetry import emit, events
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -187,9 +186,7 @@ class Degradation(Generic[M]):
         return min(self._at, max(0, int((_now() - self._quiet_since) / self._restore_after)))
 
     def _down(self, was: int, mode: str | None, failure: Failure) -> events.Degraded:
-        step = events.Degraded(
-            at=datetime.now(UTC), feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure
-        )
+        step = events.Degraded(feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure)
         self._history.append(step)
         return step
 
@@ -197,7 +194,6 @@ class Degradation(Generic[M]):
         was, self._at = self._at, self._at - steps
         self._is_used_up = False
         step = events.Restored(
-            at=datetime.now(UTC),
             feature=self.name,
             previous=str(self.modes[was]),
             mode=str(self.modes[self._at]),
@@ -322,7 +318,7 @@ def _never(_failure: Failure) -> bool:
 
 def _now() -> float:
     """Return the policies' clock, which a test may turn."""
-    return CURRENT.get().env.monotonic()
+    return current_world().monotonic()
 
 
 def _tell(told: list[Any]) -> None:

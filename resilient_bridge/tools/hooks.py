@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
@@ -120,7 +120,7 @@ def _refused(violations: list[dict[str, str]]) -> ProtocolError:
         + ", ".join(f"{wrong['field']} ({wrong['constraint']})" for wrong in violations),
         details={"violations": tuple(violations)},
     )
-    emit(events.HookRejected(at=datetime.now(UTC), failure=failure))
+    emit(events.HookRejected(failure=failure))
     return ProtocolError(failure)
 
 

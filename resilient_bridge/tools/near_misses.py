@@ -13,8 +13,9 @@ from difflib import SequenceMatcher
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from time import monotonic
 from typing import Final, NamedTuple
+
+from ..world import REAL
 
 
 _MOST_STEPS: Final = 200  # directories of one path that are looked at
@@ -82,7 +83,7 @@ class Look:
         *,
         entries: int = _MOST_ENTRIES,
         seconds: float = _MOST_SECONDS,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = REAL.monotonic,
     ) -> None:
         self.seen = 0
         self._entries = entries

@@ -8,7 +8,6 @@ survive one damaged file: it is saved until it stands in the backup too, to whic
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from threading import Lock, RLock
@@ -77,12 +76,10 @@ class Book:
                 self._vital = self._version
             changes = self._account.take_changes()
         for charge in changes.woken:
-            try:
-                charge.wake()
-            except RuntimeError:  # its event loop is closed: nobody is there to be let in
+            if not charge.wake():  # its event loop is closed: nobody is there to be let in
                 self.change(partial(SpendAccount.end, charge=charge, has_run=False))
         for told, spent, limit in changes.told:
-            emit(told(at=datetime.now(UTC), budget=self.name, spent=spent, limit=limit))
+            emit(told(budget=self.name, spent=spent, limit=limit))
         return result
 
     def write(self, act: Callable[[SpendAccount], T]) -> T:
@@ -162,7 +159,7 @@ class Book:
                 self._backed, self._saved = self._saved, version
             recovered, self._has_failed = self._has_failed, False
         if recovered:
-            emit(events.StoreRecovered(at=datetime.now(UTC), store=f"SpendBudget {self.name}"))
+            emit(events.StoreRecovered(store=f"SpendBudget {self.name}"))
 
     def save_or_tell(self) -> None:
         """Save what has happened already: an error could not undo it, and is told once. Until it is saved, no call is let in."""
@@ -172,8 +169,8 @@ class Book:
             with self._disk:
                 again, self._has_failed = self._has_failed, True
             if not again:
-                store, now = f"SpendBudget {self.name}", datetime.now(UTC)
-                emit(events.StoreFailed(at=now, store=store, degraded=False, failure=error.failure))
+                store = f"SpendBudget {self.name}"
+                emit(events.StoreFailed(store=store, degraded=False, failure=error.failure))
 
     def refusal(self, charge: Charge | None, waited: float | None) -> SpendLimitError:
         """Return the error for a call that was not let in, or for an approval that came too late."""

@@ -6,10 +6,8 @@ error, not by a cancellation, and with `path=` not by a crash.
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from functools import partial, update_wrapper
-from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from ..classification import failure_or_none
@@ -18,6 +16,8 @@ from ..pipeline.attempt import CURRENT
 from ..pipeline.protect import form_of
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
+from ..world import current_world
+from ..world.signal import Signal
 from .spend_book import Book, in_thread
 from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendState, SpendStatus, amount_of
 
@@ -224,19 +224,12 @@ class SpendCall:
         book = self._book
         if not book.is_open:
             await in_thread(book.open)
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        charge = self._join(lambda: loop.call_soon_threadsafe(_resolve, woken))
+        signal = Signal()
+        charge = self._join(signal.set)
         try:
             patience = self._patience(charge)
-            if patience is None:
-                await woken
-            elif patience > 0:
-                timer = CURRENT.get().env.call_later(loop, patience, partial(_resolve, woken))
-                try:
-                    await woken
-                finally:
-                    timer.cancel()
+            if patience is None or patience > 0:
+                await signal.suspend(current_world(), patience)
             self._admitted(charge, patience)
             if book.file is not None:
                 await in_thread(partial(book.save, once=True))
@@ -257,12 +250,12 @@ class SpendCall:
     def __enter__(self) -> Self:
         book = self._book
         book.open()
-        woken = Event()
-        charge = self._join(woken.set)
+        signal = Signal()
+        charge = self._join(signal.set)
         try:
             patience = self._patience(charge)
             if patience is None or patience > 0:
-                woken.wait(patience)
+                signal.wait(patience)
             self._admitted(charge, patience)
             book.save(once=True)
         except BaseException:
@@ -277,7 +270,7 @@ class SpendCall:
         self._end(error)
         self._book.save_or_tell()
 
-    def _join(self, wake: Callable[[], object]) -> Charge:
+    def _join(self, wake: Callable[[], bool]) -> Charge:
         if self._charge is not None:
             message = "a call is entered once: ask budget.call() for another"
             raise RuntimeError(message)
@@ -314,8 +307,3 @@ def _may_have_run(error: BaseException | None) -> bool:
 def _is_limited(failure: Failure) -> bool:
     """Whether it was answered with a 429: no proof that nothing ran, but providers charge nothing for it."""
     return failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

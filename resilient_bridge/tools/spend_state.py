@@ -71,7 +71,7 @@ class Charge:
 
     __slots__ = ("estimate", "standing", "told", "wake")
 
-    def __init__(self, estimate: Decimal, wake: Callable[[], object]) -> None:
+    def __init__(self, estimate: Decimal, wake: Callable[[], bool]) -> None:
         self.estimate = estimate
         self.wake = wake
         self.told: Decimal | None = None
@@ -140,7 +140,7 @@ class SpendAccount:
         changes, self._changes = self._changes, Changes()
         return changes
 
-    def join(self, estimate: Decimal, wake: Callable[[], object]) -> Charge:
+    def join(self, estimate: Decimal, wake: Callable[[], bool]) -> Charge:
         """Ask for a call: the charge is admitted or refused at once, without being woken, or waits behind those that came before."""
         charge = Charge(estimate, wake)
         if self.is_cancelled:

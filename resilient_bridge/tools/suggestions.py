@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, cast
@@ -24,6 +23,7 @@ from ..classification.hints import ERRNO_HINTS
 from ..classification.registry import InForce
 from ..errors import Failure, config_error, redact
 from ..policies.what import WANTED, What, is_what, plain, rank
+from ..world import current_world
 from .near_misses import Look
 from .suggestion_context import SuggestionContext, SuggestionRule
 from .suggestion_rules import collected, fixes
@@ -122,7 +122,7 @@ def _context(arguments: object, names: object, directory: str | os.PathLike[str]
         arguments=cast("Mapping[str, Any]", arguments),
         names=tuple(name for name in cast("Iterable[object]", names) if isinstance(name, str)),
         directory=_directory(directory),
-        now=datetime.now(UTC),
+        now=current_world().now(),
         look=Look(),
     )
 

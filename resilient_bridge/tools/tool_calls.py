@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,8 +19,8 @@ from ..errors import BridgeError, Executed, Failure, config_error, error_for, re
 from ..pipeline.attempt import CURRENT
 from ..pipeline.outcome import Outcome, captured
 from ..telemetry import emit, events
+from ..world.threads import DAEMON_THREADS
 from .arguments import ANEW, Parameters, invalid
-from .bounded import THREADS
 from .commands import MistakeError
 from .near_misses import close_names
 from .tool_policy import most_repeats
@@ -182,8 +181,7 @@ def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
 
 
 def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
-    at = datetime.now(UTC)
-    emit(events.ToolFailed(at=at, tool=tool.name, required=tool.required, failure=failure, seconds=seconds))
+    emit(events.ToolFailed(tool=tool.name, required=tool.required, failure=failure, seconds=seconds))
 
 
 async def _with_fixes(
@@ -197,7 +195,7 @@ async def _with_fixes(
         from .suggestions import suggest
 
         look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
-        work = asyncio.get_running_loop().run_in_executor(THREADS, look)
+        work = asyncio.get_running_loop().run_in_executor(DAEMON_THREADS, look)
         try:
             # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
             await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import math
 import traceback
-from datetime import UTC, datetime
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from ..errors import Failure, error_for, redact
 from ..protocol.session_text import told_failure
 from ..stores.state_document import instant
+from ..world import current_world
 
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _told(
         frames += inner[len(frames) - _FRAMES :]
     tool, arguments = call or (None, None)
     return {
-        "at": instant(datetime.now(UTC)),
+        "at": instant(current_world().now()),
         "phase": phase.name,
         "run": phase.run,
         "tool": tool,

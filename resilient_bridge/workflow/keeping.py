@@ -7,7 +7,7 @@ of a phase is written twice: the second time the first copy becomes the backup. 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,6 +16,7 @@ from ..errors import BridgeError, ConfigError, Failure, StoreError
 from ..stores.owner import Owner
 from ..stores.private_files import path_of, read_private
 from ..stores.state_copies import backups_of, is_whole, later_version
+from ..world import current_world
 from .checkpoint import WorkflowState
 from .file_form import FORM, VERSION, WorkflowFile, from_version_1
 from .waiting import in_thread
@@ -134,7 +135,7 @@ class Keeping:
         # What is there now becomes the backup.
         value = attrs.evolve(state, last_backup=self._saved_at).to_value()
         self._file.save(value)
-        self._saved_at = datetime.now(UTC)
+        self._saved_at = current_world().now()
 
 
 def _told(state: WorkflowState, lost: str) -> WorkflowState:

@@ -7,7 +7,6 @@ it is transient, recovered from once if something is corrupt or partial, else sk
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +14,8 @@ import attrs
 
 from ..classification import classify
 from ..errors import Executed, Failure, Kind, config_error, error_for, redact
-from ..pipeline.attempt import CURRENT
 from ..telemetry import emit, events
+from ..world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
 from .failures import as_its_own, told_of, told_of_call
@@ -65,7 +64,7 @@ class Run:
 
     async def go(self) -> WorkflowState:
         """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
-        began = CURRENT.get().env.monotonic()
+        began = current_world().monotonic()
         try:
             before = self.state = self._with_death()
             await self._undo_what_does_not_hold()
@@ -76,7 +75,6 @@ class Run:
                     self.state = attrs.evolve(self.state, status=WorkflowStatus.RUNNING)
             emit(
                 events.WorkflowStarted(
-                    at=_now(),
                     workflow=self.state.workflow,
                     completed=len(self.state.checkpoints),
                     total=len(self._phases),
@@ -129,10 +127,9 @@ class Run:
         await self.keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
         emit(
             events.WorkflowCompleted(
-                at=_now(),
                 workflow=self.state.workflow,
                 skipped=tuple(one.phase for one in self.state.skipped),
-                seconds=CURRENT.get().env.monotonic() - began,
+                seconds=current_world().monotonic() - began,
             )
         )
 
@@ -147,14 +144,17 @@ class Run:
             await self._give_up(spec, refusal, told)
             return
         await self.keep(self.state.began(spec.name))
-        place = {"number": self._number(spec), "total": len(self._phases)}
+        number, total, began = self._number(spec), len(self._phases), current_world().monotonic()
         emit(
             events.PhaseStarted(
-                at=_now(), workflow=self.state.workflow, phase=spec.name, run=self.state.begun, **place
+                workflow=self.state.workflow,
+                phase=spec.name,
+                run=self.state.begun,
+                number=number,
+                total=total,
             )
         )
         phase = self._phase(spec)
-        began = CURRENT.get().env.monotonic()
         has_ended = False
         try:
             await spec.run(phase)
@@ -172,11 +172,11 @@ class Run:
         await self.keep(self.state.finished(checkpoint), twice=True)
         emit(
             events.PhaseCompleted(
-                at=_now(),
                 workflow=self.state.workflow,
                 phase=spec.name,
-                seconds=CURRENT.get().env.monotonic() - began,
-                **place,
+                seconds=current_world().monotonic() - began,
+                number=number,
+                total=total,
             )
         )
 
@@ -275,7 +275,7 @@ class Run:
             )
         return PhaseCheckpoint(
             phase=spec.name,
-            completed_at=_now(),
+            completed_at=current_world().now(),
             artifacts=phase.artifacts,
             checksums=sums,
             commits=phase.commits,
@@ -315,9 +315,7 @@ class Run:
                 continue
             remade.update(checkpoint.artifacts)
             await self.keep(state.warned(f"{failure.message}: it ran again"), twice=True)
-            emit(
-                events.PhaseUndone(at=_now(), workflow=self.state.workflow, phase=spec.name, failure=failure)
-            )
+            emit(events.PhaseUndone(workflow=self.state.workflow, phase=spec.name, failure=failure))
 
     # ---- failures -----------------------------------------------------------------------------------------------
 
@@ -338,7 +336,7 @@ class Run:
             # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
             told = f"phase {spec.name} was done again: {failure.message}"
             await self.keep(state.interrupted().warned(told), twice=True)
-            emit(events.PhaseUndone(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
+            emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))
             await self._undo_what_does_not_hold()
             return
         failure = await self._with_fixes(failure, phase)
@@ -358,13 +356,12 @@ class Run:
         """Skip an optional phase, with a warning at the end; halt at a required one."""
         if spec.required:
             await self.keep(state.halted(spec.name, failure), twice=True)
-            emit(events.WorkflowHalted(at=_now(), workflow=state.workflow, phase=spec.name, failure=failure))
+            emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
             return
-        left_out = state.left_out(spec.name, _now(), str(failure))
+        left_out = state.left_out(spec.name, current_world().now(), str(failure))
         await self.keep(left_out, twice=True)
         emit(
             events.PhaseSkipped(
-                at=_now(),
                 workflow=state.workflow,
                 phase=spec.name,
                 number=self._number(spec),
@@ -378,7 +375,3 @@ class Run:
 def _may_be_done_again(spec: PhaseSpec, *, is_own: bool) -> bool:
     """Whether the phase's own code may run again: after its own failure only if it says so."""
     return spec.idempotent is True or (spec.idempotent is None and not is_own)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
-from uuid import uuid4
 
 import attrs
 
@@ -18,6 +16,7 @@ from ..pipeline.policy import Policy
 from ..presets import BridgePolicy, ccsetup
 from ..presets.bridge_policy import calls_of
 from ..telemetry import emit, events
+from ..world import current_world
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
 from .keeping import Keeping
@@ -205,7 +204,7 @@ class Workflow:
             left = [name for name in self.phases if not state.is_done(name)]
             if left_out is None or left_out not in left:
                 raise config_error("Workflow.skip.phase", f"one of {', '.join(left)}", left_out)
-            now = datetime.now(UTC)
+            now = current_world().now()
             is_current = left_out == state.current_phase
             after = state.left_out(left_out, now, reason)
             if not is_current:  # the one that is under way stays so
@@ -236,7 +235,7 @@ class Workflow:
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
             await self._keeping.save(after, twice=True)
-            emit(events.WorkflowAborted(at=datetime.now(UTC), workflow=self._name, phase=phase))
+            emit(events.WorkflowAborted(workflow=self._name, phase=phase))
             return self._report(after)
         finally:
             self._keeping.release()
@@ -273,7 +272,10 @@ class Workflow:
     def _fresh(self, loaded: Loaded) -> WorkflowState:
         """A workflow that begins; if it had begun before and that is lost, it says so (C5)."""
         state = WorkflowState(
-            id=str(uuid4()), workflow=self._name, started_at=datetime.now(UTC), root=self._place()
+            id=current_world().new_id(),
+            workflow=self._name,
+            started_at=current_world().now(),
+            root=self._place(),
         )
         if not loaded.lost:
             return state

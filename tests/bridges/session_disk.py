@@ -7,9 +7,9 @@ import random
 from datetime import UTC, datetime
 
 import resilient_bridge as rb
-from resilient_bridge.client.environment import ENVIRONMENT, Environment
 from resilient_bridge.protocol import Now
 from resilient_bridge.stores import MemoryStore
+from resilient_bridge.world import WORLD, World
 
 
 START = 1_774_000_000.0
@@ -57,7 +57,10 @@ class Clock:
 
     def __init__(self):
         self.wall = START
-        ENVIRONMENT.set(Environment(lambda: self.wall, random.Random(1)))
+        world = World()
+        world.use_random(random.Random(1), random.Random(1))
+        world.loop_wall = lambda: self.wall
+        WORLD.set(world)
 
     @property
     def now(self):

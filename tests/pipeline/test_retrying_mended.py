@@ -82,6 +82,8 @@ async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
     with rb.testing.virtual_time() as clock:
         call = asyncio.create_task(rb.capture(get))
         await settle()
+        clock.advance(1)  # the wait before the repeat
+        await settle()
         clock.advance(4)
         outcome = await call
     release.set()

@@ -7,11 +7,11 @@ import os
 import re
 import stat
 import time
+from datetime import UTC, datetime
 
 import pytest
 
 from resilient_bridge.errors import Executed, StoreError
-from resilient_bridge.stores import file_changes
 from resilient_bridge.stores.file_changes import (
     keep_copy,
     remove,
@@ -20,6 +20,7 @@ from resilient_bridge.stores.file_changes import (
     set_aside,
     write_all,
 )
+from resilient_bridge.world import REAL, WORLD, World
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 
 
@@ -73,7 +74,7 @@ def test_a_new_file_is_private_and_its_name_is_not_to_be_guessed(path, monkeypat
 
 def test_a_name_that_is_taken_is_left_alone(path, monkeypatch):
     """Should somebody have guessed it after all, their file stays as it is."""
-    monkeypatch.setattr(file_changes, "token_hex", lambda size: "0" * 16)
+    monkeypatch.setattr(REAL, "new_token", lambda: "0" * 16)
     taken = path.with_name(".state.json.0000000000000000.tmp")
     taken.write_text("theirs")
     with pytest.raises(StoreError, match="could not be written: file exists"):
@@ -187,16 +188,14 @@ def test_a_file_is_removed_once(path, monkeypatch):
 # ---- what is damaged -------------------------------------------------------------------------------------------------
 
 
-class _Clock(file_changes.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return cls(2026, 3, 20, 14, 32, 0, tzinfo=tz)
-
-
 @pytest.fixture
-def noon(monkeypatch):
+def noon():
     """All happens in the same second."""
-    monkeypatch.setattr(file_changes, "datetime", _Clock)
+    world = World()
+    world.wall = datetime(2026, 3, 20, 14, 32, tzinfo=UTC).timestamp
+    token = WORLD.set(world)
+    yield
+    WORLD.reset(token)
 
 
 FIRST = "state.json.damaged-20260320T143200Z"

@@ -15,10 +15,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from resilient_bridge.client.environment import current_environment
 from resilient_bridge.testing.faults import Faults, ScriptedFault
 from resilient_bridge.testing.simulation import Simulation, simulate
 from resilient_bridge.testing.timeline import EPOCH, SimDeadlock, SimOverrun, SimulationError
+from resilient_bridge.world import current_world
 
 
 def envelope(type):
@@ -61,14 +61,14 @@ def test_the_clients_clock_and_randomness_are_simulated():
         loop = asyncio.get_running_loop()
         await asyncio.sleep(10)
         loop.wall_offset = 5.0
-        environment = current_environment()
-        return environment.wall(), environment.rng.random()
+        world = current_world()
+        return world.wall(), world.new_rng().random()
 
     wall, number = simulate(main, seed=1)
     assert wall == EPOCH + 15
     assert (wall, number) == simulate(main, seed=1)
     assert number != simulate(main, seed=2)[1]
-    assert current_environment().wall() != wall
+    assert current_world().wall() != wall
 
 
 def test_the_bridge_lives_by_the_true_time():

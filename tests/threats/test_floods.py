@@ -96,14 +96,15 @@ async def trickle(_, ws):
 
 @pytest.mark.real
 async def test_row_05_one_byte_at_a_time():
-    """A frame that never ends is a dead link: the heartbeat finds it within interval and timeout, and the client comes back."""
+    """A frame that never ends is a dead link: its bytes are life for `max_seconds`, then the heartbeat finds it, and the client comes back."""
     bridge = HandBridge(trickle)
-    async with bridge.listening(), Watch(bridge.url, policy=quick(heartbeat=HEARTBEAT)) as watch:
+    policy = quick(heartbeat=HEARTBEAT, replay=rb.Replay(timeout=2, max_seconds=1))
+    async with bridge.listening(), Watch(bridge.url, policy=policy) as watch:
         loop = asyncio.get_running_loop()
         await watch.until(lambda: watch.connects >= 1, 5)
         begun = loop.time()
         await watch.until(lambda: watch.losses, 5)
-        assert loop.time() - begun < 0.6 + 0.25 + 1.0
+        assert loop.time() - begun < 1.0 + 0.6 + 0.25 + 1.0
         assert set(watch.losses) <= {"CONN_HEARTBEAT_TIMEOUT", "CONN_TIMEOUT"}
         bridge.script = None
         await watch.ready(5)

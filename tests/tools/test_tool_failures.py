@@ -24,7 +24,8 @@ async def test_h11_the_report_of_a_tools_failure_needs_no_time_from_the_caller()
 
     before = datetime.now(UTC)
     with rb.testing.virtual_time():
-        report = (await toolbox.call("fetch", {})).failure.to_report()
+        outcome = await toolbox.call("fetch", {})
+    report = outcome.failure.to_report()
     assert report["context"] == {"tool": "fetch", "attempt": 4}
     assert before <= datetime.fromisoformat(report["timestamp"]) <= datetime.now(UTC)
     refused = (await toolbox.call("fetc", {})).failure.to_report()

@@ -1,0 +1,108 @@
+"""Calls that fail as a test says: a script of failures for a protected function, or for all behind a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from ..classification.statuses import status_finding
+from ..errors import config_error, error_for
+from ..pipeline.binding import Binding
+from ..pipeline.policy import Policy
+from ..world import World
+from .worlds import Inside, TestWorld
+
+
+__all__ = ["PASS", "Injection", "inject"]
+
+
+class _Pass:
+    """The step of a script that lets its call through."""
+
+    def __repr__(self) -> str:
+        return "PASS"
+
+
+PASS: Final = _Pass()
+"""In a script of `inject`: this call goes through."""
+
+
+class Injection:
+    """What `inject` returns: `calls` counts the calls that came to the target, the failed ones included."""
+
+    def __init__(self, target: Any, script: tuple[Any, ...]) -> None:
+        self.calls = 0
+        self._target = target
+        self._script = script
+
+    def is_for(self, binding: Binding) -> bool:
+        """Return whether this function is the target."""
+        if isinstance(self._target, Policy):
+            return binding.plan.policy == self._target
+        # A wrapped client has many bindings, all with its state.
+        return self._target is binding or getattr(self._target, "states", None) is binding.states
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is called in the place of `function`."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            step = self._script[self.calls] if self.calls < len(self._script) else PASS
+            self.calls += 1
+            if step is PASS:
+                return function(*args, **kwargs)
+            raise step if isinstance(step, BaseException) else _made(step)
+
+        return call
+
+
+class _InjectedWorld(TestWorld):
+    def __init__(self, around: World, injection: Injection) -> None:
+        super().__init__(around)
+        self._injection = injection
+
+    def injected(self, function: Any, owner: object) -> Any:
+        if isinstance(owner, Binding) and self._injection.is_for(owner):
+            return self._injection.around(function)
+        return super().injected(function, owner)
+
+
+def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
+    """Let the calls of a protected function, or of all functions behind a Policy, go as written, one step a call.
+
+    A step is an exception, an exception class, an HTTP status (such as 503), or PASS; after the last one calls go through.
+    Retries count as calls. ConfigError for a target that no policy protects, a step that is none of these, or inside of `disabled`.
+    """
+    owner = target if isinstance(target, Policy) else getattr(target, "__binding__", None)
+    if owner is None:
+        raise config_error("inject.target", "a function behind a policy, or a Policy", target)
+    for index, step in enumerate(script):
+        if not _is_step(step):
+            wanted = "an exception, its class, a status from 400 to 599, or PASS"
+            raise config_error(f"inject.script[{index}]", wanted, step)
+    injection = Injection(owner, script)
+
+    def injected(around: World) -> World:
+        if around.is_disabled:
+            wanted = "policies that are on: nothing is injected inside of disabled()"
+            raise config_error("inject", wanted, target)
+        return _InjectedWorld(around, injection)
+
+    return Inside(injection, injected)
+
+
+def _is_step(step: Any) -> bool:
+    if isinstance(step, type):
+        return issubclass(step, BaseException)
+    is_status = isinstance(step, int) and not isinstance(step, bool) and 400 <= step <= 599
+    return is_status or step is PASS or isinstance(step, BaseException)
+
+
+def _made(step: Any) -> BaseException:
+    if isinstance(step, int):
+        return error_for(status_finding(step, {}, None).failure())
+    try:
+        error: BaseException = step("injected")
+    except TypeError:
+        error = step()
+    return error

@@ -1,0 +1,38 @@
+"""The events of this process as a list."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from ..telemetry import events, listen
+
+
+__all__ = ["record"]
+
+
+class _Recording(AbstractContextManager[list[events.Event]]):
+    def __init__(self, *, calls: bool) -> None:
+        self._collected: list[events.Event] = []
+        self._listening = listen(self._collected.append if calls else self._decided)
+
+    def _decided(self, event: events.Event) -> None:
+        if not isinstance(event, events.CallFinished | events.CallRejected):
+            self._collected.append(event)
+
+    def __enter__(self) -> list[events.Event]:
+        self._listening.__enter__()
+        return self._collected
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listening.__exit__(kind, error, trace)
+
+
+def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
+    """Collect the events of this process, in their order, in the list that it gives.
+
+    What was decided, that is; with `calls=True` also `CallFinished` and `CallRejected`, which tell of every single call.
+    """
+    return _Recording(calls=calls)

@@ -1,0 +1,124 @@
+"""Virtual time on a real event loop: a clock that moves when a test moves it, and to the earliest wait when nothing else can run.
+
+Rule: only waits and `advance` move the clock; a timeout, a deadline or a timer never does. So waits in parallel overlap as they do in
+real time, and work that is ready goes before a wait ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from math import ceil, inf
+from time import monotonic
+from typing import Any, Final
+
+from ..errors import config_error
+
+
+__all__ = ["VirtualTime"]
+
+_ROUNDS: Final = 100  # turns of a loop that cannot say whether anything is ready
+
+
+class _Timer:
+    __slots__ = ("__weakref__", "callback", "is_cancelled")
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class VirtualTime:
+    """The policies' clock: it stands still, except for waits and for `advance`. `slept` lists the waits, in seconds, as they begin."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+        # From about now, so that circuits that existed before keep their times; whole, so that steps add up exactly.
+        self._started = self._now = float(ceil(monotonic()))
+        self._timers: list[tuple[float, int, _Timer]] = []
+        self._order = itertools.count()
+        self._waits: Counter[float] = Counter()  # of tasks, by the time they end at
+        self._is_watching = False  # whether a callback looks for the moment at which nothing else can run
+
+    @property
+    def now(self) -> float:
+        """The monotonic time that policies see, in seconds."""
+        return self._now
+
+    @property
+    def passed(self) -> float:
+        """The seconds that have passed since the clock was made."""
+        return self._now - self._started
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass: waits, timeouts and deadlines that end in between do. ConfigError for a negative number or nan."""
+        if not 0 <= seconds < inf:
+            raise config_error("VirtualTime.advance.seconds", "seconds from 0", seconds)
+        self._advance_to(self._now + seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Note a wait that blocks, and let it pass."""
+        self.slept.append(seconds)
+        self.advance(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        """Note a wait of this task, and suspend the task until the clock has reached its end."""
+        self.slept.append(seconds)
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        end = self._now + seconds
+        timer = self.call_later(seconds, partial(_wake, woken))
+        self._waits[end] += 1
+        self._watch(loop)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._waits[end] -= 1
+            self._waits += Counter()  # drop what is zero
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> _Timer:
+        """Have `callback` run once that many seconds have passed."""
+        timer = _Timer(callback)
+        heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
+        return timer
+
+    def _advance_to(self, until: float) -> None:
+        while self._timers and self._timers[0][0] <= until:
+            at, _, timer = heapq.heappop(self._timers)
+            self._now = max(self._now, at)
+            if not timer.is_cancelled:
+                timer.callback()
+        self._now = max(self._now, until)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, rounds: int = 0) -> None:
+        """Move the clock to the earliest wait as soon as nothing else is ready in this loop."""
+        if rounds or not self._is_watching:
+            self._is_watching = True
+            loop.call_soon(self._look, loop, rounds + 1)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, rounds: int) -> None:
+        ready: Any = getattr(loop, "_ready", None)  # asyncio's own loops; there is no public way to ask
+        if not self._waits:
+            self._is_watching = False
+        elif ready if ready is not None else rounds < _ROUNDS:
+            self._watch(loop, rounds)
+        else:
+            self._is_watching = False
+            self._advance_to(min(self._waits))
+            self._watch(loop)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,165 @@
+"""The worlds that tests put in the place of the real one, each for its own context: virtual, simulated, and without policies.
+
+Rule: everything here is context-local. It holds for the code inside the `with` block, for the tasks started there and for nothing else,
+so tests may run side by side. Policies are the real ones, and so are their decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from contextvars import Token
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from ..pipeline.attempt import CURRENT, Attempt, begun
+from ..world import WORLD, World, current_world
+from ..world.threads import run_into
+from .timeline import Timeline
+from .virtual_clock import VirtualTime
+
+
+__all__ = ["Inside", "TestWorld", "disabled", "enter_simulation", "virtual_time"]
+
+T = TypeVar("T")
+
+
+class TestWorld(World):
+    """The world around a block, with one thing changed: which is what a subclass does, or whoever makes it."""
+
+    __test__ = False  # no test, whatever pytest thinks of its name
+
+    def __init__(self, around: World) -> None:
+        super().__init__()
+        self.around = around
+        self.monotonic, self.wall, self.loop_wall = around.monotonic, around.wall, around.loop_wall
+        self.is_disabled = around.is_disabled
+        self.use_random(around.rng, around.ids)
+
+    def sleep(self, seconds: float) -> None:
+        self.around.sleep(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        await self.around.asleep(seconds)
+
+    def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
+        return self.around.time_of(loop)
+
+    def call_later(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
+    ) -> Any:
+        return self.around.call_later(loop, seconds, callback)
+
+    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
+        return self.around.call_in_thread(function)
+
+    def injected(self, function: Any, owner: object) -> Any:
+        return self.around.injected(function, owner)
+
+
+class _VirtualWorld(TestWorld):
+    """Waits take no time and move a clock of the test's; random numbers come from a seed."""
+
+    def __init__(self, around: World, time: VirtualTime, seed: int) -> None:
+        super().__init__(around)
+        started = around.wall()
+        self.time = time
+        self.monotonic = lambda: time.now
+        self.wall = lambda: started + time.passed
+        self.use_random(Random(seed), Random(f"{seed}/ids"))
+        self.sleep = time.sleep  # type: ignore[method-assign]
+        self.asleep = time.asleep  # type: ignore[method-assign]
+
+    def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
+        del loop
+        return self.time.now
+
+    def call_later(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
+    ) -> Any:
+        # Through the loop, as its own timers: a call that does not give way is not cancelled, whatever time it lets pass.
+        return self.time.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
+
+
+class _SimulatedWorld(TestWorld):
+    """The clocks of a simulated loop, and random numbers from the seed of the run. There are no threads: what runs in one runs here."""
+
+    def __init__(self, around: World, loop: Timeline, rng: Random, ids: Random) -> None:
+        super().__init__(around)
+        self.monotonic, self.wall, self.loop_wall = loop.time, loop.wall, loop.wall
+        self.use_random(rng, ids)
+        self.sleep = loop.stall  # type: ignore[method-assign]
+
+    def new_rng(self) -> Random:
+        return self.ids  # one source for all owners: in a simulation they come in a fixed order
+
+    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        run_into([future], function)
+        return future
+
+
+class Inside(AbstractContextManager[T], Generic[T]):
+    """A stay in another world, which gives `subject`. `world` makes it of the one around.
+
+    A class, and not a generator: `contextlib` writes to the exceptions that pass through one, and some refuse.
+    """
+
+    def __init__(self, subject: T, world: Callable[[World], World]) -> None:
+        self._subject = subject
+        self._world = world
+        self._stays: list[tuple[Attempt, World, Token[Attempt], Token[World]]] = []
+
+    def __enter__(self) -> T:
+        call, around = CURRENT.get(), current_world()
+        tokens = enter_world(self._world(around))
+        self._stays.append((call, around, *tokens))
+        return self._subject
+
+    def __exit__(self, *exc: object) -> None:
+        call, around, of_call, of_world = self._stays.pop()
+        try:
+            CURRENT.reset(of_call)
+            WORLD.reset(of_world)
+        except (
+            ValueError
+        ):  # left in another context than entered, as fixtures are: that context ends with the test
+            CURRENT.set(call)
+            WORLD.set(around)
+
+
+def enter_world(world: World) -> tuple[Token[Attempt], Token[World]]:
+    """Put a world in place in this context: for whoever asks for it, and for the calls that begin in it."""
+    around = CURRENT.get()
+    edge = begun(None, around, world, around.started, around.deadline_at)
+    edge.first = around.first or around
+    return CURRENT.set(edge), WORLD.set(world)
+
+
+def virtual_time(*, seed: int = 0) -> AbstractContextManager[VirtualTime]:
+    """Let the policies called inside wait in no time: waits are noted in `slept` and move the clock, jitter comes from `seed`.
+
+    It is the policies' clock: a sleep of your own is a sleep. The clock moves to the earliest wait once no other task is ready, so waits
+    of parallel tasks overlap; those of parallel threads add up. A Timeout or Deadline ends when `advance` or a wait of a policy passes
+    its end. For whole programs in virtual time there is `simulate`.
+    """
+    time = VirtualTime()
+    return Inside(time, lambda around: _VirtualWorld(around, time, seed))
+
+
+def disabled() -> AbstractContextManager[None]:
+    """Let protected functions and blocks run as if no policy protected them."""
+
+    def without_policies(around: World) -> World:
+        world = TestWorld(around)
+        world.is_disabled = True
+        return world
+
+    return Inside(None, without_policies)
+
+
+def enter_simulation(loop: Timeline, rng: Random, ids: Random) -> None:
+    """Let everything in this context live by a simulated loop: its clocks, and random numbers from the seed of the run."""
+    enter_world(_SimulatedWorld(current_world(), loop, rng, ids))

@@ -1,0 +1,144 @@
+"""The real world, which is also the base class of those that tests put in its place."""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+
+if TYPE_CHECKING:
+    import asyncio
+    import random
+    from collections.abc import Callable
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Protocol
+
+    class Timer(Protocol):
+        """A timer that can be cancelled."""
+
+        def cancel(self) -> None: ...
+
+
+__all__ = ["REAL", "WORLD", "World", "current_world"]
+
+T = TypeVar("T")
+
+
+class World:
+    """The machine's clocks, real waits, the system's random source and real threads."""
+
+    is_disabled: bool = False
+    """Whether policies let every call through as if they were not there."""
+
+    def __init__(self) -> None:
+        # Attributes, because they are read on every call. In seconds: one that only grows, and the time since 1970.
+        self.monotonic: Callable[[], float] = time.monotonic
+        self.wall: Callable[[], float] = time.time
+        # The wall clock that goes with the running loop's own: for what waits for I/O.
+        self.loop_wall: Callable[[], float] = time.time
+        self._rng: random.Random | None = None
+        self._ids: random.Random | None = None
+
+    def now(self) -> datetime:
+        """Return the wall clock as a date in UTC."""
+        return datetime.fromtimestamp(self.wall(), UTC)
+
+    # ---- randomness ---------------------------------------------------------------------------------------------
+
+    @property
+    def rng(self) -> random.Random:
+        """The source of jitter. It is the system's: forked workers must not share a sequence, or their jitter is none."""
+        if self._rng is None:
+            from random import SystemRandom
+
+            self._rng = SystemRandom()
+        return self._rng
+
+    @property
+    def ids(self) -> random.Random:
+        """The source of ids: another one than that of jitter, so that asking for an id changes no wait."""
+        return self._ids or self.rng
+
+    def use_random(self, rng: random.Random, ids: random.Random) -> None:
+        """Draw jitter and ids from these sources: a run that begins with the same seeds repeats them."""
+        self._rng, self._ids = rng, ids
+
+    def new_rng(self) -> random.Random:
+        """Return a random source for one owner, with a seed of its own."""
+        from random import Random
+
+        return Random(self.ids.getrandbits(128))
+
+    def new_id(self) -> str:
+        """Return a new UUID (version 4) as text."""
+        from uuid import UUID
+
+        return str(UUID(int=self.ids.getrandbits(128), version=4))
+
+    def new_token(self) -> str:
+        """Return 16 random hexadecimal digits: a name that nobody else has."""
+        return f"{self.ids.getrandbits(64):016x}"
+
+    # ---- waits --------------------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread. A wait of 0 makes no call: `time.sleep(0)` costs 80 microseconds."""
+        if seconds > 0:
+            time.sleep(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        """Suspend this task; a wait of 0 does not give way to other tasks."""
+        if seconds > 0:
+            import asyncio
+
+            await asyncio.sleep(seconds)
+
+    def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
+        """Return the clock that `call_later` goes by: the loop's own, which may be simulated or cached."""
+        return loop.time()
+
+    def call_later(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
+    ) -> Timer:
+        """Have `loop` run `callback` after that many seconds."""
+        return loop.call_later(seconds, callback)
+
+    # ---- threads ------------------------------------------------------------------------------------------------
+
+    def start_thread(self, function: Callable[[], object], name: str) -> Thread:
+        """Run `function` in a new daemon thread."""
+        thread = Thread(target=function, name=f"resilient_bridge {name}", daemon=True)
+        thread.start()
+        return thread
+
+    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
+        """Call `function` in a daemon thread of its own; a simulated world calls it here, before this returns."""
+        from .threads import DAEMON_THREADS
+
+        return DAEMON_THREADS.submit(function)
+
+    def new_executor(self, name: str) -> ThreadPoolExecutor:
+        """Return an executor with one thread. The caller shuts it down."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(1, thread_name_prefix=f"resilient_bridge {name}")
+
+    # ---- tests --------------------------------------------------------------------------------------------------
+
+    def injected(self, function: Any, owner: object) -> Any:  # noqa: ARG002 -- a test's world looks at it
+        """Return what is called instead of `function`, which `owner` protects; only a test injects anything."""
+        return function
+
+
+REAL: Final = World()
+"""The world outside of tests."""
+
+WORLD: Final[ContextVar[World]] = ContextVar("resilient_bridge.world", default=REAL)
+
+
+def current_world() -> World:
+    """Return the world of this context."""
+    return WORLD.get()
