@@ -128,13 +128,15 @@ def _unreadable(error: BaseException) -> Failure:
 
 def _counted(failure: Failure) -> Failure:
     """Count the seconds to a moment that a Retry-After names, from now: its answer said nothing of its own clock."""
-    moment = failure.details.get("retry_at")
-    if failure.retry_after is not None or not failure.retryable or not isinstance(moment, int | float):
+    from ..errors import changed, number_in
+
+    if failure.retry_after is not None or not failure.retryable:
+        return failure
+    moment = number_in(failure, "retry_at")
+    if moment is None:
         return failure
 
-    import attrs
-
-    return attrs.evolve(failure, retry_after=max(0.0, moment - current_world().wall()))
+    return changed(failure, retry_after=max(0.0, moment - current_world().wall()))
 
 
 classify: Final = Classifier()

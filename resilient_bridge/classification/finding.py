@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..errors import Category, Executed, Failure, Kind, class_name, code_info, text_of
+from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_info, raw_text
 
 
 def _no_details() -> Mapping[str, Any]:
@@ -58,7 +58,8 @@ class Finding:
         details = dict(self.details)
         told_by = cause if seen is None else seen
         if told_by is not None:
-            details.setdefault("error", f"{class_name(told_by)}: {text_of(told_by)}".removesuffix(": "))
+            told = raw_text(told_by)[: READ + 1].strip()  # made safe when somebody reads it
+            details.setdefault("error", f"{class_name(told_by)}: {told}" if told else class_name(told_by))
         return Failure.of(
             self.code,
             self.message,

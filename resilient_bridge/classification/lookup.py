@@ -10,7 +10,18 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import OWN_WORDS, BridgeError, Executed, Failure, Record, class_name, ended, record_of, text_of
+from ..errors import (
+    OWN_WORDS,
+    BridgeError,
+    Executed,
+    Failure,
+    Record,
+    changed,
+    class_name,
+    ended,
+    record_of,
+    text_of,
+)
 from .dispatch import dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
@@ -76,7 +87,7 @@ def _with_wait(failure: Failure, error: BaseException) -> Failure:
         wait = seconds_in(cast("Any", error).retry_after)
     except Exception:  # noqa: BLE001 (most have none, and a property may raise anything)
         return failure
-    return failure if wait is None else attrs.evolve(failure, retry_after=wait)
+    return failure if wait is None else changed(failure, retry_after=wait)
 
 
 def _find(error: BaseException) -> Finding | Failure | None:

@@ -41,19 +41,22 @@ if TYPE_CHECKING:
     from .failure import OWN_LAYER as OWN_LAYER
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
+    from .failure import changed as changed
     from .failure import is_timeout as is_timeout
     from .failure import model_report as model_report
     from .failure import model_type as model_type
+    from .failure import number_in as number_in
     from .failure import unproven as unproven
-    from .failure import without_cause as without_cause
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
     from .record import ended as ended
     from .record import record_of as record_of
     from .redaction import MASK as MASK
+    from .redaction import READ as READ
     from .redaction import class_name as class_name
     from .redaction import is_sensitive as is_sensitive
+    from .redaction import raw_text as raw_text
     from .redaction import redact as redact
     from .redaction import redact_lines as redact_lines
     from .redaction import redact_value as redact_value
@@ -81,6 +84,7 @@ __all__ = [
     "OWN_LAYER",
     "OWN_WORDS",
     "PREFIXES",
+    "READ",
     "RPC_CODES",
     "SESSION_UNKNOWN",
     "AttemptTimeoutError",
@@ -112,6 +116,7 @@ __all__ = [
     "StoreError",
     "ThrottledError",
     "attach",
+    "changed",
     "class_name",
     "code_info",
     "config_error",
@@ -124,6 +129,8 @@ __all__ = [
     "mapping_of",
     "model_report",
     "model_type",
+    "number_in",
+    "raw_text",
     "read_rpc_error",
     "record_of",
     "redact",
@@ -132,7 +139,6 @@ __all__ = [
     "stays_here",
     "text_of",
     "unproven",
-    "without_cause",
 ]
 
 _HOMES = {
@@ -194,8 +200,11 @@ _HOMES = {
     "redact_value": "redaction",
     "stays_here": "exceptions",
     "text_of": "redaction",
+    "READ": "redaction",
+    "changed": "failure",
+    "number_in": "failure",
+    "raw_text": "redaction",
     "unproven": "failure",
-    "without_cause": "failure",
 }
 
 

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
 from ..world import current_world
 from .codes import CODES, code_info
-from .redaction import class_name, redact, redact_all, redact_details, redact_value
+from .redaction import READ, class_name, redact, redact_all, redact_details, redact_value
 from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
@@ -71,6 +71,28 @@ def _as_wait(seconds: float | None) -> float | None:
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
+_SAFE: Final = {"message": _as_line, "suggestions": _as_lines, "details": _as_details}
+"""The fields that hold text, and what makes it safe."""
+_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+class _Unread:
+    """Text that nobody has read yet: it is searched for secrets when it is read, once; most failures are repeated and never read."""
+
+    __slots__ = ("_unread",)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            make_safe = _SAFE.get(name)
+            if make_safe is None:
+                message = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(message, name=name, obj=self)
+            value = make_safe(object.__getattribute__(self, "_unread")[name])
+            _set(self, name, value)
+            return value
+
+
 def _class_name(error: BaseException | None) -> str:
     return "None" if error is None else class_name(error)
 
@@ -80,7 +102,7 @@ def _plain_repr(details: Mapping[str, Any]) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Failure:
+class Failure(_Unread):
     """One failure, typed, redacted and immutable (R1).
 
     `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
@@ -123,23 +145,22 @@ class Failure:
         kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
         executed: Executed = given.get("executed", row.executed)
         proof: str = given.get("proof") or OWN_LAYER if executed is Executed.NO else ""
-        return cls(
-            code=code,
-            message=message.strip() or row.summary,
-            category=given.get("category", row.category),
-            kind=given.get("kind", kind),
-            severity=given.get("severity", row.severity),
-            retryable=retryable,
-            executed=executed,
-            proof=proof,
-            session_valid=given.get("session_valid", row.session_valid),
-            retry_after=given.get("retry_after"),
-            suggestions=tuple(given.get("suggestions", ())) or (row.hint,),
-            details=given.get("details", {}),
-            cause=given.get("cause"),
-            history=given.get("history", ()),
-            stopped=given.get("stopped"),
-        )
+        fields = {
+            "code": code,
+            "category": given.get("category", row.category),
+            "kind": given.get("kind", kind),
+            "severity": given.get("severity", row.severity),
+            "retryable": retryable,
+            "executed": executed,
+            "proof": proof,
+            "session_valid": given.get("session_valid", row.session_valid),
+            "retry_after": _as_wait(given.get("retry_after")),
+            "cause": given.get("cause"),
+            "history": given.get("history", ()),
+            "stopped": given.get("stopped"),
+        }
+        suggestions = tuple(given.get("suggestions", ())) or (row.hint,)
+        return _made(fields, message.strip() or row.summary, suggestions, given.get("details", {}))
 
     def __str__(self) -> str:
         """Return one line, as in `rate limited (UPSTREAM, 429, retry in 12 s)`."""
@@ -335,7 +356,7 @@ def unproven(failure: Failure) -> Failure:
     """Return the failure as it stands where its proof does not hold: it may have run."""
     if failure.executed is not Executed.NO:
         return failure
-    return attrs.evolve(failure, executed=Executed.MAYBE, proof="")
+    return changed(failure, executed=Executed.MAYBE, proof="")
 
 
 def _rebuild(state: dict[str, Any]) -> Failure:
@@ -360,12 +381,49 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
-def without_cause(failure: Failure) -> Failure:
-    """Return the same failure without its cause, for who must not hold the error; its text is safe already."""
+def changed(failure: Failure, **fields: Any) -> Failure:
+    """Return the same failure with other values in fields that hold no text: what `attrs.evolve` does, without reading the text."""
     made = object.__new__(Failure)
-    for name in _FIELDS:  # a third of what `attrs.evolve` takes, which converts every field once more
-        _set(made, name, getattr(failure, name))
-    _set(made, "cause", None)
+    unread = getattr(failure, "_unread", None)
+    if unread is not None:
+        _set(made, "_unread", unread)
+    for name in _FIELDS:
+        if unread is None or name not in unread:
+            _set(made, name, getattr(failure, name))
+    for name, value in fields.items():
+        _set(made, name, value)
+    return made
+
+
+def number_in(failure: Failure, name: str) -> float | None:
+    """Return a number from the details, without reading the text beside it; None if there is none of that name."""
+    unread = getattr(failure, "_unread", None)
+    details = None if unread is None else unread.get("details")
+    value: object = (failure.details if details is None else details).get(name)
+    return value if isinstance(value, int | float) else None
+
+
+def _made(
+    fields: dict[str, Any], message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
+) -> Failure:
+    """Return a failure whose text is made safe when it is read; at once where it could change until then."""
+    made = object.__new__(Failure)
+    unread: dict[str, Any] = {}
+    for name, value in fields.items():
+        _set(made, name, value)
+    if type(message) is str:
+        unread["message"] = message[: READ + 1]
+    else:
+        _set(made, "message", _as_line(message))
+    if {*map(type, suggestions)} <= {str}:
+        unread["suggestions"] = suggestions
+    else:
+        _set(made, "suggestions", _as_lines(suggestions))
+    if type(details) is dict and {*map(type, details)} <= {str} and {*map(type, details.values())} <= _ATOMS:
+        unread["details"] = dict(details)
+    else:
+        _set(made, "details", _as_details(details))
+    _set(made, "_unread", unread)
     return made
 
 

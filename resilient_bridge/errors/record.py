@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
+from .failure import changed
 from .taxonomy import Executed, Kind
 
 
@@ -43,18 +44,12 @@ def ended(failure: Failure, record: Record) -> Failure:
     if executed is Executed.NO and record.crossed and (failure.proof not in OWN_WORDS or record.crossed > 1):
         executed = Executed.MAYBE
     proof = failure.proof if executed is failure.executed else ""
-    details = (
-        {**failure.details, "requests_sent": record.requests} if record.requests > 1 else failure.details
+    told = changed(
+        failure, history=record.history, stopped=record.stopped, kind=kind, executed=executed, proof=proof
     )
-    return attrs.evolve(
-        failure,
-        history=record.history,
-        stopped=record.stopped,
-        kind=kind,
-        executed=executed,
-        proof=proof,
-        details=details,
-    )
+    if record.requests > 1:
+        told = attrs.evolve(told, details={**failure.details, "requests_sent": record.requests})
+    return told
 
 
 def attach(error: BaseException, record: Record | None) -> bool:

@@ -21,8 +21,10 @@ from .secret_shapes import MASK, masked
 __all__ = [
     "LIMIT",
     "MASK",
+    "READ",
     "class_name",
     "is_sensitive",
+    "raw_text",
     "redact",
     "redact_all",
     "redact_details",
@@ -32,7 +34,8 @@ __all__ = [
 ]
 
 LIMIT: Final = 500
-_READ: Final = 8_192  # characters looked at: text from outside may be megabytes
+READ: Final = 8_192
+"""Characters of one text that are looked at: text from outside may be megabytes."""
 _DEEP: Final = 6
 _MANY: Final = 50
 _LONGEST_NAME: Final = 200
@@ -51,8 +54,8 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def redact(text: str, *, limit: int = LIMIT) -> str:
     """Return text on one line with secrets masked, control characters escaped and at most `limit` characters."""
     text = str.__str__(text)  # a subclass may have methods of its own
-    if len(text) > _READ:
-        text = _without_last_word(text[:_READ]) + "…"
+    if len(text) > READ:
+        text = _without_last_word(text[:READ]) + "…"
     return _bounded_line(masked(text), limit)
 
 
@@ -84,15 +87,15 @@ def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -
     for text in islice(texts, _MANY):
         if left <= 0:
             break
-        line = _text(text)
-        left -= _NODE + min(len(line), _READ)
+        line = raw_text(text)
+        left -= _NODE + min(len(line), READ)
         shown.append(line if line in known else redact(line))
     return tuple(shown)
 
 
 def text_of(error: BaseException) -> str:
     """Return the error's own text, redacted; empty if it has none. A failing `__str__` is named, never raised."""
-    return redact(_text(error)).strip()
+    return redact(raw_text(error)).strip()
 
 
 def class_name(value: object) -> str:
@@ -124,7 +127,7 @@ class _Walk:
         if issubclass(kind, str):
             return self._line(cast("str", value))
         if issubclass(kind, bytes | bytearray):
-            return self._line(bytes(cast("bytes", value)[:_READ]).decode("utf-8", "backslashreplace"))
+            return self._line(bytes(cast("bytes", value)[:READ]).decode("utf-8", "backslashreplace"))
         if issubclass(kind, int):
             number = int.__int__(cast("int", value))
             # Python refuses to print thousands of digits.
@@ -137,13 +140,13 @@ class _Walk:
             return self._mapping(cast("Mapping[object, object]", value), depth)
         if issubclass(kind, Sequence | AbstractSet):
             return self._items(cast("Iterable[object]", value), depth)
-        return self._line(_text(value))
+        return self._line(raw_text(value))
 
     def _line(self, text: str) -> str:
         text = str.__str__(text)
         if self.left <= 0 and text:
             return "…"
-        self.left -= min(len(text), _READ)
+        self.left -= min(len(text), READ)
         return redact(text)
 
     def _mapping(self, value: Mapping[object, object], depth: int) -> dict[str, Any]:
@@ -187,8 +190,8 @@ _LOGINS: Final = frozenset({"-u", "-U", "--user", "--proxy-user"})
 
 def _name(key: object) -> str:
     if issubclass(type(key), bytes):
-        return bytes(cast("bytes", key)[:_READ]).decode("utf-8", "replace")
-    return _text(key)
+        return bytes(cast("bytes", key)[:READ]).decode("utf-8", "replace")
+    return raw_text(key)
 
 
 @lru_cache(maxsize=256)  # the same few names, over and over
@@ -197,7 +200,8 @@ def _field(name: str) -> tuple[str, bool]:
     return shown, is_sensitive(shown)
 
 
-def _text(value: object) -> str:
+def raw_text(value: object) -> str:
+    """Return what an object says of itself, not redacted: to be kept, not to be shown. A failing `__str__` is named, never raised."""
     if type(value) is str:
         return value
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..errors import BridgeError, Category, Kind
+from ..errors import BridgeError, Category, Kind, number_in
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..policies.rule import most_specific
@@ -155,8 +155,8 @@ def is_used_up(
         return True
     if most is not None and sum(counts.values()) >= most:
         return True
-    allowed = failure.details.get("max_retries")  # out of memory: once more, whoever counts (R11)
-    return isinstance(allowed, int) and recurred >= allowed
+    allowed = number_in(failure, "max_retries")  # out of memory: once more, whoever counts (R11)
+    return allowed is not None and recurred >= allowed
 
 
 def counter(rule: Rule | None) -> Rule | None:

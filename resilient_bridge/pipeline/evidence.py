@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..classification.proofs import OF_THE_CALL
-from ..errors import OWN_LAYER, Executed, Record, attach, record_of, unproven
+from ..errors import OWN_LAYER, Executed, Record, attach, number_in, record_of, unproven
 from .attempt import inside_of, mark_around
 
 
@@ -93,5 +93,5 @@ def permission_for(plan: Plan, attempt: Attempt, failure: Failure) -> str:
 
 def may_have_begun(plan: Plan, failure: Failure) -> bool:
     """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
-    is_turned_away = plan.proofs == "request" and failure.details.get("http_status") == _LIMITED
+    is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away

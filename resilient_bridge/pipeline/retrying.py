@@ -10,9 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
-
-from ..errors import Failure, Record, RejectedError, ended, record_of, without_cause
+from ..errors import Failure, Record, RejectedError, changed, ended, number_in, record_of
 from ..policies.backoff import Backoff
 from ..policies.foreign import as_wait, is_tenacity
 from ..policies.what import add_note, ask, take_back
@@ -155,7 +153,7 @@ class Retrying:
             inside = inside_of(outer)
             inside.most = max(inside.most, self.calls)
         if attempt.failure is not None:
-            attempt.failure = without_cause(attempt.failure)
+            attempt.failure = changed(attempt.failure, cause=None)
         self.calls += 1
         report(self.first, self.calls)
         emit(events.RetryRecovered(name=self.plan.name, attempt=attempt.number))
@@ -167,7 +165,7 @@ class Retrying:
         world, retry = attempt.world, self.retry
         self.current = None
         if attempt.failure is not None:  # who keeps the attempt must not keep the error that keeps it
-            attempt.failure = without_cause(attempt.failure)
+            attempt.failure = changed(attempt.failure, cause=None)
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
@@ -392,7 +390,6 @@ def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenac
 
 def _with_hint(failure: Failure) -> Failure:
     """Turn a Retry-After that named a moment, by nobody's clock but ours, into seconds."""
-    moment = failure.details.get("retry_at")
-    if failure.retry_after is not None or not isinstance(moment, int | float):
+    if failure.retry_after is not None or (moment := number_in(failure, "retry_at")) is None:
         return failure
-    return evolve(failure, retry_after=max(0.0, moment - current_world().wall()))
+    return changed(failure, retry_after=max(0.0, moment - current_world().wall()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import Category, RejectedError, Severity, error_for
+from ..errors import Category, RejectedError, Severity, error_for, number_in
 from ..policies.what import matches_safely, names_class
 
 
@@ -46,4 +46,6 @@ def counts_for_breaker(
 
 def is_limited(failure: Failure) -> bool:
     """Return whether a limiter answered, and said when to come back: the service is up, and wants fewer calls."""
-    return failure.code == _LIMITED and (failure.retry_after is not None or "retry_at" in failure.details)
+    return failure.code == _LIMITED and (
+        failure.retry_after is not None or number_in(failure, "retry_at") is not None
+    )

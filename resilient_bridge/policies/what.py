@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..errors import config_error
+from ..errors import changed, config_error, number_in
 from ..errors.taxonomy import Category, Kind
 from .fields import path_of, refuse, shown
 from .foreign import is_tenacity
@@ -221,7 +221,7 @@ def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
     if matches_safely(these, failure):
         return True
     was_transient = failure.stopped == "attempts" and failure.retryable
-    return was_transient and matches_safely(these, attrs.evolve(failure, kind=Kind.TRANSIENT))
+    return was_transient and matches_safely(these, changed(failure, kind=Kind.TRANSIENT))
 
 
 def names_class(these: Iterable[Any], failure: Failure) -> bool:
@@ -240,7 +240,7 @@ def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
     elif isinstance(what, str):
         tier, fits = _OUR_CODE, failure.code == what
     elif isinstance(what, int):
-        tier, fits = _NUMBER, any(failure.details.get(name) == what for name in _NUMBERS)
+        tier, fits = _NUMBER, any(number_in(failure, name) == what for name in _NUMBERS)
     elif isinstance(what, re.Pattern):
         tier, fits = _MESSAGE, cast("re.Pattern[str]", what).search(failure.message) is not None
     elif is_tenacity(what, "retry_base"):

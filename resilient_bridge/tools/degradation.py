@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from ..classification import failure_or_none
-from ..errors import Executed, Failure, RejectedError, config_error, record_of, without_cause
+from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
 from ..policies.fields import LONGEST, as_seconds, is_count, is_number
 from ..policies.what import as_whats, check_whats, matches_ended
@@ -153,7 +153,7 @@ class Degradation(Generic[M]):
         return failure is not None
 
     def _step_down(self, failure: Failure, place: int | None) -> bool:
-        failure = without_cause(failure)  # a step is remembered for long, and an error holds its frames
+        failure = changed(failure, cause=None)  # a step is remembered for long, and an error holds its frames
         told: list[events.Degraded | events.Restored] = []
         with self._lock:
             self._quiet_since = _now()
