@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import BridgeError, config_error, stays_here
-from ..pipeline.attempt import CURRENT
+from ..pipeline.frame import CURRENT
 from ..pipeline.protect import bind
 from ..pipeline.states import States
 from ..policies.fields import is_count

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..errors import BridgeError, Failure, error_for
-from ..pipeline.attempt import CURRENT
+from ..pipeline.frame import CURRENT
 from .http_decoding import Decoding, decoded
 
 

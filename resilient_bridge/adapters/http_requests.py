@@ -21,7 +21,7 @@ from ..errors import (
     is_sensitive,
     record_of,
 )
-from ..pipeline.attempt import count_request
+from ..pipeline.frame import count_request
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import check_sync, plaintext_refused

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 import wrapt
 
 from ..errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
-from ..pipeline.attempt import CURRENT, begun
-from ..pipeline.guards import failure_in
+from ..pipeline.evidence import failure_in
+from ..pipeline.frame import CURRENT, new_frame
 from ..pipeline.protect import bind
 from ..pipeline.states import States
 from .call_endings import (
@@ -281,7 +281,7 @@ def _begin(client: Any, call: Call, wire: Wire) -> Callable[[], Coroutine[Any, A
         if package_of(client) in _HIDES:
             # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
             around = CURRENT.get()
-            CURRENT.set(begun(None, None, around.world, around.started, around.deadline_at))
+            CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
             CURRENT_WIRE.set(wire)
         return cast("Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs))
 

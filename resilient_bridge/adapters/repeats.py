@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 from ..errors import Executed, config_error
-from ..pipeline.attempt import CURRENT, Attempt
-from ..pipeline.guards import failure_in
+from ..pipeline.evidence import failure_in
+from ..pipeline.frame import CURRENT, CallFrame
 
 
 __all__ = ["Call", "Idempotent", "Repeats", "checked_idempotent", "never_again", "permits"]
@@ -89,7 +89,7 @@ def never_again() -> Generator[None]:
         raise
 
 
-def _tell_those_around(attempt: Attempt) -> None:
+def _tell_those_around(attempt: CallFrame) -> None:
     """A policy around this call sees the error alone, and would take the refusal of a later request for that of the first."""
     around = (attempt.first or attempt).outer
     while around is not None and around.before_of is None:

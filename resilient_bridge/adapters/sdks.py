@@ -18,7 +18,7 @@ from weakref import ref
 import attrs
 
 from ..errors import config_error
-from ..pipeline.attempt import count_request
+from ..pipeline.frame import count_request
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
 from .http_requests import COUNTED

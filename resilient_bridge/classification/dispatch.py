@@ -48,6 +48,7 @@ _STOPS: Final = frozenset(  # never failures: they end the task, the program or 
 )
 # Errors that are nothing but their text. Any other built-in class (TypeError, KeyError, …) is a defect, whatever it says.
 _TEXTUAL: Final = frozenset({"Exception", "RuntimeError", "OSError", "ConnectionError"})
+_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp", "requests", "urllib3"})
 _MOST_CLASSES: Final = 1_024
 
 
@@ -63,27 +64,30 @@ class Dispatch:
     textual: bool
     provider: str
     keys: frozenset[Key]
+    is_group: bool
+    is_http: bool
 
 
-_known: dict[type, Dispatch] = {}
+KNOWN: Final[dict[type, Dispatch]] = {}
+"""What has been worked out; a look at it saves the call on the way of every failure."""
 
 
 def dispatch(cls: type) -> Dispatch:
     """Return what is known about a class."""
-    return _known.get(cls) or _work_out(cls)
+    return KNOWN.get(cls) or _work_out(cls)
 
 
 def rule_for(error: BaseException) -> Dispatch:
     """Return what is known about the class of an error: one look-up, whatever the number of rules."""
-    return _known.get(type(error)) or _work_out(type(error))
+    return KNOWN.get(type(error)) or _work_out(type(error))
 
 
 def _work_out(cls: type) -> Dispatch:
-    if len(_known) >= _MOST_CLASSES:  # classes made at run time must not pile up
-        _known.clear()
+    if len(KNOWN) >= _MOST_CLASSES:  # classes made at run time must not pile up
+        KNOWN.clear()
     keys = [(package_of(base), base.__name__) for base in cls.__mro__]
     wrapper = next((key for key in keys if key in _WRAPPERS or key in _LEAVES), None)
-    found = _known[cls] = Dispatch(
+    found = KNOWN[cls] = Dispatch(
         rules=tuple(RULES[key] for key in keys if key in RULES),
         wraps=wrapper in _WRAPPERS,
         proof=None if wrapper is None else _WRAPPERS.get(wrapper),
@@ -94,6 +98,8 @@ def _work_out(cls: type) -> Dispatch:
         if keys[0][0] == "litellm"
         else next((_PROVIDERS[key] for key in keys if key in _PROVIDERS), ""),
         keys=frozenset(keys),
+        is_group=issubclass(cls, BaseExceptionGroup),
+        is_http=not _HTTP_LIBRARIES.isdisjoint(package for package, _ in keys),
     )
     return found
 

@@ -22,30 +22,32 @@ from ..errors import (
     record_of,
     text_of,
 )
-from .dispatch import dispatch, package_of
+from .dispatch import KNOWN, Dispatch, dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import proof_of
 from .payloads import coded_finding
 from .proofs import SAID_ON_THE_WIRE
-from .registry import applied, seconds_in
+from .registry import Registration, applied, seconds_in
 from .texts import text_finding
 
 
 _LONGEST_CHAIN: Final = 100
 _MOST_LEAVES: Final = 1_000
-_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _DEEPEST: Final = 20  # groups below wrappers below groups
 
 
 def failure_of(error: BaseException, depth: int = 0) -> Failure:
     """Return the failure of an exception; raises what is none (CancelledError and its like) again."""
-    if (group := _as_group(error)) is not None:
-        failure = _of_group(group, depth)
+    known = KNOWN.get(type(error)) or dispatch(type(error))
+    if known.is_group:
+        failure = _of_group(cast("BaseExceptionGroup[BaseException]", error), depth)
         if failure is None:  # nothing but cancellation
-            raise group
+            raise error
         return _with_record(failure, record_of(error))
-    if dispatch(type(error)).stops:
+    if known.stops:
         raise error
+    if not known.wraps:
+        return _judged(error, error, None)
     root, proof = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
@@ -55,34 +57,50 @@ def failure_of(error: BaseException, depth: int = 0) -> Failure:
 
 
 def _judged(error: BaseException, root: BaseException, proof: str | None) -> Failure:
+    is_root = root is error
+    known = KNOWN.get(type(error)) or dispatch(type(error))
     found = _find(root)
-    if found is None and root is not error and not dispatch(type(error)).through:
-        root, found = error, _find(error)  # nothing known below: the wrapper speaks for itself
-    record = record_of(error) or (None if root is error else record_of(root))
+    if found is None and not is_root and not known.through:
+        root, found, is_root = error, _find(error), True  # nothing known below: the wrapper speaks for itself
+    record = record_of(error) or (None if is_root else record_of(root))
     if isinstance(found, Failure):
-        if proof in OWN_WORDS and root is not error:
+        if proof in OWN_WORDS and not is_root:
             found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
         return applied(_with_record(found, record), error, root, known=True)
     finding = found or _by_text(root)
-    known = finding is not None
+    is_known = finding is not None
     finding = finding or _unknown(root)
     if (
-        proof is not None and root is not error and finding.proof not in SAID_ON_THE_WIRE
+        proof is not None and not is_root and finding.proof not in SAID_ON_THE_WIRE
     ):  # where in the call it broke says more than how
         executed = None if proof else Executed.MAYBE
         finding = attrs.evolve(finding, executed=executed, proof=proof)
-    if own := proof_of(error, root):  # of our own adapter: one entry is one request
+    if known.is_http and (own := proof_of(error, root)):  # of our own adapter: one entry is one request
         finding = attrs.evolve(finding, executed=None, proof=own)
-    if (provider := _provider(error) or _provider(root)) and "provider_id" not in finding.details:
+    provider = _provider(error, known)
+    if not provider and not is_root:
+        provider = _provider(root, dispatch(type(root)))
+    if provider and "provider_id" not in finding.details:
         finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
-    failure = _with_record(finding.failure(error, root), record)
-    return applied(_with_wait(failure, error), error, root, known=known)
+    failure = finding.failure(error, root)
+    if record is not None:
+        failure = ended(failure, record)
+    if failure.retry_after is None:
+        failure = _with_wait(failure, error)
+    return applied(failure, error, root, known=is_known) if Registration.in_force else failure
+
+
+def failure_or_none(error: BaseException) -> Failure | None:
+    """Return the failure of an exception, None for one that is no failure: a cancelled task, the end of the program."""
+    try:
+        return failure_of(error)
+    except BaseException as wrong:  # noqa: BLE001 -- what is no failure is raised again
+        # Anything else cannot be looked at: whatever it does when it is asked, its class has a name.
+        return None if wrong is error else Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
 
 
 def _with_wait(failure: Failure, error: BaseException) -> Failure:
     """Read how long an error asks to wait by an attribute of its own, where nothing else says so."""
-    if failure.retry_after is not None:
-        return failure
     try:
         wait = seconds_in(cast("Any", error).retry_after)
     except Exception:  # noqa: BLE001 (most have none, and a property may raise anything)
@@ -93,7 +111,7 @@ def _with_wait(failure: Failure, error: BaseException) -> Failure:
 def _find(error: BaseException) -> Finding | Failure | None:
     if issubclass(type(error), BridgeError):
         return cast("BridgeError", error).failure
-    for rule in dispatch(type(error)).rules:
+    for rule in (KNOWN.get(type(error)) or dispatch(type(error))).rules:
         if isinstance(rule, Finding):
             return rule
         try:
@@ -124,10 +142,10 @@ def _with_record(failure: Failure, record: Record | None) -> Failure:
     return failure if record is None else ended(failure, record)
 
 
-def _provider(error: BaseException) -> str:
-    known = dispatch(type(error)).provider
+def _provider(error: BaseException, what: Dispatch) -> str:
+    known = what.provider
     if known != "litellm":
-        return known or _raised_by(error)
+        return known or (_raised_by(error) if what.is_http else "")
     try:
         told: object = cast("Any", error).llm_provider
     except Exception:  # noqa: BLE001 (not all of its classes have one)
@@ -137,8 +155,6 @@ def _provider(error: BaseException) -> str:
 
 def _raised_by(error: BaseException) -> str:
     """Return the provider whose SDK lets the errors of its HTTP library through as they are: google-genai stands in their traceback."""
-    if package_of(type(error)) not in _HTTP_LIBRARIES:
-        return ""
     try:
         trace = error.__traceback__
         for _ in range(_LONGEST_CHAIN):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .codes import PREFIXES as PREFIXES
     from .codes import CodeInfo as CodeInfo
     from .codes import code_info as code_info
+    from .exceptions import REJECTED as REJECTED
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
     from .exceptions import AuthError as AuthError
     from .exceptions import BridgeError as BridgeError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .exceptions import StoreError as StoreError
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
+    from .exceptions import error_class as error_class
     from .exceptions import error_for as error_for
     from .exceptions import stays_here as stays_here
     from .failure import OWN_LAYER as OWN_LAYER
@@ -85,6 +87,7 @@ __all__ = [
     "OWN_WORDS",
     "PREFIXES",
     "READ",
+    "REJECTED",
     "RPC_CODES",
     "SESSION_UNKNOWN",
     "AttemptTimeoutError",
@@ -121,6 +124,7 @@ __all__ = [
     "code_info",
     "config_error",
     "ended",
+    "error_class",
     "error_for",
     "is_count",
     "is_our_code",
@@ -184,6 +188,8 @@ _HOMES = {
     "code_info": "codes",
     "config_error": "exceptions",
     "ended": "record",
+    "REJECTED": "exceptions",
+    "error_class": "exceptions",
     "error_for": "exceptions",
     "is_count": "rpc",
     "is_our_code": "rpc",

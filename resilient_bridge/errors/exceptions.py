@@ -159,10 +159,20 @@ _BY_PREFIX: Mapping[str, type[BridgeError]] = MappingProxyType(
 )
 
 
+REJECTED: frozenset[str] = frozenset(
+    code for code, kind in _BY_CODE.items() if issubclass(kind, RejectedError)
+)
+"""The codes of what we rejected ourselves: it never left this process."""
+
+
+def error_class(failure: Failure) -> type[BridgeError]:
+    """Return the class of the exception that belongs to the failure's code."""
+    return _BY_CODE.get(failure.code) or _BY_PREFIX.get(failure.code.partition("_")[0], BridgeError)
+
+
 def error_for(failure: Failure) -> BridgeError:
     """Return the exception that belongs to the failure's code, ready to be raised."""
-    error = _BY_CODE.get(failure.code) or _BY_PREFIX.get(failure.code.partition("_")[0], BridgeError)
-    return error(failure)
+    return error_class(failure)(failure)
 
 
 def config_error(field: str, constraint: str, received: object) -> ConfigError:

@@ -10,14 +10,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 
 from ..world import current_world
 from .codes import CODES, code_info
-from .redaction import READ, class_name, redact, redact_all, redact_details, redact_value
+from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
 from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
@@ -46,51 +45,13 @@ class Overrides(TypedDict, total=False):
     stopped: Stopped | None
 
 
-# Our own words need no search for secrets, and are most of what a failure says.
-_PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))
-
-
-def _as_line(text: str) -> str:
-    return text if text in _PLAIN else redact(text)
-
-
 def _no_details() -> Mapping[str, Any]:
     return {}
-
-
-def _as_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    return redact_all(lines, known=_PLAIN)
-
-
-def _as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(redact_details(details))
 
 
 def _as_wait(seconds: float | None) -> float | None:
     # A wait that is no number, negative or endless is no hint: asyncio.sleep(nan) stops timers of the whole loop.
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
-
-
-_SAFE: Final = {"message": _as_line, "suggestions": _as_lines, "details": _as_details}
-"""The fields that hold text, and what makes it safe."""
-_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
-
-
-class _Unread:
-    """Text that nobody has read yet: it is searched for secrets when it is read, once; most failures are repeated and never read."""
-
-    __slots__ = ("_unread",)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            make_safe = _SAFE.get(name)
-            if make_safe is None:
-                message = f"{type(self).__name__!r} object has no attribute {name!r}"
-                raise AttributeError(message, name=name, obj=self)
-            value = make_safe(object.__getattribute__(self, "_unread")[name])
-            _set(self, name, value)
-            return value
 
 
 def _class_name(error: BaseException | None) -> str:
@@ -102,7 +63,7 @@ def _plain_repr(details: Mapping[str, Any]) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Failure(_Unread):
+class Failure(Unread):
     """One failure, typed, redacted and immutable (R1).
 
     `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
@@ -115,7 +76,7 @@ class Failure(_Unread):
     """
 
     code: str
-    message: str = attrs.field(converter=_as_line)
+    message: str = attrs.field(converter=as_line)
     category: Category
     kind: Kind
     severity: Severity
@@ -123,9 +84,9 @@ class Failure(_Unread):
     executed: Executed
     session_valid: bool = True
     retry_after: float | None = attrs.field(default=None, converter=_as_wait)
-    suggestions: tuple[str, ...] = attrs.field(default=(), converter=_as_lines)
+    suggestions: tuple[str, ...] = attrs.field(default=(), converter=as_lines)
     details: Mapping[str, Any] = attrs.field(
-        factory=_no_details, converter=_as_details, hash=False, repr=_plain_repr
+        factory=_no_details, converter=as_details, hash=False, repr=_plain_repr
     )
     cause: BaseException | None = attrs.field(default=None, eq=False, repr=_class_name)
     history: tuple[Failure, ...] = ()
@@ -139,7 +100,7 @@ class Failure(_Unread):
         Without a message the code's summary is taken, without suggestions its hint. When `retryable` is overridden and
         `kind` is not, the kind follows. Raises ValueError for a code without one of the seven prefixes.
         """
-        row = code_info(code)
+        row = CODES.get(code) or code_info(code)
         given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
         retryable: bool = given.get("retryable", row.retryable)
         kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
@@ -160,7 +121,11 @@ class Failure(_Unread):
             "stopped": given.get("stopped"),
         }
         suggestions = tuple(given.get("suggestions", ())) or (row.hint,)
-        return _made(fields, message.strip() or row.summary, suggestions, given.get("details", {}))
+        made = object.__new__(cls)
+        for name, value in fields.items():
+            _set(made, name, value)
+        set_text(made, message.strip() or row.summary, suggestions, given.get("details", {}))
+        return made
 
     def __str__(self) -> str:
         """Return one line, as in `rate limited (UPSTREAM, 429, retry in 12 s)`."""
@@ -401,30 +366,6 @@ def number_in(failure: Failure, name: str) -> float | None:
     details = None if unread is None else unread.get("details")
     value: object = (failure.details if details is None else details).get(name)
     return value if isinstance(value, int | float) else None
-
-
-def _made(
-    fields: dict[str, Any], message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
-) -> Failure:
-    """Return a failure whose text is made safe when it is read; at once where it could change until then."""
-    made = object.__new__(Failure)
-    unread: dict[str, Any] = {}
-    for name, value in fields.items():
-        _set(made, name, value)
-    if type(message) is str:
-        unread["message"] = message[: READ + 1]
-    else:
-        _set(made, "message", _as_line(message))
-    if {*map(type, suggestions)} <= {str}:
-        unread["suggestions"] = suggestions
-    else:
-        _set(made, "suggestions", _as_lines(suggestions))
-    if type(details) is dict and {*map(type, details)} <= {str} and {*map(type, details.values())} <= _ATOMS:
-        unread["details"] = dict(details)
-    else:
-        _set(made, "details", _as_details(details))
-    _set(made, "_unread", unread)
-    return made
 
 
 _set: Final = object.__setattr__

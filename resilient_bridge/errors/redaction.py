@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from .codes import CODES
 from .secret_names import is_sensitive
 from .secret_shapes import MASK, masked
 
@@ -22,6 +24,10 @@ __all__ = [
     "LIMIT",
     "MASK",
     "READ",
+    "Unread",
+    "as_details",
+    "as_line",
+    "as_lines",
     "class_name",
     "is_sensitive",
     "raw_text",
@@ -30,6 +36,7 @@ __all__ = [
     "redact_details",
     "redact_lines",
     "redact_value",
+    "set_text",
     "text_of",
 ]
 
@@ -230,3 +237,69 @@ def _escape(match: re.Match[str]) -> str:
     character = match.group()
     point = ord(character)
     return _NAMED.get(character) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")
+
+
+# ---- text that nobody has read yet ---------------------------------------------------------------------------------
+
+# Our own words need no search for secrets, and are most of what a failure says.
+_PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))
+
+
+def as_line(text: str) -> str:
+    return text if text in _PLAIN else redact(text)
+
+
+def as_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    return redact_all(lines, known=_PLAIN)
+
+
+def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(redact_details(details))
+
+
+_SAFE: Final = {"message": as_line, "suggestions": as_lines, "details": as_details}
+"""The fields that hold text, and what makes it safe."""
+_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+class Unread:
+    """Text as it was told: it is searched for secrets when somebody reads it, once. Most failures are repeated and never read."""
+
+    __slots__ = ("_unread",)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            make_safe = _SAFE.get(name)
+            if make_safe is None:
+                message = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(message, name=name, obj=self)
+            value = make_safe(object.__getattribute__(self, "_unread")[name])
+            _set(self, name, value)
+            return value
+
+
+def _is_dict(details: object) -> bool:
+    return type(details) is dict
+
+
+def set_text(made: Unread, message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]) -> None:
+    """Give a new failure its text; what could change until it is read, or is not plain, is made safe at once."""
+    unread: dict[str, Any] = {}
+    if type(message) is str:
+        unread["message"] = message[: READ + 1]
+    else:
+        _set(made, "message", as_line(message))
+    if {*map(type, suggestions)} <= {str}:
+        unread["suggestions"] = suggestions
+    else:
+        _set(made, "suggestions", as_lines(suggestions))
+    values: set[type] = {*map(type, details), *map(type, details.values())} if _is_dict(details) else {object}
+    if values <= _ATOMS:
+        unread["details"] = {**details}
+    else:
+        _set(made, "details", as_details(details))
+    _set(made, "_unread", unread)
+
+
+_set: Final = object.__setattr__

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from ..policies.layer import Layer
-    from .attempt import Attempt
+    from .frame import CallFrame
 
 __all__ = ["Ask", "answering", "check_conditions", "conditions", "tenacity_state", "wants_another"]
 
@@ -95,7 +95,7 @@ def check_conditions(layers: Iterable[Layer], form: str, name: str) -> None:
                 )
 
 
-def tenacity_state(attempt: Attempt, error: BaseException | None, result: object) -> Any:
+def tenacity_state(attempt: CallFrame, error: BaseException | None, result: object) -> Any:
     """Return what tenacity's conditions are asked with."""
     import tenacity
 
@@ -108,7 +108,7 @@ def tenacity_state(attempt: Attempt, error: BaseException | None, result: object
     return state
 
 
-def wants_another(retry: Retry, attempt: Attempt, result: object) -> bool:
+def wants_another(retry: Retry, attempt: CallFrame, result: object) -> bool:
     """Return whether the policy repeats a call that returned this: by `on_result`, or by a condition of tenacity's in `on=`."""
     if retry.on_result is not None and ask(retry.on_result, result):
         return True

@@ -1,134 +1,69 @@
-"""One attempt of a protected call, and where the callee finds it.
+"""What the function that is called may see of its attempt: `rb.current_attempt()`.
 
-Rule: one context variable says everything about where we are: the attempt in progress, its deadline, its key, the
-attempts around it, and the environment. A call reads it once and sets it once; that is what keeps the success path short.
+Rule: a view, and nothing to change. The engine's own record is `frame.CallFrame`.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
-from ..world import REAL, World, current_world
+from .frame import CURRENT
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..errors import Failure
-    from ..policies.retry import Retry
-    from ..policies.rule import Rule
+    from .frame import CallFrame
 
-    class CutOff(Protocol):
-        """What repeats a call, as seen by the deadline that ends it."""
-
-        def cut_off(self, error: BaseException, now: float) -> None: ...
-        def close(self) -> None: ...
-
-    class Around(Protocol):
-        """What an attempt tells those inside of it: whether its policy would repeat their failure itself."""
-
-        @property
-        def retry(self) -> Retry | None: ...
-        @property
-        def idempotent(self) -> bool | None: ...
-        @property
-        def name(self) -> str: ...
-
-
-__all__ = [
-    "CURRENT",
-    "ROOT",
-    "Attempt",
-    "Inside",
-    "begun",
-    "count_request",
-    "current_attempt",
-    "enclosing",
-    "inside_of",
-    "mark_around",
-    "outside_of",
-    "report",
-]
-
-
-class Inside:
-    """What the policies inside of one attempt report: how often each operation failed for good, and the most calls that one took.
-
-    So that retries inside each other do not multiply: what was repeated inside counts as used up outside.
-    """
-
-    __slots__ = ("failed", "mark", "most")
-
-    def __init__(self) -> None:
-        self.failed: dict[int, int] = {}  # by the id of the operation's plan
-        self.most = 0
-        self.mark: object = None  # of the last record that a call inside left with its error
+__all__ = ["Attempt", "ask_schedule", "current_attempt"]
 
 
 class Attempt:
-    """An attempt, as the function that is called sees it: `rb.current_attempt()`.
+    """An attempt, as the function that is called sees it. Read-only.
 
-    `number` counts calls from 1; `failure` is how the attempt before it ended, None at first.
+    `number` counts calls from 1. `failure` is how the attempt before it ended, None at first; for a schedule, how this one did.
     """
 
-    # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
-    # a bare allocation and three names.
-    number: int = 1
-    world: World = REAL
-    plan: Around | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
-    outer: Attempt | None = (
-        None  # taken away from the first attempt when its call ends: no chain of calls that are over
-    )
-    started: float = 0.0
-    deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
-    failure: Failure | None = None
-    first: Attempt | None = None  # the first attempt of the same call; None: this one
-    is_rejected: bool = False  # a layer did not admit it: nothing was called
-    is_called: bool = False  # its function has been called; only the long way keeps it
-    is_last: bool = False  # the callee cannot be called again: what it was given is used up
-    may_repeat_until: float | None = (
-        None  # monotonic: from then on only what provably did not run is repeated
-    )
-    is_protected: bool = (
-        False  # an edge: what is called from it has a policy, which knows what its errors prove
-    )
-    before_of: Rule | None = None  # an edge: this is a rule's `before` at work
-    run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
-    waited: float = 0.0  # seconds between attempts; on the first one
-    calls: int = 1  # what `capture` reads on the edge it made
-    answered: Failure | None = (
-        None  # what a returned answer stands for; on the first one, and on such an edge
-    )
-    requests: int = 0  # sent inside of this attempt, as far as they were counted
-    inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
-    # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
-    # enough; those around the Retry keep theirs on the first attempt.
-    permit: int | None = None
-    slot: Any = None
-    token: Any = None  # what a shared budget said to the attempt that has just failed; on the first attempt
-    seen: tuple[BaseException, Failure | None] | None = None
-    key: str | None = None  # see idempotency_key
+    __slots__ = ("__weakref__", "_failure", "_frame")
+
+    def __init__(self, frame: CallFrame) -> None:
+        """See an attempt; made by this package alone."""
+        self._frame = frame
+        self._failure: Failure | None = None
+        frame.view = ref(self)
 
     @property
-    def is_over(self) -> bool:
-        """Whether the whole call has ended; an edge is as over as what it stands in."""
-        first = self.first or self
-        if first.plan is None:
-            return first.outer is not None and first.outer.is_over
-        return first.outer is None
+    def number(self) -> int:
+        """Which call it is, from 1."""
+        return self._frame.number
+
+    @property
+    def failure(self) -> Failure | None:
+        """How the attempt before it ended, None at first; for a schedule, how this one did."""
+        return self._failure or self._frame.failure
 
     @property
     def remaining(self) -> float | None:
         """Seconds until the deadline of this call or one around it, never negative; None without one."""
-        at = self.deadline_at
-        return None if at is None else max(0.0, at - self.world.monotonic())
+        return self._frame.remaining
 
     @property
     def idempotency_key(self) -> str:
-        """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
-        first = self.first or self
-        if first.key is None:
-            first.key = current_world().new_id()
-        return first.key
+        """The key of this call: the same on all its attempts, so that the server can tell a repeat."""
+        return self._frame.idempotency_key
+
+    def _asked(self, schedule: Callable[[Attempt], Any], failure: Failure) -> Any:
+        """Return what a schedule of the user's says about this attempt, which has just ended in `failure`.
+
+        Who keeps the view does not keep the failure: it holds the error, and that holds every frame.
+        """
+        self._failure = failure
+        try:
+            return schedule(self)
+        finally:
+            self._failure = None
 
     def __repr__(self) -> str:
         """Return the number and the time left."""
@@ -136,66 +71,18 @@ class Attempt:
         return f"<Attempt {self.number}{'' if left is None else f', {left:.1f} s left'}>"
 
 
-def begun(
-    plan: Around | None, outer: Attempt | None, world: World, started: float, deadline_at: float | None
-) -> Attempt:
-    """Return a new attempt, or without a plan the edge of a context."""
-    attempt = Attempt()
-    attempt.plan, attempt.outer, attempt.world = plan, outer, world
-    attempt.started, attempt.deadline_at = started, deadline_at
-    return attempt
-
-
-def outside_of(attempt: Attempt) -> Attempt:
-    """Return an edge for what is no part of the attempt's call, though it runs in it: its repeats are its own, the deadline still holds."""
-    outer = (attempt.first or attempt).outer
-    return begun(None, outer, attempt.world, attempt.started, attempt.deadline_at)
-
-
-ROOT = Attempt()
-CURRENT: ContextVar[Attempt] = ContextVar("resilient_bridge.attempt", default=ROOT)
-
-
-def report(first: Attempt, calls: int) -> None:
-    """Say how many times a call has called its function: `capture` reads it from the edge that it made."""
-    edge = first.outer
-    if edge is not None and edge.plan is None and edge is not ROOT:
-        edge.calls = calls
-
-
-def inside_of(attempt: Attempt) -> Inside:
-    """Return what is known of the calls inside of an attempt."""
-    if attempt.inside is None:
-        attempt.inside = Inside()
-    return attempt.inside
-
-
-def enclosing(attempt: Attempt) -> Attempt | None:
-    """Return the attempt or edge that the call of this attempt was made in."""
-    return attempt.outer if attempt.plan is None else (attempt.first or attempt).outer
-
-
-def mark_around(first: Attempt, mark: object) -> None:
-    """Tell the attempts around a call that the record with this mark comes from inside of them."""
-    around = first.outer
-    while around is not None and around is not ROOT:
-        if around.plan is not None:
-            inside_of(around).mark = mark
-        around = enclosing(around)
-
-
-def count_request() -> None:
-    """Note that a request leaves: in the attempt in progress, and in those around it."""
-    attempt: Attempt | None = CURRENT.get()
-    while attempt is not None and attempt is not ROOT:
-        attempt.requests += 1
-        attempt = enclosing(attempt)
-
-
 def current_attempt() -> Attempt | None:
     """Return the attempt this code runs in, None outside of a protected call.
 
     A task that outlives the call that started it is outside again.
     """
-    attempt = CURRENT.get()
-    return None if attempt.plan is None or attempt.is_over else attempt
+    frame = CURRENT.get()
+    if frame.plan is None or frame.is_over:
+        return None
+    seen: Any = None if frame.view is None else frame.view()
+    return cast("Attempt | None", seen) or Attempt(frame)
+
+
+def ask_schedule(schedule: Callable[[Attempt], Any], frame: CallFrame, failure: Failure) -> Any:
+    """Return what a schedule of the user's says about an attempt that has just ended in `failure`."""
+    return Attempt(frame)._asked(schedule, failure)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

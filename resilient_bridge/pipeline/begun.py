@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .attempt import CURRENT
+from .frame import CURRENT
 from .stream_limits import NO_LIMITS, limits_of_call
 
 

@@ -9,80 +9,82 @@ from __future__ import annotations
 import asyncio
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import config_error
 from ..policies.deadline import Deadline
 from ..policies.fields import refuse
 from ..policies.timeout import Timeout
 from ..world import REAL
-from .attempt import CURRENT, Attempt
-from .endings import Left, leave_all
-from .evidence import leave_function, proven
+from .attempt import Attempt
+from .attempt_result import decide_next, exit_layers
+from .evidence import leave_function
 from .finished import block_finished
-from .guards import bound, failure_in
+from .frame import CURRENT, CallFrame
+from .guards import bound
 from .plan import Plan
 from .refresh import Refresh
-from .retrying import Retrying
-from .tokens import give_back, token_for
+from .retry_loop import run, run_async
 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from contextvars import Token
     from types import TracebackType
-    from typing import Literal, Self
+    from typing import Self
 
     from .plan import HasLayers
+    from .retry_loop import Steps
+    from .retrying import Retrying
     from .states import States
     from .steps import Step
 
 __all__ = ["Attempts", "BlockAttempt"]
 
 
+class _BlockFrame(CallFrame):
+    """The engine's record of one turn of the loop."""
+
+    def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
+        self.plan, self.outer, self.world = None if loop is None else loop.plan, around, around.world
+        self.started, self.deadline_at = around.world.monotonic(), around.deadline_at
+        self.loop = loop
+        self.entered: Token[CallFrame] | None = None
+        self.was_entered = False
+
+
 class BlockAttempt(Attempt):
     """One turn of the loop: `with attempt:` protects the block. Each is entered once."""
 
-    def __init__(self, run: _Run, around: Attempt) -> None:
-        """Belong to a loop."""
-        self.plan, self.outer, self.world = run.plan, around, around.world
-        self.started, self.deadline_at = around.world.monotonic(), around.deadline_at
-        self._run = run
-        self._token: Token[Attempt] | None = None
-        self.was_entered = False
+    __slots__ = ("_block",)
+
+    def __init__(self, block: _BlockFrame) -> None:
+        """See a turn; made by `policy.attempts()` alone."""
+        super().__init__(block)
+        self._block = block
 
     def __enter__(self) -> Self:
         """Begin the block."""
-        if self.was_entered:
+        block = self._block
+        if block.was_entered:
             raise config_error("attempt", "one `with` for each turn of the loop", "a second one")
-        self.was_entered = True
-        self._token = CURRENT.set(self)
+        block.was_entered = True
+        if block.loop is not None:
+            block.entered = CURRENT.set(block)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Give the layers back. A failure that is repeated ends here; any other is raised, and ends the loop."""
-        with suppress(
-            ValueError
-        ):  # left in another task than it was entered in: that one's context is its own
-            if self._token is not None:
-                CURRENT.reset(self._token)
-        return self._run.left(self, error)
-
-
-class _UnprotectedBlock(BlockAttempt):
-    """The one turn of a loop whose policies are switched off (`rb.testing.disabled`): the block runs as if it stood alone."""
-
-    def __init__(self) -> None:
-        self.outer = CURRENT.get()
-        self.world, self.deadline_at = self.outer.world, self.outer.deadline_at
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> Literal[False]:
-        return False
+        block = self._block
+        if block.loop is None:  # policies are switched off: the block runs as if it stood alone
+            return False
+        # A block may be left in another task than it was entered in: that one's context is its own.
+        with suppress(ValueError):
+            if block.entered is not None:
+                CURRENT.reset(block.entered)
+        return block.loop.left(block, error)
 
 
 class Attempts:
@@ -96,56 +98,56 @@ class Attempts:
 
     def __iter__(self) -> Iterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits block this thread. ConfigError for a policy with a Timeout."""
-        run = self._start(is_async=False)
+        loop = self._start(is_async=False)
         if CURRENT.get().world.is_disabled:
-            yield _UnprotectedBlock()
+            yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
             return
-        while (attempt := run.next()) is not None:
+        while (block := loop.next()) is not None:
             try:
-                for enter in run.enters:
-                    if (turn := enter(attempt)) is not None:
-                        turn.block()
+                for enter in loop.enters:
+                    if (wait := enter(block)) is not None:
+                        wait.block()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                run.left_unentered(attempt, error)
+                loop.left_unentered(block, error)
             else:
                 try:
-                    yield attempt
+                    yield BlockAttempt(block)
                 finally:
-                    run.give_back(attempt)
-            if (again := run.again(attempt)) is not None:
+                    loop.give_back(block)
+            if (again := loop.again(block)) is not None:
                 if again.before is not None:
-                    Refresh(again.before, again, attempt).block()
+                    Refresh(again.before, again, block).block()
                 again.first.waited += again.decision.wait
                 _warn_of_loop(again.decision.wait)
-                attempt.world.sleep(again.decision.wait)
+                block.world.sleep(again.decision.wait)
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits suspend this task."""
-        run = self._start(is_async=True)
+        loop = self._start(is_async=True)
         if CURRENT.get().world.is_disabled:
-            yield _UnprotectedBlock()
+            yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
             return
-        while (attempt := run.next()) is not None:
+        while (block := loop.next()) is not None:
             try:
-                for enter in run.enters:
-                    if (turn := enter(attempt)) is not None:
-                        await turn.suspend()
+                for enter in loop.enters:
+                    if (wait := enter(block)) is not None:
+                        await wait.suspend()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                run.left_unentered(attempt, error)
+                loop.left_unentered(block, error)
             else:
                 try:
-                    yield attempt
+                    yield BlockAttempt(block)
                 finally:
-                    run.give_back(attempt)
-            if run.asking is not None:
-                await run.asked(*run.asking)
-            if (again := run.again(attempt)) is not None:
+                    loop.give_back(block)
+            if loop.asking is not None:
+                await loop.asked(*loop.asking)
+            if (again := loop.again(block)) is not None:
                 if again.before is not None:
-                    await Refresh(again.before, again, attempt).suspend()
+                    await Refresh(again.before, again, block).suspend()
                 again.first.waited += again.decision.wait
-                await attempt.world.asleep(again.decision.wait)
+                await block.world.asleep(again.decision.wait)
 
-    def _start(self, *, is_async: bool) -> _Run:
+    def _start(self, *, is_async: bool) -> _Loop:
         if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
             refuse(
                 "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", self._policy
@@ -160,25 +162,26 @@ class Attempts:
         )
         if plan.fallback is not None:
             refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
-        return _Run(plan, is_async=is_async)
+        return _Loop(plan, is_async=is_async)
 
 
-class _Run:
+class _Loop:
     """One loop: the attempts made so far and what follows."""
 
     def __init__(self, plan: Plan, *, is_async: bool) -> None:
         self.plan = plan
         self.is_async = is_async
-        # A failed attempt whose repeat has to be asked for: in a task not where its block ends, which cannot wait, but before the next turn.
-        self.asking: tuple[BlockAttempt, Left, Step] | None = None
+        # What has to be waited for before a failed attempt is decided on: in a task not where its block ends, which cannot wait, but before
+        # the next turn.
+        self.asking: tuple[Steps, Step, _BlockFrame, BaseException] | None = None
         self.retrying: Retrying | None = None
         self.is_done = False
-        self._last: BlockAttempt | None = None
-        self._first: BlockAttempt | None = None
+        self._last: _BlockFrame | None = None
+        self._first: _BlockFrame | None = None
         self._around = CURRENT.get()
-        self.enters = (*plan.outer_enters, *(guard.enter for guard in plan.guards))
+        self.enters = (*plan.outer_enters, plan.pause_guard.enter, *plan.inner_enters)
 
-    def next(self) -> BlockAttempt | None:
+    def next(self) -> _BlockFrame | None:
         """Return the next attempt, None when the loop is over."""
         last = self._last
         if self.is_done:
@@ -187,114 +190,99 @@ class _Run:
             raise config_error(
                 "policy.attempts", "`with attempt:` around the body of the loop", "a body without it"
             )
-        attempt = BlockAttempt(self, self._around)
+        block = _BlockFrame(self, self._around)
         if last is None or self._first is None:
-            self._first = attempt
-            self._begin(attempt, attempt.started)
+            self._first = block
+            self._begin(block, block.started)
         else:
-            attempt.number, attempt.first, attempt.deadline_at = (
-                last.number + 1,
-                self._first,
-                last.deadline_at,
-            )
-            failed = None if self.retrying is None else self.retrying.history[-1]
-            attempt.failure = failed
-        self._last = attempt
-        return attempt
+            block.number, block.first, block.deadline_at = last.number + 1, self._first, last.deadline_at
+            block.failure = None if self.retrying is None else self.retrying.history[-1]
+        self._last = block
+        return block
 
-    def _begin(self, attempt: BlockAttempt, now: float) -> None:
+    def _begin(self, block: _BlockFrame, now: float) -> None:
         budget = self.plan.budget
         if budget is not None:
             budget.deposit(now)
         deadline = next((layer for layer in self.plan.policy.layers if isinstance(layer, Deadline)), None)
         if deadline is not None:
-            bound(attempt, deadline.seconds)
+            bound(block, deadline.seconds)
 
-    def left(self, attempt: BlockAttempt, error: BaseException | None) -> bool:
+    def left(self, block: _BlockFrame, error: BaseException | None) -> bool:
         """A block has ended; return whether its error ends here."""
-        ending: Any = self._leave(attempt, error)
-        if ending is None:
-            if self.retrying is not None:
-                self.retrying.recovered(attempt)
-            self._over(None)
+        if error is None:
+            error = exit_layers(self.plan.exits, block, None)
+            if error is None and self.retrying is not None:
+                self.retrying.recovered(block)
+            self._over(error)
+            if error is not None:
+                raise error
             return False
-        retry = self.plan.retry
-        failure = failure_in(attempt, ending) if retry is not None and isinstance(ending, Exception) else None
-        if failure is not None:
-            failure = proven(self.plan, attempt, failure, ending)
-        attempt.seen = None
-        end = Left(ending, failure)
+        steps = decide_next(self.plan, self._first or block, block, error, None, self.retrying)
         try:
-            step = token_for(self.plan, attempt, end, self.retrying)
-            if step is not None and self.is_async:
-                self.asking = attempt, end, step
+            if self.is_async:
+                try:
+                    self.asking = steps, next(steps), block, error
+                except StopIteration as end:
+                    return self._settled(block, error, *end.value)
                 return True
-            if step is not None:
-                step.block()
-            return self._decided(attempt, end, error)
+            return self._settled(block, error, *run(steps))
         finally:
-            del ending, error, end  # an error must not be held by a frame that it holds
+            del error, steps  # an error must not be held by a frame that it holds
 
-    async def asked(self, attempt: BlockAttempt, end: Left, step: Step) -> None:
-        """Ask, and decide about a block that has ended; raise the error that the loop ends in."""
+    async def asked(self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException) -> None:
+        """Wait for what has to be asked, and decide about a block that has ended; raise the error that the loop ends in."""
         self.asking = None
         try:
-            await step.suspend()
-            if not self._decided(attempt, end, end.error) and end.error is not None:
-                raise end.error
+            if not self._settled(block, error, *await run_async(steps, step)):
+                raise error
         finally:
-            del end
+            del error
 
-    def _decided(self, attempt: BlockAttempt, end: Left, error: BaseException | None) -> bool:
+    def _settled(
+        self,
+        block: _BlockFrame,
+        error: BaseException,
+        retrying: Retrying | None,
+        ending: BaseException | None,
+    ) -> bool:
         """Return whether the failed block is repeated; False: `error` goes on, or another one is raised."""
-        ending: Any = end.error
+        if retrying is not None:
+            self.retrying = retrying
+            return True
         try:
-            if end.failure is not None and self.plan.retry is not None and self._first is not None:
-                if self.retrying is None:
-                    self.retrying = Retrying(self.plan, self.plan.retry, self._first)
-                if self.retrying.failed(attempt, ending, end.failure) is not None:
-                    return True
-                ending = self.retrying.ending
-        finally:
-            if self._first is not None:
-                give_back(self.plan, self._first)
-        if self._first is not None:
-            leave_function(self.plan, self._first, attempt, ending)
-        self._over(ending)
-        if ending is error:
-            return False
-        try:
+            ending = ending or error
+            leave_function(self.plan, self._first or block, block, ending)
+            self._over(ending)
+            if ending is error:
+                return False
             raise ending
         finally:
-            del ending, error, end
+            del ending, error
 
-    def left_unentered(self, attempt: BlockAttempt, error: BaseException) -> None:
+    def left_unentered(self, block: _BlockFrame, error: BaseException) -> None:
         """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
-        attempt.was_entered = True
-        if not self.left(attempt, error):
+        block.was_entered = True
+        if not self.left(block, error):
             raise error
 
-    def give_back(self, attempt: BlockAttempt) -> None:
+    def give_back(self, block: _BlockFrame) -> None:
         """The loop was left before the block: the layers were taken for nothing."""
-        if not attempt.was_entered:
-            self._leave(attempt, None)
+        if not block.was_entered:
+            exit_layers(self.plan.exits, block, None)
 
-    def again(self, attempt: BlockAttempt) -> Retrying | None:
+    def again(self, block: _BlockFrame) -> Retrying | None:
         """Return the run that another attempt follows from, None when the loop is over."""
-        return None if self.is_done or not attempt.was_entered else self.retrying
-
-    def _leave(self, attempt: BlockAttempt, error: BaseException | None) -> BaseException | None:
-        guards = (*reversed(self.plan.guards), *self.plan.around, *self.plan.before)
-        return leave_all(guards, attempt, error)
+        return None if self.is_done or not block.was_entered else self.retrying
 
     def _over(self, error: BaseException | None) -> None:
         self.is_done = True
-        if self._first is not None:
-            block_finished(self.plan, self._first, error)
-        if self.retrying is not None:
-            self.retrying.close()
-        if self._first is not None:
-            self._first.outer = None
+        first = self._first
+        if first is not None:
+            block_finished(self.plan, first, error)
+            if first.run is not None:
+                first.run.close()
+            first.outer = None
 
 
 def _warn_of_loop(wait: float) -> None:

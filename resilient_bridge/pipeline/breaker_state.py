@@ -6,7 +6,9 @@ era is recognised and dropped. The permit of a probe is its own negative number 
 its place when the lease ends, so nothing can keep the circuit half-open for ever.
 
 `is_closed` and `is_calm` are plain attributes, read without the lock: a caller that sees `is_closed` takes `era` for its permit,
-and one that sees `is_calm` needs not tell of a success. Both may be stale by one step, which the era then catches.
+and one that sees `is_calm` needs not tell of a success. Both may be stale by one step, which the era then catches. `is_plain` and
+`is_silent` say the same of a circuit for which no call is too slow: there nobody keeps who is under way. A success that took `tell_after`
+seconds or more has to be told of.
 """
 
 from __future__ import annotations
@@ -25,10 +27,20 @@ from .windows import window_for
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+    from typing import Protocol
 
     from ..errors import Failure
     from ..policies.breaker import Breaker
     from ..policies.ports import State
+
+    class UnderWay(Protocol):
+        """A call as a circuit keeps it: when it began (monotonic seconds), and its permit."""
+
+        @property
+        def permit(self) -> int | None: ...
+        @property
+        def started(self) -> float: ...
+
 
 __all__ = ["CircuitState"]
 
@@ -55,8 +67,6 @@ class CircuitState:
         "_probe",
         "_probes_passed",
         "_rng",
-        "_slow_after",
-        "_under_way",
         "_untold",
         "_wait",
         "_window",
@@ -65,8 +75,13 @@ class CircuitState:
         "era",
         "is_calm",
         "is_closed",
+        "is_plain",
+        "is_silent",
         "key",
+        "slow_after",
         "state",
+        "tell_after",
+        "under_way",
         "why",
     )
 
@@ -83,16 +98,19 @@ class CircuitState:
         self.era: int = 0
         self.why = ""  # the reason of the last opening or isolation
         self.because: Failure | None = None  # the failure that opened it, while that lasts
-        self.is_closed = self.is_calm = True
+        self.is_closed = self.is_calm = self.is_plain = self.is_silent = True
         self._lock = Lock()
         self._rng = rng
         self._on_transition = on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
         self._window = window_for(breaker)
-        self._slow_after = inf
-        self._under_way: dict[object, tuple[int, float]] = {}
-        self._overdue: WeakSet[object] = WeakSet()  # under way, and counted; some never end
+        self.slow_after = self.tell_after = (
+            inf  # a success is told if it took as many seconds as the second of them
+        )
+        # Of a circuit for which calls can be too slow: who is under way, the oldest first.
+        self.under_way: dict[UnderWay, None] | None = None
+        self._overdue: WeakSet[UnderWay] = WeakSet()  # under way, and counted; some never end
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
@@ -126,14 +144,14 @@ class CircuitState:
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         """The call ended well, after `seconds`; a slow one counts as a failure."""
-        if seconds >= self._slow_after:
+        if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:
             self._probe_succeeded(permit, now)
         else:
             with self._lock:
                 if permit == self._counted:
-                    self.is_calm = self._window.good(now)
+                    self._set_calm(self._window.good(now))
 
     def failed(
         self,
@@ -144,11 +162,11 @@ class CircuitState:
         because: Failure | None = None,
     ) -> None:
         """The call failed in a way that counts; `critical` opens the circuit at once (R2)."""
-        self._count(permit, now, "slow_" if seconds >= self._slow_after else "", because, critical)
+        self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
         """The call ended in a way that says nothing (cancelled, ignored), unless it was slow: then it counts as a failure."""
-        if seconds >= self._slow_after:
+        if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:
             with self._lock:
@@ -156,36 +174,37 @@ class CircuitState:
 
     # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether calls can be too slow: who is under way is kept, with when it began."""
-        return self._slow_after < inf
-
-    def began(self, call: object, permit: int, started: float) -> None:
+    def began(self, call: UnderWay) -> None:
         """Remember a call that has been admitted, if it can be too slow."""
-        if self.is_timed:
-            self._under_way[call] = permit, started
+        if self.under_way is not None:
+            self.under_way[call] = None
 
     def count_overdue(self, now: float) -> None:
         """Count the calls that take too long already, while they are still under way; each once."""
-        while self._under_way:
+        while self.under_way:
             with self._lock:
-                oldest, (permit, started) = next(iter(self._under_way.items()), (None, (0, now)))
-                if now - started < self._slow_after:
+                try:
+                    oldest = next(iter(self.under_way), None)
+                except RuntimeError:  # a call has begun in another thread, in between
+                    continue
+                if oldest is None or now - oldest.started < self.slow_after:
                     return
-                del self._under_way[oldest]
+                self.under_way.pop(oldest, None)
                 self._overdue.add(oldest)
-            self.released(permit, now, now - started)
+            permit = oldest.permit
+            if permit is not None:
+                self.released(permit, now, now - oldest.started)
 
-    def is_counted(self, call: object) -> bool:
+    def is_counted(self, call: UnderWay) -> bool:
         """Return whether a call that ends has been counted as overdue, and forget it."""
-        if not (self._under_way or self._overdue):
+        if not (self.under_way or self._overdue):
             return False
         with self._lock:
             if call in self._overdue:
                 self._overdue.remove(call)
                 return True
-            self._under_way.pop(call, None)
+            if self.under_way is not None:
+                self.under_way.pop(call, None)
             return False
 
     # ---- by hand ------------------------------------------------------------------------------------------------
@@ -288,10 +307,20 @@ class CircuitState:
         disabled = self.state == "disabled"
         closed = self.state == "closed"
         slow_after = self.breaker.slow_after
-        self._slow_after = inf if slow_after is None else slow_after
+        self.slow_after = inf if slow_after is None else slow_after
+        if slow_after is None:
+            self.under_way = None
+        elif self.under_way is None:
+            self.under_way = {}
         self._counted = self.era if closed else None
-        self.is_calm = disabled or (closed and self._window.is_quiet)
         self.is_closed = disabled or closed
+        self.is_plain = self.is_closed and self.under_way is None
+        self._set_calm(disabled or (closed and self._window.is_quiet))
+
+    def _set_calm(self, is_calm: bool) -> None:
+        self.is_calm = is_calm
+        self.is_silent = is_calm and self.under_way is None
+        self.tell_after = self.slow_after if is_calm else -inf
 
     def _open(self, reason: str, now: float, because: Failure | None) -> None:
         self._openings += 1
@@ -315,7 +344,7 @@ class CircuitState:
             elif window.bad(now) or is_critical:
                 reason = prefix + window.reason()
             else:
-                self.is_calm = False
+                self._set_calm(False)
                 return
             self._open("critical" if is_critical else reason, now, because)
         self._tell()

@@ -1,7 +1,7 @@
 """The two runners: around an async function, and around a sync one.
 
 The short way stands here, in one piece: a first attempt that is let in and succeeds, which is what nearly every call is. It knows no
-waiting and no repeating; whatever else may happen takes the long way (`ways`). Rule: the layers are taken in order,
+waiting and no repeating; whatever else may happen takes the long way (`retry_loop`). Rule: the layers are taken in order,
 outermost first, and given back in the reverse order on every way out, cancellation included.
 """
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import RejectedError
 from ..telemetry.hub import HUB
 from ..world import REAL
-from .attempt import CURRENT, ROOT, Attempt, begun
-from .endings import PLAIN, leave_all
+from .attempt_result import PLAIN, exit_layers
 from .finished import block_finished, call_worked, rejected, tell_finished
+from .frame import CURRENT, ROOT, CallFrame, new_frame
+from .pause import PAUSED
+from .retry_loop import run, run_async, steps_of
 from .steps import Call, settled
 from .threads import run_in_thread
-from .ways import follow, follow_async, from_failure, from_start
 
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .binding import Binding
     from .breaker_state import CircuitState
     from .plan import Plan
-    from .ways import Steps
+    from .retry_loop import Steps
 
 __all__ = ["protect_async", "protect_sync"]
 
@@ -35,7 +36,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
     function: Callable[..., Awaitable[Any]], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real, root, hub = CURRENT, PLAIN, REAL, ROOT, HUB
+    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
     monotonic = REAL.monotonic
 
     async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -46,17 +47,29 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         if not plan.is_short or (outer is not root and outer.world is not real):
             if outer.world.is_disabled:
                 return await function(*args, **kwargs)
-            return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
-        if now < plan.pause.until:
-            return await follow_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        if paused and now < plan.pause.until:
+            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        attempt = CallFrame()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer, plan)
-        attempt = Attempt()
-        attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if circuit is not None:
+            if circuit.is_plain:
+                permit = circuit.era
+            else:
+                under_way = circuit.under_way
+                if under_way:
+                    circuit.count_overdue(now)
+                if circuit.is_closed:
+                    permit = circuit.era
+                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                    permit = circuit.admit(now)
+                else:
+                    permit = _admitted(circuit, now, outer, plan)
+                if under_way is not None:
+                    under_way[attempt] = None
             attempt.permit = permit
         if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
@@ -68,26 +81,31 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         token = current.set(attempt)
         try:
             try:
-                if plan.enters:
-                    for enter in plan.enters:
-                        enter(attempt)
+                if plan.enter is not None:
+                    plan.enter(attempt)
                 result = await function(*args, **kwargs)
             except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided on the long way
                 error = raised
             else:
-                if type(result) in plain and not plan.asks_result:
-                    if plan.leaves:
-                        for leave in plan.leaves:
-                            leave(attempt, None)
-                    if circuit is not None and not circuit.is_calm:
+                if type(result) in plan.plain:
+                    if plan.leave is not None:
+                        plan.leave(attempt, None)
+                    if circuit is not None and not circuit.is_silent:
                         ended = monotonic()
-                        circuit.succeeded(permit, ended, ended - now)
+                        under_way = circuit.under_way
+                        # 0: it is not there any more, because it has been counted as overdue.
+                        if (
+                            under_way is None
+                            or under_way.pop(attempt, 0) is None
+                            or not circuit.is_counted(attempt)
+                        ):
+                            seconds = ended - now
+                            if seconds >= circuit.tell_after:
+                                circuit.succeeded(permit, ended, seconds)
                     if hub.listening:
                         call_worked(plan, monotonic() - now)
                     return result
-            return await follow_async(
-                from_failure(plan, attempt, Call(function, args, kwargs), error, result)
-            )
+            return await run_async(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
         finally:
             attempt.outer = None
             try:  # noqa: SIM105 -- `suppress` costs as much as all of this
@@ -105,7 +123,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, plain, real, root, hub = CURRENT, PLAIN, REAL, ROOT, HUB
+    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
     monotonic = REAL.monotonic
 
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -116,17 +134,29 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         if not plan.is_short or (outer is not root and outer.world is not real):
             if outer.world.is_disabled:
                 return function(*args, **kwargs)
-            return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
         now = monotonic()
-        if now < plan.pause.until:
-            return follow(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        if paused and now < plan.pause.until:
+            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        attempt = CallFrame()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
-            permit = circuit.era if circuit.is_closed else _admitted(circuit, now, outer, plan)
-        attempt = Attempt()
-        attempt.plan, attempt.outer, attempt.started = plan, outer, now
-        if circuit is not None:
+            if circuit.is_plain:
+                permit = circuit.era
+            else:
+                under_way = circuit.under_way
+                if under_way:
+                    circuit.count_overdue(now)
+                if circuit.is_closed:
+                    permit = circuit.era
+                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                    permit = circuit.admit(now)
+                else:
+                    permit = _admitted(circuit, now, outer, plan)
+                if under_way is not None:
+                    under_way[attempt] = None
             attempt.permit = permit
         if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
@@ -138,11 +168,10 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         token = current.set(attempt)
         try:
             try:
-                if plan.enters:
-                    for enter in plan.enters:
-                        enter(attempt)
+                if plan.enter is not None:
+                    plan.enter(attempt)
                 result = function(*args, **kwargs)
-                if type(result) not in plain:
+                if type(result) not in PLAIN:
                     settled(function, result)
             except StopIteration:
                 _let_go(plan, attempt)
@@ -150,17 +179,25 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
             except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided on the long way
                 error = raised
             else:
-                if type(result) in plain and not plan.asks_result:
-                    if plan.leaves:
-                        for leave in plan.leaves:
-                            leave(attempt, None)
-                    if circuit is not None and not circuit.is_calm:
+                if type(result) in plan.plain:
+                    if plan.leave is not None:
+                        plan.leave(attempt, None)
+                    if circuit is not None and not circuit.is_silent:
                         ended = monotonic()
-                        circuit.succeeded(permit, ended, ended - now)
+                        under_way = circuit.under_way
+                        # 0: it is not there any more, because it has been counted as overdue.
+                        if (
+                            under_way is None
+                            or under_way.pop(attempt, 0) is None
+                            or not circuit.is_counted(attempt)
+                        ):
+                            seconds = ended - now
+                            if seconds >= circuit.tell_after:
+                                circuit.succeeded(permit, ended, seconds)
                     if hub.listening:
                         call_worked(plan, monotonic() - now)
                     return result
-            return follow(from_failure(plan, attempt, Call(function, args, kwargs), error, result))
+            return run(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
         finally:
             attempt.outer = None
             current.reset(token)
@@ -171,12 +208,12 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     return call
 
 
-def _whole(plan: Plan, binding: Binding, outer: Attempt, call: Call) -> Steps:
+def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
     """Go the long way from the start: in a test's environment, or with layers that wait or fall back."""
     world = outer.world
     now = world.monotonic()
     inherits = outer.deadline_at is not None and not outer.is_over
-    first = begun(plan, outer, world, now, outer.deadline_at if inherits else None)
+    first = new_frame(plan, outer, world, now, outer.deadline_at if inherits else None)
     if plan.budget is not None:
         plan.budget.deposit(now)
     call.function = world.injected(call.function, binding)
@@ -184,14 +221,14 @@ def _whole(plan: Plan, binding: Binding, outer: Attempt, call: Call) -> Steps:
         call.function = run_in_thread(call.function, plan)
     token = CURRENT.set(first)
     try:
-        return (yield from from_start(plan, first, call))
+        return (yield from steps_of(plan, first, call))
     finally:
         first.outer = None
         CURRENT.reset(token)
         del first
 
 
-def _admitted(circuit: CircuitState, now: float, outer: Attempt, plan: Plan) -> int:
+def _admitted(circuit: CircuitState, now: float, outer: CallFrame, plan: Plan) -> int:
     """Ask a circuit that is not closed; its rejection ends the call before anything is called."""
     try:
         return circuit.admit(now)
@@ -204,8 +241,8 @@ def _admitted(circuit: CircuitState, now: float, outer: Attempt, plan: Plan) -> 
         raise
 
 
-def _let_go(plan: Plan, attempt: Attempt) -> None:
+def _let_go(plan: Plan, attempt: CallFrame) -> None:
     """Leave the layers of a call that ended an iterator: neither a success nor a failure."""
-    leave_all(reversed(plan.guards), attempt, GeneratorExit())
-    leave_all(plan.around, attempt, None)
+    exit_layers(reversed(plan.guards), attempt, GeneratorExit())
+    exit_layers(plan.around, attempt, None)
     block_finished(plan, attempt, None)

@@ -13,26 +13,34 @@ from ..errors import BridgeError, Category, Kind, number_in
 from ..policies.backoff import Backoff
 from ..policies.foreign import is_tenacity
 from ..policies.rule import most_specific
-from ..policies.what import matches, names_class
+from ..policies.what import matches
 
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
+    from typing import Protocol
 
     from ..errors import Failure, Stopped
     from ..policies.retry import Retry
     from ..policies.rule import Rule
 
+    class HasRandom(Protocol):
+        """The part of a world that a decision draws from."""
+
+        @property
+        def rng(self) -> random.Random: ...
+
+
 __all__ = [
     "Decision",
     "Match",
+    "Matcher",
     "asks_result",
     "counter",
     "decide",
     "is_used_up",
     "match",
-    "most_calls",
     "place",
     "sits_out_circuits",
 ]
@@ -55,24 +63,52 @@ class Decision(NamedTuple):
     stop: Stopped | None = None
 
 
-def match(retry: Retry, failure: Failure, *, is_asked_for: bool = False) -> Match:
-    """Find whether a failure is worth repeating. `is_asked_for`: a condition of the user's on the result or on tenacity's state said so.
+class Matcher:
+    """What a Retry says about failures, sorted once: the walk through it is on the way of every repeat.
 
-    Worth is no permission: that is `evidence.permission_for`.
+    `theirs` are tenacity's conditions, which are asked with tenacity's state; `most` is how many calls there can be in all: the largest
+    cap, None when one of tenacity's stops decides.
     """
-    on: Any = retry.on
-    rules: Mapping[Any, Rule] = retry.rules
-    if failure.code == _CIRCUIT_OPEN:
-        # Failing fast is what an open circuit is for: only who names it sits it out, not `on=Exception`.
-        on = [what for what in on if _names_circuit(what)]
-        rules = {what: rule for what, rule in rules.items() if _names_circuit(what)}
-    rule = most_specific(rules, failure)
-    if rule is not None or is_asked_for or names_class(on, failure):
-        return Match(True, rule)
-    general = [what for what in on if isinstance(what, Category | Kind)]
-    particular = [what for what in on if not isinstance(what, Category | Kind)]
-    # A category or a kind holds what no repeat can help, too; a number, a code or a predicate was written for this failure.
-    return Match((failure.retryable and matches(general, failure)) or matches(particular, failure), None)
+
+    __slots__ = ("classes", "general", "most", "particular", "retry", "rules", "theirs")
+
+    def __init__(self, retry: Retry) -> None:
+        on: Any = retry.on
+        self.retry = retry
+        classes: list[Any] = [what for what in on if isinstance(what, type | tuple)]
+        self.classes = tuple(classes)
+        self.general = tuple(what for what in on if isinstance(what, Category | Kind))
+        self.theirs = tuple(what for what in on if is_tenacity(what, "retry_base"))
+        others = (*self.classes, *self.general, *self.theirs)
+        self.particular = tuple(what for what in on if not any(what is other for other in others))
+        self.rules: Mapping[Any, Rule] | None = retry.rules or None
+        self.most: int | None = None
+        if isinstance(retry.attempts, int):
+            caps = [rule.attempts for rule in retry.rules.values() if rule.attempts is not None]
+            self.most = max([retry.attempts, *caps])
+
+    def match(self, failure: Failure, *, is_asked_for: bool = False) -> Match:
+        """Find whether a failure is worth repeating. `is_asked_for`: a condition of the user's on the result or on tenacity's state said so.
+
+        Worth is no permission: that is `evidence.permission_for`.
+        """
+        if failure.code == _CIRCUIT_OPEN:
+            # Failing fast is what an open circuit is for: only who names it waits for it, not `on=Exception`.
+            rules = {what: rule for what, rule in self.retry.rules.items() if _names_circuit(what)}
+            named = [what for what in self.retry.on if _names_circuit(what)]
+            rule = most_specific(rules, failure)
+            return Match(rule is not None or is_asked_for or matches(named, failure), rule)
+        rule = None if self.rules is None else most_specific(self.rules, failure)
+        if rule is not None or is_asked_for or (self.classes and matches(self.classes, failure)):
+            return Match(True, rule)
+        # A category or a kind holds what no repeat can help, too; a number, a code or a predicate was written for this failure.
+        is_general = failure.retryable and (failure.kind in self.general or failure.category in self.general)
+        return Match(is_general or (bool(self.particular) and matches(self.particular, failure)), None)
+
+
+def match(retry: Retry, failure: Failure) -> Match:
+    """Find whether a failure is worth repeating, and by which rule."""
+    return Matcher(retry).match(failure)
 
 
 def sits_out_circuits(retry: Retry) -> bool:
@@ -90,7 +126,7 @@ def asks_result(retry: Retry) -> bool:
 
 
 def decide(
-    retry: Retry,
+    matcher: Matcher,
     failure: Failure,
     found: Match,
     *,
@@ -101,7 +137,7 @@ def decide(
     recurred: int,
     drawn: float,
     remaining: float | None,
-    rng: random.Random,
+    world: HasRandom,
 ) -> Decision:
     """Return the decision about the call that has just ended in `failure`.
 
@@ -112,13 +148,13 @@ def decide(
         return Decision(0.0, "not_retryable")
     if not may_repeat:
         return Decision(0.0, "not_idempotent")
-    if is_used_up(retry, failure, found, counts, recurred, cap=cap, elsewhere=elsewhere):
+    if is_used_up(matcher, failure, found, counts, recurred, cap=cap, elsewhere=elsewhere):
         return Decision(0.0, "attempts")
-    wait = drawn
+    wait, retry = drawn, matcher.retry
     if failure.retry_after is not None:
         if failure.retry_after > retry.max_retry_after:
             return Decision(0.0, "retry_after")
-        told = _server_wait(retry, failure.retry_after, rng)
+        told = _server_wait(retry, failure.retry_after, world.rng)
         # A rule's own schedule is for a server that says nothing (V2: "header or 60 s"); the general one is as patient as ever.
         wait = told if found.rule is not None and found.rule.backoff is not None else max(wait, told)
     if remaining is not None and wait >= remaining:
@@ -127,7 +163,7 @@ def decide(
 
 
 def is_used_up(
-    retry: Retry,
+    matcher: Matcher,
     failure: Failure,
     found: Match,
     counts: Mapping[int | None, int],
@@ -142,8 +178,8 @@ def is_used_up(
     operation that failed before, inside the same attempt of the outermost policy.
     """
     counted_by = counter(found.rule)
-    limit = retry.attempts if counted_by is None else counted_by.attempts
-    most = most_calls(retry)
+    limit = matcher.retry.attempts if counted_by is None else counted_by.attempts
+    most = matcher.most
     if cap is not None:
         if counted_by is None and isinstance(limit, int):
             limit = max(limit, cap)
@@ -167,15 +203,6 @@ def counter(rule: Rule | None) -> Rule | None:
 def place(rule: Rule | None) -> int | None:
     """Return where a rule keeps its accounts: rules that are equal are two all the same. None: those of the Retry."""
     return None if rule is None else id(rule)
-
-
-def most_calls(retry: Retry) -> int | None:
-    """Return how many calls there can be in all: the largest cap; None when one of tenacity's stops decides."""
-    if not isinstance(retry.attempts, int):
-        return None
-    return max(
-        [retry.attempts, *(rule.attempts for rule in retry.rules.values() if rule.attempts is not None)]
-    )
 
 
 def _server_wait(retry: Retry, told: float, rng: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""Whether a failed call may be sent again: the permission, or the proof that it did not run. Pure.
+"""What is known of a failed attempt, and whether it may be sent again: the permission, or the proof that it did not run. Pure.
 
 Rule: a proof speaks of one request on the wire, the last one. It is the proof of a whole call only where the call is that one request. What
 a function of the user's raises may always come after an effect, so nothing but its own word (`NotExecutedError`, `classify.register`)
@@ -7,24 +7,57 @@ proves anything about it, and that word counts for the innermost protected funct
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from ..classification.lookup import failure_or_none
 from ..classification.proofs import OF_THE_CALL
 from ..errors import OWN_LAYER, Executed, Record, attach, number_in, record_of, unproven
-from .attempt import inside_of, mark_around
+from .frame import inside_of, mark_around
 
 
 if TYPE_CHECKING:
     from ..errors import Failure
-    from .attempt import Attempt
-    from .plan import Plan
+    from .frame import CallFrame
 
-__all__ = ["keep", "leave_function", "may_have_begun", "permission_for", "proven", "record_inside"]
+    class Permissions(Protocol):
+        """The part of a plan that says what may be repeated."""
+
+        @property
+        def proofs(self) -> str: ...
+        @property
+        def idempotent(self) -> bool | None: ...
+
+
+__all__ = [
+    "failure_in",
+    "keep",
+    "leave_function",
+    "may_have_begun",
+    "permission_for",
+    "proven",
+    "record_inside",
+]
 
 _LIMITED: Final = 429
 
 
-def proven(plan: Plan, attempt: Attempt, failure: Failure, error: BaseException | None) -> Failure:
+def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
+    """Return the failure of an attempt's error, worked out once; None for cancellation and its like."""
+    seen = attempt.seen
+    if seen is not None and seen[0] is error:
+        return seen[1]
+    record = record_of(error)
+    if record is None:
+        failure = failure_or_none(error)
+    else:  # of a call that is over, or of one inside this: what it came to is not what has happened
+        attach(error, None)
+        failure = failure_or_none(error)
+        attach(error, record)
+    attempt.seen = (error, failure)
+    return failure
+
+
+def proven(plan: Permissions, attempt: CallFrame, failure: Failure, error: BaseException | None) -> Failure:
     """Return the failure of an attempt with the proof that holds for the attempt; without one it may have run."""
     if failure.executed is not Executed.NO or attempt.is_rejected:
         return failure
@@ -35,12 +68,12 @@ def proven(plan: Plan, attempt: Attempt, failure: Failure, error: BaseException 
     return unproven(failure)
 
 
-def _is_of_the_one_request(attempt: Attempt, failure: Failure) -> bool:
+def _is_of_the_one_request(attempt: CallFrame, failure: Failure) -> bool:
     """Return whether the proof speaks of the only request of this attempt; what a layer of ours refused was another, if one was sent."""
     return attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
 
 
-def record_inside(attempt: Attempt, error: BaseException) -> Record | None:
+def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
     """Return the record that a policy inside of this attempt left with the error; None for one of an earlier call, or none."""
     record = record_of(error)
     if (
@@ -53,13 +86,13 @@ def record_inside(attempt: Attempt, error: BaseException) -> Record | None:
     return record
 
 
-def has_crossed(attempt: Attempt, error: BaseException) -> bool:
+def has_crossed(attempt: CallFrame, error: BaseException) -> bool:
     """Return whether the error has left a protected function inside of this attempt."""
     record = record_inside(attempt, error)
     return record is not None and record.crossed > 0
 
 
-def keep(first: Attempt, last: Attempt, error: BaseException, record: Record) -> bool:
+def keep(first: CallFrame, last: CallFrame, error: BaseException, record: Record) -> bool:
     """Keep a record with an error, so that the attempts around know it for one from inside of them; False if it takes none."""
     mark = object()
     if not attach(error, record._replace(mark=mark)):
@@ -69,7 +102,7 @@ def keep(first: Attempt, last: Attempt, error: BaseException, record: Record) ->
     return True
 
 
-def leave_function(plan: Plan, first: Attempt, last: Attempt, error: BaseException) -> None:
+def leave_function(plan: Permissions, first: CallFrame, last: CallFrame, error: BaseException) -> None:
     """Keep with an error that it has left a function which is not ours: what it proved of its own step holds no longer."""
     if plan.proofs != "none" or first.is_rejected or not isinstance(error, Exception):
         return
@@ -77,7 +110,7 @@ def leave_function(plan: Plan, first: Attempt, last: Attempt, error: BaseExcepti
     keep(first, last, error, record._replace(crossed=record.crossed + 1))
 
 
-def permission_for(plan: Plan, attempt: Attempt, failure: Failure) -> str:
+def permission_for(plan: Permissions, attempt: CallFrame, failure: Failure) -> str:
     """Return what allows a repeat: "idempotent", the name of a proof, or "limiter"; empty when nothing does.
 
     The last is a convention, not a proof: providers document that a request answered by 429 was not begun.
@@ -91,7 +124,7 @@ def permission_for(plan: Plan, attempt: Attempt, failure: Failure) -> str:
     return ""
 
 
-def may_have_begun(plan: Plan, failure: Failure) -> bool:
+def may_have_begun(plan: Permissions, failure: Failure) -> bool:
     """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away

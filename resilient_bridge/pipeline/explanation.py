@@ -18,7 +18,7 @@ from ..policies.fallback import Fallback
 from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
-from .decision import most_calls
+from .decision import Matcher
 
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _calls(layers: tuple[Layer, ...]) -> float:
     retry = _only(layers, Retry)
     if retry is None:
         return 1
-    most = most_calls(retry)
+    most = Matcher(retry).most
     return math.inf if most is None else most
 
 

@@ -14,10 +14,10 @@ from ..errors import Executed
 from ..policies.what import add_note, matches_ended
 from ..telemetry import emit, events
 from .asking import Ask, answering, conditions
-from .attempt import CURRENT, Attempt, outside_of
+from .attempt_result import failure_of_answer, forget_answer
 from .begun import starting, starting_async
-from .endings import failure_of_answer, forget_answer
 from .evidence import proven
+from .frame import CURRENT, CallFrame, outside_of
 from .steps import Call, Discard, Step
 
 
@@ -33,7 +33,7 @@ _LONGEST_CHAIN: Final = 100
 _NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allows it"
 
 
-def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Generator[Step, Any, Any]:
+def rungs_for(plan: Plan, first: CallFrame, error: Exception, call: Call) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
     failure = failure_or_none(error)
     if failure is None:
@@ -50,7 +50,7 @@ def rungs_for(plan: Plan, first: Attempt, error: Exception, call: Call) -> Gener
 
 
 def rungs_for_answer(
-    plan: Plan, first: Attempt, result: Any, call: Call
+    plan: Plan, first: CallFrame, result: Any, call: Call
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
 
@@ -68,7 +68,7 @@ def rungs_for_answer(
 
 
 def _climb(
-    plan: Plan, first: Attempt, failure: Failure, error: Exception | None, call: Call
+    plan: Plan, first: CallFrame, failure: Failure, error: Exception | None, call: Call
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Return whether a rung stands in, and what it returned; raise what the last one raised."""
     fallback = plan.fallback

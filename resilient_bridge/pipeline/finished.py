@@ -11,7 +11,7 @@ from ..classification import failure_or_none
 from ..errors import RejectedError
 from ..telemetry import emit, events
 from ..telemetry.hub import HUB
-from .attempt import Attempt
+from .frame import CallFrame
 
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def call_worked(plan: Protected, seconds: float) -> None:
         tell_finished(plan, "ok", 1, seconds, 0.0, None)
 
 
-def call_returned(plan: Protected, first: Attempt, *, fell_back: bool = False) -> None:
+def call_returned(plan: Protected, first: CallFrame, *, fell_back: bool = False) -> None:
     """A call has returned, which is no success if what it returned stands for a failure."""
     if plan.form.endswith("stream") or not HUB.listening:
         return
@@ -62,13 +62,13 @@ def call_returned(plan: Protected, first: Attempt, *, fell_back: bool = False) -
     tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
 
 
-def call_ended(plan: Protected, first: Attempt, error: BaseException) -> None:
+def call_ended(plan: Protected, first: CallFrame, error: BaseException) -> None:
     """A call has raised."""
     if HUB.listening:  # also for a stream: it has not begun
         tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def block_finished(plan: Protected, first: Attempt, error: BaseException | None) -> None:
+def block_finished(plan: Protected, first: CallFrame, error: BaseException | None) -> None:
     """A block has ended; `error` is None if well."""
     if not HUB.listening or first.world.is_disabled:
         return
@@ -78,7 +78,7 @@ def block_finished(plan: Protected, first: Attempt, error: BaseException | None)
         tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def stream_finished(plan: Protected, held: Attempt, begun: Stream, error: BaseException | None) -> None:
+def stream_finished(plan: Protected, held: CallFrame, begun: Stream, error: BaseException | None) -> None:
     """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
     if not HUB.listening or held.world.is_disabled:
         return
@@ -120,21 +120,21 @@ def rejected(
         emit(events.CallRejected(name=name, by=by, key=key, failure=failure))
 
 
-def _told(first: Attempt, error: BaseException) -> tuple[events.CallOutcome, int]:
+def _told(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:
     attempts = _attempts(first, error)
     if not isinstance(error, Exception):
         return "cancelled", attempts
     return ("rejected" if attempts == 0 else "failed"), attempts
 
 
-def _attempts(first: Attempt, error: BaseException | None) -> int:
+def _attempts(first: CallFrame, error: BaseException | None) -> int:
     run: Any = first.run
     if run is not None:
         return int(run.calls)
     return 0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
 
 
-def _seconds(first: Attempt) -> float:
+def _seconds(first: CallFrame) -> float:
     return first.world.monotonic() - first.started
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 if TYPE_CHECKING:
     from ..policies.rule import Rule
-    from .attempt import Attempt
+    from .frame import CallFrame
 
 __all__ = ["Gate", "gate_of"]
 
@@ -28,11 +28,11 @@ class Gate:
         self.of_threads = Lock()
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
-    def is_fresh(self, attempt: Attempt, done_before: int) -> bool:
+    def is_fresh(self, attempt: CallFrame, done_before: int) -> bool:
         """Return whether somebody has refreshed since this attempt began, or while it waited here."""
         return self.done != done_before or self.refreshed_at > attempt.started
 
-    def refreshed(self, attempt: Attempt) -> None:
+    def refreshed(self, attempt: CallFrame) -> None:
         """Note that a refresh has succeeded."""
         self.done += 1
         self.refreshed_at = attempt.world.monotonic()

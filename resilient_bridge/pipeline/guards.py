@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from ..classification import failure_or_none
 from ..errors import (
     AttemptTimeoutError,
     DeadlineExceededError,
     Executed,
     Failure,
     RejectedError,
-    attach,
-    record_of,
 )
 from ..telemetry.hub import HUB
+from .evidence import failure_in
 from .finished import rejected
 from .timers import Timers, timers_of
 from .verdicts import counts_for_breaker
@@ -28,10 +26,10 @@ from .verdicts import counts_for_breaker
 if TYPE_CHECKING:
     from ..policies.breaker import Breaker
     from ..policies.timeout import Timeout
-    from .attempt import Attempt
     from .breaker_state import CircuitState
+    from .frame import CallFrame
 
-__all__ = ["BreakerGuard", "DeadlineGuard", "Guard", "TimeoutGuard", "Wait", "failure_in", "not_admitted"]
+__all__ = ["BreakerGuard", "DeadlineGuard", "Guard", "TimeoutGuard", "Wait", "not_admitted"]
 
 
 E = TypeVar("E", bound=BaseException)
@@ -50,32 +48,15 @@ class Wait(Protocol):
 class Guard(Protocol):
     """One layer around the call, with its state."""
 
-    def enter(self, attempt: Attempt) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         """Take what the call needs, or raise a RejectedError."""
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         """Give it back; `error` is how the call ended. Return the error it ends with beyond this layer."""
 
 
-def failure_in(attempt: Attempt, error: BaseException) -> Failure | None:
-    """Return the failure of an attempt's error, worked out once; None for cancellation and its like."""
-    seen = attempt.seen
-    if seen is not None and seen[0] is error:
-        return seen[1]
-    record = record_of(error)
-    if (
-        record is not None
-    ):  # of a call that is over, or of one inside this: what it came to is not what has happened
-        attach(error, None)
-    failure = failure_or_none(error)
-    if record is not None:
-        attach(error, record)
-    attempt.seen = (error, failure)
-    return failure
-
-
 def not_admitted(
-    attempt: Attempt, by: Literal["circuit", "bulkhead", "rate_limit"], key: str, error: RejectedError
+    attempt: CallFrame, by: Literal["circuit", "bulkhead", "rate_limit"], key: str, error: RejectedError
 ) -> None:
     """A layer rejects the attempt: nothing was called."""
     attempt.is_rejected = True
@@ -93,19 +74,22 @@ class BreakerGuard:
         self.layer = layer
         self.named = named
 
-    def enter(self, attempt: Attempt) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         state = self.state
-        if state.is_timed:
+        if state.under_way is not None:
             state.count_overdue(attempt.world.monotonic())
+        elif state.is_closed:
+            attempt.permit = state.era
+            return None
         self.admitted(attempt, state.era if state.is_closed else self.admit(attempt))
         return None
 
-    def admitted(self, attempt: Attempt, permit: int) -> None:
+    def admitted(self, attempt: CallFrame, permit: int) -> None:
         """Keep the permit of a call that begins."""
         attempt.permit = permit
-        self.state.began(attempt, permit, attempt.started)
+        self.state.began(attempt)
 
-    def admit(self, attempt: Attempt) -> int:
+    def admit(self, attempt: CallFrame) -> int:
         """Ask a circuit that is not closed."""
         try:
             return self.state.admit(attempt.world.monotonic())
@@ -113,7 +97,7 @@ class BreakerGuard:
             not_admitted(attempt, "circuit", self.state.key, error)
             raise
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         permit = attempt.permit
         if permit is None:
             return error
@@ -127,13 +111,13 @@ class BreakerGuard:
         self._ended(permit, attempt, error, failure_in(attempt, error))
         return error
 
-    def answered(self, attempt: Attempt, failure: Failure) -> None:
+    def answered(self, attempt: CallFrame, failure: Failure) -> None:
         """The call returned what stands for a failure, such as a 503."""
         permit, attempt.permit = attempt.permit, None
         if permit is not None and not self.state.is_counted(attempt):
             self._ended(permit, attempt, None, failure)
 
-    def broke_off(self, attempt: Attempt, error: BaseException, failure: Failure) -> None:
+    def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         """A stream that had begun well failed later."""
         if self.state.is_closed:
             self._ended(self.under_way(), attempt, error, failure)
@@ -143,7 +127,7 @@ class BreakerGuard:
         return self.state.era
 
     def _ended(
-        self, permit: int, attempt: Attempt, error: BaseException | None, failure: Failure | None
+        self, permit: int, attempt: CallFrame, error: BaseException | None, failure: Failure | None
     ) -> None:
         now = attempt.world.monotonic()
         seconds = now - attempt.started
@@ -168,16 +152,16 @@ class TimeoutGuard:
     def __init__(self, layer: Timeout) -> None:
         self.timers = tuple(timers_of("timeout", seconds) for seconds in layer.seconds)
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: CallFrame) -> None:
         timers = self.timers
-        (timers[0] if len(timers) == 1 else self._step(attempt)).enter(attempt)
+        (timers[0] if len(timers) == 1 else self._step(attempt)).enter(attempt, attempt.world)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         timers = self.timers
         step = timers[0] if len(timers) == 1 else self._step(attempt)
         return timed_out(step.seconds, error) if step.leave(attempt, error) else error
 
-    def _step(self, attempt: Attempt) -> Timers:
+    def _step(self, attempt: CallFrame) -> Timers:
         return self.timers[min(attempt.number, len(self.timers)) - 1]
 
 
@@ -189,11 +173,11 @@ class DeadlineGuard:
     def __init__(self, seconds: float) -> None:
         self.timers = timers_of("deadline", seconds)
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: CallFrame) -> None:
         bound(attempt, self.timers.seconds)
-        self.timers.enter(attempt)
+        self.timers.enter(attempt, attempt.world)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         return (
             too_late(self.timers.seconds, Executed.MAYBE, error)
             if self.timers.leave(attempt, error)
@@ -208,13 +192,13 @@ class BlockDeadlineGuard:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.running: dict[Attempt, Timers] = {}
+        self.running: dict[CallFrame, Timers] = {}
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: CallFrame) -> None:
         timers = self.running[attempt] = Timers(still_left(attempt, self.seconds))
-        timers.enter(attempt)
+        timers.enter(attempt, attempt.world)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         timers = self.running.pop(attempt, None)
         is_late = timers is not None and timers.leave(attempt, error)
         if timers is not None:
@@ -231,17 +215,17 @@ class SyncDeadlineGuard:
         self.seconds = seconds
         self.is_bound = is_bound  # the deadline was set when the loop began
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: CallFrame) -> None:
         if self.is_bound:
             still_left(attempt, self.seconds)
         else:
             bound(attempt, self.seconds)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
         return error
 
 
-def bound(attempt: Attempt, seconds: float) -> None:
+def bound(attempt: CallFrame, seconds: float) -> None:
     """Give the call its deadline, no later than one it inherits; a call that comes too late is not begun."""
     now = attempt.world.monotonic()
     inherited, own = attempt.deadline_at, now + seconds
@@ -252,7 +236,7 @@ def bound(attempt: Attempt, seconds: float) -> None:
         raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
 
 
-def still_left(attempt: Attempt, seconds: float) -> float:
+def still_left(attempt: CallFrame, seconds: float) -> float:
     """Return the seconds left of a deadline that has been set; an attempt that comes too late is not begun."""
     left = attempt.remaining
     if left is None:

@@ -123,17 +123,17 @@ class Circuit:
 class _Block:
     """A permit in use."""
 
-    __slots__ = ("__weakref__", "_permit", "_started", "_state", "is_over")
+    __slots__ = ("__weakref__", "_state", "is_over", "permit", "started")
 
     def __init__(self, state: CircuitState, permit: int, started: float) -> None:
         self._state = state
-        self._permit = permit
-        self._started = started
+        self.permit = permit
+        self.started = started
         self.is_over = False
-        state.began(self, permit, started)
+        state.began(self)
 
     def end(self, error: BaseException | None, now: float) -> None:
-        state, permit, seconds = self._state, self._permit, now - self._started
+        state, permit, seconds = self._state, self.permit, now - self.started
         if state.is_counted(self):
             return
         if error is None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .attempt import enclosing
+from .frame import enclosing
 
 
 if TYPE_CHECKING:
     from ..policies.retry import Retry
-    from .attempt import Attempt
+    from .frame import CallFrame
 
 __all__ = ["calls_in", "largest_cap", "retries_around"]
 
 
-def retries_around(first: Attempt) -> tuple[Attempt, ...]:
+def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
     """Return the attempts around a call whose policies have a Retry, the nearest first: their repeats and ours are counted together."""
-    found: list[Attempt] = []
+    found: list[CallFrame] = []
     around = first.outer
     while around is not None and around.before_of is None:
         if around.plan is not None and around.plan.retry is not None and not around.is_over:
@@ -29,7 +29,7 @@ def retries_around(first: Attempt) -> tuple[Attempt, ...]:
     return tuple(found)
 
 
-def largest_cap(retry: Retry, around: tuple[Attempt, ...]) -> int | None:
+def largest_cap(retry: Retry, around: tuple[CallFrame, ...]) -> int | None:
     """Return the largest `attempts` of nested policies; None where there is one alone, or tenacity's stop decides."""
     if not around or not isinstance(retry.attempts, int):
         return None
@@ -37,6 +37,6 @@ def largest_cap(retry: Retry, around: tuple[Attempt, ...]) -> int | None:
     return max([retry.attempts, *(cap for cap in caps if isinstance(cap, int))])
 
 
-def calls_in(attempt: Attempt) -> int:
+def calls_in(attempt: CallFrame) -> int:
     """Return how many calls an attempt stands for: as many as a policy inside of it made of one operation, and at least one."""
     return 1 if attempt.inside is None else max(1, attempt.inside.most)

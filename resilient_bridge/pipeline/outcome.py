@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from ..classification import classify
 from ..errors import OWN_WORDS, model_report, model_type, unproven
-from .attempt import CURRENT, Attempt, begun
+from .frame import CURRENT, CallFrame, new_frame
 
 
 if TYPE_CHECKING:
@@ -219,21 +219,21 @@ async def captured(
             CURRENT.reset(token)
 
 
-def _edge(function: object) -> Attempt:
+def _edge(function: object) -> CallFrame:
     """Return an edge inside of where we are: what runs inside leaves its count there."""
     around = CURRENT.get()
-    edge = begun(None, around, around.world, around.world.monotonic(), around.deadline_at)
+    edge = new_frame(None, around, around.world, around.world.monotonic(), around.deadline_at)
     edge.first = around.first or around
     edge.is_protected = hasattr(function, "__binding__")
     return edge
 
 
-def _returned(edge: Attempt, value: Any) -> Outcome[Any]:
+def _returned(edge: CallFrame, value: Any) -> Outcome[Any]:
     failure = edge.answered or (None if isinstance(value, BaseException) else classify(value))
     return Outcome(value, None, failure, edge.calls, edge.world.monotonic() - edge.started)
 
 
-def _raised(edge: Attempt, error: Exception) -> Outcome[Any]:
+def _raised(edge: CallFrame, error: Exception) -> Outcome[Any]:
     failure = classify(error)  # raises again an Exception that stands for cancellation
     if (
         not edge.is_protected and failure.proof not in OWN_WORDS

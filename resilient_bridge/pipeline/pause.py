@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ..policies.retry import Retry
     from ..world import World
-    from .attempt import Attempt
+    from .frame import CallFrame
 
-__all__ = ["NO_PAUSE", "Pause", "PauseGuard", "shared_pause"]
+__all__ = ["NO_PAUSE", "PAUSED", "Pause", "PauseGuard", "shared_pause"]
 
 _SPREAD: Final = (
     0.1  # those who waited for the same end come back over a tenth of the pause, as those do who were told
@@ -47,9 +47,14 @@ class Pause:
         seconds = failure.retry_after
         if seconds is None or seconds > retry.max_retry_after or not is_limited(failure):
             return
-        until = world.monotonic() + seconds
+        now = world.monotonic()
+        until = now + seconds
         if self._clock is not world.monotonic or until > self.until:
             self._clock, self.until, self._seconds = world.monotonic, until, seconds
+        for other in list(PAUSED):
+            if other.until <= now:
+                PAUSED.discard(other)
+        PAUSED.add(self)
 
     def left(self, world: World) -> float:
         """Return the seconds until it is over, 0 or less when it is."""
@@ -59,6 +64,9 @@ class Pause:
         """Return by how much one of many comes later than the end."""
         return self._seconds * _SPREAD * world.rng.random()
 
+
+PAUSED: Final[set[Pause]] = set()
+"""Those that may not be over: while there is none, which is nearly always, the runners look no further."""
 
 NO_PAUSE: Final = Pause("")
 """That of a policy without a Retry: nothing says how long its calls would wait."""
@@ -85,13 +93,13 @@ class PauseGuard:
         self.pause = pause
         self._retry = retry
 
-    def enter(self, attempt: Attempt) -> _Waiting | None:
+    def enter(self, attempt: CallFrame) -> _Waiting | None:
         return None if self.pause.left(attempt.world) <= 0 else _Waiting(self, attempt)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
         return error
 
-    def waits(self, attempt: Attempt) -> Generator[float, None, None]:
+    def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
         """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""
         world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
         while (left := self.pause.left(world)) > 0:
@@ -106,7 +114,7 @@ class PauseGuard:
             most -= wait
             yield wait
 
-    def _rejection(self, attempt: Attempt, left: float) -> ThrottledError:
+    def _rejection(self, attempt: CallFrame, left: float) -> ThrottledError:
         text = f"{self.pause.key} is paused: a limiter asked for {left:.3g} s more"
         error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=left))
         not_admitted(attempt, "rate_limit", self.pause.key, error)
@@ -118,7 +126,7 @@ class _Waiting:
 
     __slots__ = ("_attempt", "_guard")
 
-    def __init__(self, guard: PauseGuard, attempt: Attempt) -> None:
+    def __init__(self, guard: PauseGuard, attempt: CallFrame) -> None:
         self._guard = guard
         self._attempt = attempt
 

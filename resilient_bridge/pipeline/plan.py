@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
+from ..classification.plain import PLAIN
 from ..errors import BridgeError
 from ..policies.breaker import Breaker
 from ..policies.bulkhead import Bulkhead
@@ -17,7 +18,7 @@ from ..policies.rate_limit import RateLimit
 from ..policies.retry import Retry
 from ..policies.timeout import Timeout
 from .asking import check_conditions, conditions
-from .decision import asks_result, sits_out_circuits
+from .decision import Matcher, asks_result, sits_out_circuits
 from .gates import Gate, gate_of
 from .guards import (
     BlockDeadlineGuard,
@@ -36,7 +37,8 @@ from .turns import BulkheadGuard, RateGuard
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from ..policies.layer import Layer
     from ..policies.ports import SharedState
@@ -65,6 +67,8 @@ Proofs: TypeAlias = Literal["none", "request", "all"]
 done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
 
 _MAY_WAIT: Final = (BulkheadGuard, RateGuard, SharedBreakerGuard)
+_GIVE_NOTHING_BACK: Final = (RateGuard, SyncDeadlineGuard)
+NO_RETRY: Final = Matcher(Retry(attempts=1))
 
 
 class Plan:
@@ -80,20 +84,24 @@ class Plan:
         "budget",
         "circuit",
         "circuits",
-        "enters",
+        "enter",
+        "exits",
         "fallback",
         "form",
         "guards",
         "held",
         "idempotent",
+        "inner_enters",
         "is_short",
-        "is_slow",
         "key",
-        "leaves",
+        "leave",
+        "matcher",
         "name",
         "named",
         "outer_enters",
         "pause",
+        "pause_guard",
+        "plain",
         "policy",
         "proofs",
         "retry",
@@ -101,7 +109,7 @@ class Plan:
         "tokens",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 -- one line for each thing that is decided here
         self,
         policy: HasLayers,
         states: States,
@@ -132,18 +140,23 @@ class Plan:
         before, around, inner = self._cut(policy, states, form)
         self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
         self.key = self._key(states)  # as events say it
-        waits = (
-            () if self.retry is None else (PauseGuard(self.pause, self.retry),)
-        )  # the short way looks for itself
+        self.pause_guard = PauseGuard(self.pause, self.retry or NO_RETRY.retry)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
-        self.guards: tuple[Guard, ...] = (*waits, *inner)
+        self.guards: tuple[Guard, ...] = tuple(inner)
+        self.inner_enters = [guard.enter for guard in self.guards]
+        exits = reversed(self.guards)
+        if form.endswith("block"):  # every layer is taken for each block
+            exits = iter((*exits, *self.around, *self.before))
+        self.exits = tuple(guard for guard in exits if not isinstance(guard, _GIVE_NOTHING_BACK))
         self.outer_enters = [guard.enter for guard in (*before, *around)]
+        self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
         self.asks_result = self.retry is not None and asks_result(self.retry)
+        # The results that need no look: those of these types, or none where the policy asks about each.
+        self.plain: AbstractSet[type] = frozenset() if self.asks_result else PLAIN
         check_conditions(policy.layers, form, name)
         self.asks = form in ("async", "async_stream") and (
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
-        self.is_slow = self.asks or self.tokens is not None
         self.circuits = _rejecting(self.retry, inner)
         self._shorten([*before, *around], inner)
 
@@ -161,15 +174,13 @@ class Plan:
         """
         first = inner[0] if inner else None
         self.circuit: CircuitState | None = None
-        is_timed = False
         if isinstance(first, BreakerGuard):
-            self.circuit, is_timed, inner = first.state, first.layer.slow_after is not None, inner[1:]
+            self.circuit, inner = first.state, inner[1:]
         guards = [*outer, *inner]
-        self.enters = tuple(_shortest(guard).enter for guard in guards)
-        self.leaves = tuple(_shortest(guard).leave for guard in reversed(guards))
+        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
+        self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards)))
         self.is_short = (
             self.fallback is None
-            and not is_timed
             and self.thread_timeout is None
             and self.tokens is None
             and not any(isinstance(guard, _MAY_WAIT) for guard in (first, *guards))
@@ -222,6 +233,18 @@ class Plan:
         if found is None:
             found = self._gates[id(rule)] = gate_of(rule)
         return found
+
+
+def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+    """Return the steps as one: none, the only one, or a loop over them."""
+    if len(steps) < 2:
+        return steps[0] if steps else None
+
+    def all_of_them(*args: Any) -> None:
+        for step in steps:
+            step(*args)
+
+    return all_of_them
 
 
 def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitState, ...]:

@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import config_error
-from .attempt import CURRENT, Attempt, begun
+from .frame import CURRENT, CallFrame, new_frame
 
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Refresh:
 
     __slots__ = ("attempt", "before", "retrying")
 
-    def __init__(self, before: Callable[[], Any], retrying: Retrying, attempt: Attempt) -> None:
+    def __init__(self, before: Callable[[], Any], retrying: Retrying, attempt: CallFrame) -> None:
         self.before = before
         self.retrying = retrying
         self.attempt = attempt
@@ -74,7 +74,7 @@ def _gate(retrying: Retrying) -> Gate:
     return retrying.plan.gate(retrying.rule)
 
 
-def _edge(retrying: Retrying, attempt: Attempt) -> Attempt:
-    edge = begun(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
+def _edge(retrying: Retrying, attempt: CallFrame) -> CallFrame:
+    edge = new_frame(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
     edge.before_of = retrying.rule
     return edge

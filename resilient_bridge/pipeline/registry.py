@@ -18,10 +18,10 @@ import attrs
 
 from ..policies.breaker import Breaker
 from ..telemetry import emit, events
-from .attempt import CURRENT
 from .breaker_state import CircuitState
 from .budget_state import BudgetState
 from .bulkhead_state import BulkheadState
+from .frame import CURRENT
 from .rate_state import RateState
 from .shared_circuit import SharedCircuit
 

@@ -7,6 +7,7 @@ hook, last, because asking spends.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +16,13 @@ from ..policies.backoff import Backoff
 from ..policies.foreign import as_wait, is_tenacity
 from ..policies.what import add_note, ask, take_back
 from ..telemetry import emit, events
-from ..world import current_world
-from .attempt import Attempt, begun, inside_of, report
-from .decision import Decision, Match, counter, decide, match, place
-from .evidence import keep, may_have_begun, permission_for, record_inside
+from ..telemetry.event import QUIET_WAIT
+from ..telemetry.hub import HUB
+from .attempt import ask_schedule
+from .decision import Decision, Match, counter, decide, place
+from .evidence import failure_in, keep, may_have_begun, permission_for, record_inside
 from .finished import rejected
-from .guards import failure_in
+from .frame import ROOT, CallFrame, inside_of, new_frame, report
 from .nesting import calls_in, largest_cap, retries_around
 from .verdicts import is_limited
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Retrying"]
 
+_LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
 _WHY: Final[dict[str, str]] = {
     "attempts": "attempts used up",
@@ -74,7 +77,7 @@ class Retrying:
         "state",
     )
 
-    def __init__(self, plan: Plan, retry: Retry, first: Attempt) -> None:
+    def __init__(self, plan: Plan, retry: Retry, first: CallFrame) -> None:
         self.plan = plan
         self.retry = retry
         self.first = first
@@ -85,20 +88,20 @@ class Retrying:
         self.history: list[Failure] = []
         # By schedule (None: the general one): how often it has been asked, and what it said last.
         self.drawn: dict[int | None, tuple[int, float | None]] = {}
-        self.current: Attempt | None = None  # the one that has not ended, from the second on
+        self.current: CallFrame | None = None  # the one that has not ended, from the second on
         self.rule: Rule | None = None
         self.before: Callable[[], Awaitable[None] | None] | None = None
         self.ending: BaseException | None = None  # what the call ends in
         # The last error of a call, not of a layer that let none be made, and how many failures that was.
         self.own: tuple[Exception, int] | None = None
         self.decision = Decision(0.0)
-        self.around = retries_around(first)
-        self.cap = largest_cap(retry, self.around)
+        self.around = () if first.outer is ROOT else retries_around(first)
+        self.cap = largest_cap(retry, self.around) if self.around else None
         self.controller, self.state = _primed(self, first)
         first.run = self  # for a deadline that ends the call from outside
 
-    def failed(self, attempt: Attempt, error: Exception, failure: Failure) -> float | None:
-        """An attempt has ended in `error`. Return the seconds to wait before the next; None: `ending` is raised."""
+    def failed(self, attempt: CallFrame, error: Exception, failure: Failure) -> bool:
+        """An attempt has ended in `error`. Return whether it is repeated; otherwise `ending` is raised."""
         self.state.set_exception((type(error), error, error.__traceback__))
         try:
             stop = self._step(attempt, failure)
@@ -106,14 +109,14 @@ class Retrying:
             if not add_note(error, "not repeated: the policy raised", wrong):
                 raise
             self.ending = error
-            return None
+            return False
         if not (attempt.is_rejected and issubclass(type(error), RejectedError)):
             self.own = error, len(self.history)
         elif stop is not None and self.own is not None:
             # What has been called did fail, and that is the caller's to see; the layer's word only ended it.
             stop = "rejected"
         if stop is None:
-            return self.decision.wait
+            return True
         self.ending = error
         if stop == "rejected" and self.own is not None:
             self.ending, known = self.own
@@ -121,33 +124,31 @@ class Retrying:
         self._report_inside()
         self.first.is_rejected = attempt.is_rejected and self.own is None
         self._gave_up(self.ending, stop, attempt)
-        return None
+        return False
 
-    def answered(
-        self, attempt: Attempt, result: object, failure: Failure, *, is_asked_for: bool
-    ) -> float | None:
-        """An attempt has returned what stands for a failure. Return the wait; None: the result is returned as it is."""
+    def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
+        """An attempt has returned what stands for a failure. Return whether it is repeated; otherwise the result is returned as it is."""
         self.state.set_result(result)
         stop = self._step(attempt, failure, is_asked_for=is_asked_for)
         if stop is None:
-            return self.decision.wait
+            return True
         inside = attempt.inside
         if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has told it
             self._tell(stop)
         self._report_inside()
-        return None
+        return False
 
-    def next_attempt(self, attempt: Attempt) -> Attempt:
+    def next_attempt(self, attempt: CallFrame) -> CallFrame:
         """Return the attempt after this one."""
         world = attempt.world
-        following = begun(attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at)
+        following = new_frame(attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at)
         following.number = attempt.number + 1
         following.failure = self.history[-1]
         following.first = self.first
         self.current = following
         return following
 
-    def recovered(self, attempt: Attempt) -> None:
+    def recovered(self, attempt: CallFrame) -> None:
         """The last attempt worked."""
         for outer in self.around:
             inside = inside_of(outer)
@@ -156,11 +157,14 @@ class Retrying:
             attempt.failure = changed(attempt.failure, cause=None)
         self.calls += 1
         report(self.first, self.calls)
-        emit(events.RetryRecovered(name=self.plan.name, attempt=attempt.number))
+        if HUB.listening or _LOG.isEnabledFor(logging.INFO):
+            emit(events.RetryRecovered(name=self.plan.name, attempt=attempt.number))
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(self, attempt: Attempt, failure: Failure, *, is_asked_for: bool = False) -> Stopped | None:
+    def _step(  # noqa: PLR0915 -- the books are kept here, in one piece
+        self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
+    ) -> Stopped | None:
         """Decide about the attempt that has just ended; None means that it is repeated."""
         world, retry = attempt.world, self.retry
         self.current = None
@@ -169,11 +173,18 @@ class Retrying:
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
-        failure = _with_hint(failure)
-        self.plan.pause.heard(world, failure, retry)
-        found = match(retry, failure, is_asked_for=is_asked_for or self._tenacity_says_so())
+        if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
+            # A Retry-After that named a moment, by nobody's clock but ours.
+            failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
+        if failure.retry_after is not None:
+            self.plan.pause.heard(world, failure, retry)
+        matcher = self.plan.matcher
+        if not is_asked_for and matcher.theirs:
+            is_asked_for = any(ask(what, self.state) for what in matcher.theirs)
+        found = matcher.match(failure, is_asked_for=is_asked_for)
         self.rule, counted_by = found.rule, place(counter(found.rule))
-        self.counts[counted_by] = self.counts.get(counted_by, 0) + calls_in(attempt)
+        calls = 1 if attempt.inside is None else calls_in(attempt)
+        self.counts[counted_by] = self.counts.get(counted_by, 0) + calls
         self.requests += attempt.requests
         self.permission = permission_for(self.plan, attempt, failure)
         self.decision = self._decided(attempt, failure, found)
@@ -185,46 +196,48 @@ class Retrying:
         key = place(self.rule if self.rule is not None and self.rule.backoff is not None else None)
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
-        emit(
-            events.RetryScheduled(
+        if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.DEBUG):
+            scheduled = events.RetryScheduled(
                 name=self.plan.name,
                 attempt=attempt.number + 1,
                 wait=self.decision.wait,
                 failure=failure,
                 permission=self.permission,
             )
-        )
+            emit(scheduled)
         return None
 
-    def _decided(self, attempt: Attempt, failure: Failure, found: Match) -> Decision:
-        recurred = sum(earlier.code == failure.code for earlier in self.history)
+    def _decided(self, attempt: CallFrame, failure: Failure, found: Match) -> Decision:
+        recurred = 0
+        for earlier in self.history:
+            recurred += earlier.code == failure.code
         self.history.append(failure)
         decision = decide(
-            self.retry,
+            self.plan.matcher,
             failure,
             found,
             may_repeat=bool(self.permission),
             counts=self.counts,
             cap=self.cap,
-            elsewhere=self._failed_elsewhere(),
+            elsewhere=self._failed_elsewhere() if self.around else 0,
             recurred=recurred,
             drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
             remaining=attempt.remaining,
-            rng=attempt.world.rng,
+            world=attempt.world,
         )
         if decision.stop is None:
-            if self._recurses():
+            if self.rule is not None and self.rule.before is not None and self._recurses():
                 return Decision(0.0, "attempts")
             if attempt.is_last:
                 return Decision(0.0, "not_retryable")
-            if self._comes_too_late(attempt, decision.wait):
+            if attempt.may_repeat_until is not None and self._comes_too_late(attempt, decision.wait):
                 return Decision(0.0, "not_idempotent")
-            next_at = attempt.world.monotonic() + decision.wait
-            if any(circuit.rejects(next_at) for circuit in self.plan.circuits):
-                return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
+            for circuit in self.plan.circuits:
+                if not circuit.is_closed and circuit.rejects(attempt.world.monotonic() + decision.wait):
+                    return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
         return decision
 
-    def _drawn(self, attempt: Attempt, failure: Failure) -> float:
+    def _drawn(self, attempt: CallFrame, failure: Failure) -> float:
         """Return what the schedule says: one of ours, one of tenacity's, or a function of the attempt that has just failed.
 
         Every schedule goes its own way: that of a rule by the failures of this rule alone.
@@ -237,16 +250,9 @@ class Retrying:
         elif is_tenacity(backoff, "wait_base"):
             wait = as_wait(backoff(self.state))
         else:
-            before, attempt.failure = attempt.failure, failure
-            try:
-                wait = as_wait(backoff(attempt))
-            finally:
-                attempt.failure = before
+            wait = as_wait(ask_schedule(backoff, attempt, failure))
         self.drawn[place(rule)] = count + 1, wait
         return wait
-
-    def _tenacity_says_so(self) -> bool:
-        return any(is_tenacity(what, "retry_base") and ask(what, self.state) for what in self.retry.on)
 
     def _failed_elsewhere(self) -> int:
         # calls of this operation that failed for good, in the same attempt of the outermost policy
@@ -263,14 +269,14 @@ class Retrying:
 
     def _recurses(self) -> bool:
         """Return whether the rule's `before` is what this call is part of: a refresh must not refresh itself."""
-        around: Attempt | None = self.first.outer
+        around: CallFrame | None = self.first.outer
         while around is not None:
             if around.before_of is not None and around.before_of is self.rule:
                 return True
             around = around.outer
         return False
 
-    def _comes_too_late(self, attempt: Attempt, wait: float) -> bool:
+    def _comes_too_late(self, attempt: CallFrame, wait: float) -> bool:
         """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
         until = attempt.may_repeat_until
         if until is None or attempt.world.monotonic() + wait <= until:
@@ -288,13 +294,15 @@ class Retrying:
             self.decision = Decision(0.0, "attempts")
             return True
         budget = self.plan.budget
-        if budget is not None and not is_limited(self.history[-1]) and not self._may_spend(budget):
+        if budget is not None and not self._may_spend(budget):
             self.decision = Decision(0.0, "budget")
             rejected(self.plan.name, "budget", budget.key, self.history[-1])
             return True
         return False
 
     def _may_spend(self, budget: BudgetState) -> bool:
+        if self.history[-1].retry_after is not None and is_limited(self.history[-1]):
+            return True  # a limiter answered: the service is up, and one pause is for all
         token = (
             self.first.token
         )  # what a shared budget has been asked for already, because asking it takes time
@@ -325,7 +333,7 @@ class Retrying:
         self._gave_up(error, "deadline", self.first, now)
 
     def _gave_up(
-        self, error: BaseException, stop: Stopped, attempt: Attempt, now: float | None = None
+        self, error: BaseException, stop: Stopped, attempt: CallFrame, now: float | None = None
     ) -> None:
         """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
         seconds = (attempt.world.monotonic() if now is None else now) - self.first.started
@@ -373,7 +381,7 @@ class Retrying:
         return f"gave up after {calls} in {seconds:.1f} s: {why}"
 
 
-def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
+def _primed(run: Retrying, first: CallFrame) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
     import tenacity  # here: the success path never pays for it
 
     controller = tenacity.Retrying(
@@ -386,10 +394,3 @@ def _primed(run: Retrying, first: Attempt) -> tuple[tenacity.BaseRetrying, tenac
     controller.begin()
     # No function and no arguments: they may hold secrets, and tenacity would show them.
     return controller, tenacity.RetryCallState(controller, None, (), {})
-
-
-def _with_hint(failure: Failure) -> Failure:
-    """Turn a Retry-After that named a moment, by nobody's clock but ours, into seconds."""
-    if failure.retry_after is not None or (moment := number_in(failure, "retry_at")) is None:
-        return failure
-    return changed(failure, retry_after=max(0.0, moment - current_world().wall()))

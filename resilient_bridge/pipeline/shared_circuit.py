@@ -14,8 +14,8 @@ import attrs
 
 from ..errors import Failure
 from ..world import REAL
-from .attempt import CURRENT
 from .breaker_state import CircuitState
+from .frame import CURRENT
 from .rejections import CircuitOpenError
 from .waits import waited_for
 
@@ -121,7 +121,7 @@ class SharedCircuit(CircuitState):
         """The call ended well, after `seconds`; a slow one counts as a failure."""
         if not self._is_led():
             super().succeeded(permit, now, seconds)
-        elif seconds >= self._slow_after:
+        elif seconds >= self.slow_after:
             self._tell_of(permit, now, "slow", "")
         elif isinstance(permit, Permit):
             view = self._view
@@ -142,14 +142,14 @@ class SharedCircuit(CircuitState):
             return
         if because is not None:
             self._failure = attrs.evolve(because, cause=None, history=())
-        ending: Ending = "critical" if critical else "slow" if seconds >= self._slow_after else "failed"
+        ending: Ending = "critical" if critical else "slow" if seconds >= self.slow_after else "failed"
         self._tell_of(permit, now, ending, "" if because is None else because.code)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
         """The call ended in a way that says nothing, unless it was slow: then it counts as a failure."""
         if not self._is_led():
             super().released(permit, now, seconds)
-        elif seconds >= self._slow_after:
+        elif seconds >= self.slow_after:
             self._tell_of(permit, now, "slow", "")
         elif isinstance(permit, Permit) and permit.probe:
             self._tell_of(permit, now, "released", "")
@@ -258,7 +258,7 @@ class SharedCircuit(CircuitState):
                     self._window.good(now)
                 else:
                     self._window.bad(now)
-                self.is_calm = self._window.is_quiet
+                self._set_calm(self._window.is_quiet)
         self._line.tell(permit.era, permit.probe, ending, code)
 
 

@@ -17,7 +17,7 @@ from .waits import Answer
 if TYPE_CHECKING:
     from ..policies.breaker import Breaker
     from ..policies.ports import CircuitAnswer
-    from .attempt import Attempt
+    from .frame import CallFrame
     from .guards import Wait
     from .shared_circuit import SharedCircuit
 
@@ -33,7 +33,7 @@ class SharedBreakerGuard(BreakerGuard):
         super().__init__(shared, layer, named)
         self.shared = shared
 
-    def enter(self, attempt: Attempt) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         now = attempt.world.monotonic()
         self.shared.count_overdue(now)
         try:
@@ -46,7 +46,7 @@ class SharedBreakerGuard(BreakerGuard):
             return None
         return Answer(found, attempt, partial(self._settle, attempt))
 
-    def _settle(self, attempt: Attempt, answer: CircuitAnswer | None) -> None:
+    def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
         try:
             self.admitted(attempt, self.shared.settle(answer, attempt.world.monotonic()))
         except RejectedError as error:

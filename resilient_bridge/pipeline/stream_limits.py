@@ -15,7 +15,7 @@ from ..errors import Executed
 from ..policies.deadline import Deadline
 from ..policies.timeout import Timeout
 from ..world import REAL
-from .attempt import CURRENT
+from .frame import CURRENT
 from .guards import timed_out, too_late
 
 

@@ -12,13 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DeadlineExceededError, Executed, Record, attach
-from .attempt import CURRENT, Attempt
-from .attempt import begun as begin_attempt
+from .attempt_result import exit_layers
 from .begun import Begun, starting, starting_async
 from .calls import protect_async, protect_sync
-from .endings import leave_all
+from .evidence import failure_in
 from .finished import stream_finished
-from .guards import BreakerGuard, failure_in
+from .frame import CURRENT, CallFrame
+from .frame import new_frame as begin_attempt
+from .guards import BreakerGuard
 from .stream_limits import NO_LIMITS
 
 
@@ -154,17 +155,17 @@ def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
     return binding.plan if binding.plan.policy is policy else binding.adopt(policy)
 
 
-def begin_held(plan: Plan) -> Attempt:
+def begin_held(plan: Plan) -> CallFrame:
     """Return where the layers that last as long as the stream keep what they took."""
     around = CURRENT.get()
     return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
 
 
-def _held_guards(plan: Plan, held: Attempt) -> tuple[Guard, ...]:
+def _held_guards(plan: Plan, held: CallFrame) -> tuple[Guard, ...]:
     return () if held.world.is_disabled else plan.held
 
 
-def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
+def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
     """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
     failure = failure_in(held, error)
     held.seen = None
@@ -182,5 +183,5 @@ def broken_off(plan: Plan, held: Attempt, error: Exception) -> None:
             error.add_note(_NOTE)
 
 
-def _let_go(plan: Plan, held: Attempt) -> None:
-    leave_all(plan.held, held, None)
+def _let_go(plan: Plan, held: CallFrame) -> None:
+    exit_layers(plan.held, held, None)

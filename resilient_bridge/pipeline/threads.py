@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Executed
 from ..telemetry import emit, events
-from .attempt import CURRENT
+from .frame import CURRENT
 from .guards import timed_out, too_late
 
 

@@ -20,7 +20,7 @@ from ..world import REAL
 if TYPE_CHECKING:
     from ..world import World
     from ..world.real import Timer
-    from .attempt import Attempt
+    from .frame import CallFrame
 
 __all__ = ["Timers", "timers_of"]
 
@@ -38,8 +38,8 @@ class _Queue:
         # A loop may be simulated, or cache its clock. Most have the clock that the attempt has been begun by.
         self.has_our_clock = world is REAL and type(loop).time is asyncio.BaseEventLoop.time
         # What a call needs to be ended: when, which task, and how often that had been cancelled before.
-        self.entries: dict[Attempt, tuple[float, asyncio.Task[object], int]] = {}
-        self.expired: dict[Attempt, tuple[asyncio.Task[object], int]] = {}
+        self.entries: dict[CallFrame, tuple[float, asyncio.Task[object], int]] = {}
+        self.expired: dict[CallFrame, tuple[asyncio.Task[object], int]] = {}
         self.is_armed = False
         self.timer: ref[Timer] | None = None  # weak: it holds its loop
 
@@ -77,22 +77,22 @@ class Timers:
         self._queue: _Queue | None = None
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
 
-    def enter(self, attempt: Attempt) -> None:
-        """Begin: the running task is cancelled after `seconds`, unless the attempt is left before."""
+    def enter(self, attempt: CallFrame, world: World = REAL) -> None:
+        """Begin: the running task is cancelled after `seconds` of that world, unless the attempt is left before."""
         loop = get_running_loop()
         task = current_task(loop)
         if task is None:
             message = "a Timeout or Deadline of an async function needs a running task"
             raise RuntimeError(message)
         queue = self._queue
-        if queue is None or queue.loop() is not loop or queue.world is not attempt.world:
-            queue = self._queue = self._queue_of(loop, attempt.world)
+        if queue is None or queue.loop() is not loop or queue.world is not world:
+            queue = self._queue = self._queue_of(loop, world)
         now = attempt.started if queue.has_our_clock else queue.world.time_of(loop)
         queue.entries[attempt] = now + self.seconds, task, task.cancelling()
         if not queue.is_armed:
             queue.arm(loop, now)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> bool:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> bool:
         """End, in time or not. Return whether `error` is the cancellation that the expiry asked for, and nobody else."""
         queue = self._queue
         if queue is not None and queue.entries.pop(attempt, None) is not None:

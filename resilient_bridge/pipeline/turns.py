@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ..policies.bulkhead import Bulkhead
     from ..policies.rate_limit import RateLimit
-    from .attempt import Attempt
     from .bulkhead_state import BulkheadState, Ticket
+    from .frame import CallFrame
     from .guards import Wait
     from .rate_state import RateState
 
@@ -35,13 +35,13 @@ class BulkheadGuard:
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: Attempt) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         if self.state.try_acquire():
             attempt.slot = self.state
             return None
         return _Place(self.state, self.layer, attempt)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         state = attempt.slot
         if state is not None:
             attempt.slot = None
@@ -52,7 +52,7 @@ class BulkheadGuard:
 class _Place:
     """A place in the queue of a bulkhead."""
 
-    def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: Attempt) -> None:
+    def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
         self._state = state
         self._attempt = attempt
         bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
@@ -104,7 +104,7 @@ class RateGuard:
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: Attempt) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         patience, remaining = self.layer.max_wait, attempt.remaining
         if remaining is not None:
             patience = min(patience, remaining)
@@ -115,14 +115,14 @@ class RateGuard:
             raise
         return None if wait <= 0 else _Turn(self.state, wait, attempt)
 
-    def leave(self, attempt: Attempt, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
         return error
 
 
 class _Turn:
     """A turn that comes later."""
 
-    def __init__(self, state: RateState, wait: float, attempt: Attempt) -> None:
+    def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:
         self._state = state
         self._wait = wait
         self._attempt = attempt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import Category, RejectedError, Severity, error_for, number_in
+from ..errors import REJECTED, Category, Severity, number_in
 from ..policies.what import matches_safely, names_class
 
 
@@ -31,7 +31,7 @@ def counts_for_breaker(
     `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
     names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.
     """
-    if isinstance(error_for(failure), RejectedError) or matches_safely(breaker.ignore, failure):
+    if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
         return "neutral"
     if failure.severity in _ALARMING:
         return "critical"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..policies.ports import Question
-    from .attempt import Attempt
+    from .frame import CallFrame
 
 __all__ = ["Answer", "waited_for"]
 
@@ -39,7 +39,7 @@ class Answer(Generic[T]):
 
     __slots__ = ("_attempt", "_question", "_settle")
 
-    def __init__(self, question: Question[T], attempt: Attempt, settle: Callable[[T | None], None]) -> None:
+    def __init__(self, question: Question[T], attempt: CallFrame, settle: Callable[[T | None], None]) -> None:
         self._question = question
         self._attempt = attempt
         self._settle = settle

@@ -297,9 +297,9 @@ def _classes(failure: Failure) -> Iterator[tuple[int, type[BaseException]]]:
     if failure.cause is not None:
         yield _CLASS, type(failure.cause)
     # What we would raise for it counts too, but only as a family: AuthError says less than AUTH_TOKEN_EXPIRED.
-    from ..errors import error_for
+    from ..errors import error_class
 
-    yield _BASE_CLASS, type(error_for(failure))
+    yield _BASE_CLASS, error_class(failure)
 
 
 def is_code(text: str) -> bool:

@@ -6,7 +6,7 @@ Rule: an event carries no payload, no argument and no secret.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,7 +16,10 @@ from ..world import current_world
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Event"]
+__all__ = ["QUIET_WAIT", "Event"]
+
+QUIET_WAIT: Final = 1.0
+"""Seconds: a wait up to this is not worth a line of the log."""
 
 
 def _now() -> datetime:

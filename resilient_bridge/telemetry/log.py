@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Failure, Severity, redact
-from .event import Event
+from .event import QUIET_WAIT, Event
 from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
 
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
 
-__all__ = ["QUIET_WAIT", "log_event", "log_listener_failure", "muted"]
-
-QUIET_WAIT = 1.0
-"""Seconds: a wait up to this is not worth a line."""
+__all__ = ["log_event", "log_listener_failure", "muted"]
 
 
 def log_event(event: Event) -> None:

@@ -14,7 +14,7 @@ from contextvars import Token
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from ..pipeline.attempt import CURRENT, Attempt, begun
+from ..pipeline.frame import CURRENT, CallFrame, new_frame
 from ..world import WORLD, World, current_world
 from ..world.threads import run_into
 from .timeline import Timeline
@@ -110,7 +110,7 @@ class Inside(AbstractContextManager[T], Generic[T]):
     def __init__(self, subject: T, world: Callable[[World], World]) -> None:
         self._subject = subject
         self._world = world
-        self._stays: list[tuple[Attempt, World, Token[Attempt], Token[World]]] = []
+        self._stays: list[tuple[CallFrame, World, Token[CallFrame], Token[World]]] = []
 
     def __enter__(self) -> T:
         call, around = CURRENT.get(), current_world()
@@ -130,10 +130,10 @@ class Inside(AbstractContextManager[T], Generic[T]):
             WORLD.set(around)
 
 
-def enter_world(world: World) -> tuple[Token[Attempt], Token[World]]:
+def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
     """Put a world in place in this context: for whoever asks for it, and for the calls that begin in it."""
     around = CURRENT.get()
-    edge = begun(None, around, world, around.started, around.deadline_at)
+    edge = new_frame(None, around, world, around.started, around.deadline_at)
     edge.first = around.first or around
     return CURRENT.set(edge), WORLD.set(world)
 

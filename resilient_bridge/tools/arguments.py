@@ -21,11 +21,11 @@ from .near_misses import close_names
 
 
 if TYPE_CHECKING:
-    from ..pipeline.attempt import Attempt
+    from ..pipeline.frame import CallFrame
 
 __all__ = ["ANEW", "Parameters", "Read", "Violations", "invalid"]
 
-ANEW: ContextVar[tuple[Attempt, Callable[[], Read]] | None] = ContextVar(
+ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(
     "resilient_bridge.tool_arguments", default=None
 )
 """How each attempt inside of this edge has its arguments made."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ..classification import classify
 from ..errors import AttemptTimeoutError, Executed, Failure, Kind
-from ..pipeline.attempt import CURRENT, Attempt
+from ..pipeline.frame import CURRENT, CallFrame
 from ..pipeline.guards import too_late
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST
@@ -195,7 +195,7 @@ def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _arguments(
-    attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]
+    attempt: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of this attempt: read anew if `Toolbox.call` has read them, else those that the caller passed."""
     found = ANEW.get()
@@ -205,7 +205,7 @@ def _arguments(
     return read.args, dict(read.kwargs)
 
 
-def _attempt() -> Attempt:
+def _attempt() -> CallFrame:
     """Return the attempt in progress, with the key that the edge around its call was given."""
     attempt = CURRENT.get()
     first = attempt.first or attempt

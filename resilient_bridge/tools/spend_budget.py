@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overlo
 
 from ..classification import failure_or_none
 from ..errors import Executed, config_error
-from ..pipeline.attempt import CURRENT
+from ..pipeline.frame import CURRENT
 from ..pipeline.protect import form_of
 from ..pipeline.steps import settled
 from ..policies.fields import LONGEST, Seconds, as_seconds, is_number

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ..errors import BridgeError, Executed, Failure, config_error, error_for, redact
-from ..pipeline.attempt import CURRENT
+from ..pipeline.frame import CURRENT
 from ..pipeline.outcome import Outcome, captured
 from ..telemetry import emit, events
 from ..world.threads import DAEMON_THREADS

@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 
 from ..errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
-from ..pipeline.attempt import CURRENT, outside_of
+from ..pipeline.frame import CURRENT, outside_of
 from ..pipeline.protect import form_of
 from ..protocol.session_text import as_json
 from ..tools.context_guard import NEARLY_FULL

@@ -32,6 +32,10 @@ class World:
 
     is_disabled: bool = False
     """Whether policies let every call through as if they were not there."""
+    rng: random.Random
+    """The source of jitter."""
+    ids: random.Random
+    """The source of ids: where there are seeds, another one than that of jitter, so that asking for an id changes no wait."""
 
     def __init__(self) -> None:
         # Attributes, because they are read on every call. In seconds: one that only grows, and the time since 1970.
@@ -39,8 +43,6 @@ class World:
         self.wall: Callable[[], float] = time.time
         # The wall clock that goes with the running loop's own: for what waits for I/O.
         self.loop_wall: Callable[[], float] = time.time
-        self._rng: random.Random | None = None
-        self._ids: random.Random | None = None
 
     def now(self) -> datetime:
         """Return the wall clock as a date in UTC."""
@@ -48,23 +50,21 @@ class World:
 
     # ---- randomness ---------------------------------------------------------------------------------------------
 
-    @property
-    def rng(self) -> random.Random:
-        """The source of jitter. It is the system's: forked workers must not share a sequence, or their jitter is none."""
-        if self._rng is None:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> random.Random:
+            # Made when one is first asked for: `random` costs more to import than this package. The system's source: forked workers must
+            # not share a sequence, or their jitter is none.
+            if name not in ("rng", "ids"):
+                raise AttributeError(name)
             from random import SystemRandom
 
-            self._rng = SystemRandom()
-        return self._rng
-
-    @property
-    def ids(self) -> random.Random:
-        """The source of ids: another one than that of jitter, so that asking for an id changes no wait."""
-        return self._ids or self.rng
+            self.rng = self.ids = SystemRandom()
+            return self.rng
 
     def use_random(self, rng: random.Random, ids: random.Random) -> None:
         """Draw jitter and ids from these sources: a run that begins with the same seeds repeats them."""
-        self._rng, self._ids = rng, ids
+        self.rng, self.ids = rng, ids
 
     def new_rng(self) -> random.Random:
         """Return a random source for one owner, with a seed of its own."""

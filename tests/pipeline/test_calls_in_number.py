@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.pipeline.attempt import Attempt
+from resilient_bridge.pipeline.frame import CallFrame
 from resilient_bridge.telemetry.log import muted
 from tests.pipeline.forms import ASYNC, SYNC, Server, at_once, both
 
@@ -170,7 +170,7 @@ async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
             loop.call_soon(start)
         else:
             gc.collect()
-            ended.set_result(sum(isinstance(thing, Attempt) for thing in gc.get_objects()))
+            ended.set_result(sum(isinstance(thing, CallFrame) for thing in gc.get_objects()))
 
     def start():
         task = loop.create_task(poll())
@@ -178,7 +178,7 @@ async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
         task.add_done_callback(tasks.discard)
 
     tasks: set[asyncio.Task] = set()
-    before = sum(isinstance(thing, Attempt) for thing in gc.get_objects())
+    before = sum(isinstance(thing, CallFrame) for thing in gc.get_objects())
     start()
     assert await ended - before < 10
 

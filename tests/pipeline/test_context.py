@@ -110,3 +110,35 @@ def test_what_it_prints():
         rb.Policy(at_once())(idempotent=True).call(lambda: shown.append(repr(rb.current_attempt())))
         rb.Policy(rb.Deadline(9.5)).call(lambda: shown.append(repr(rb.current_attempt())))
     assert shown == ["<Attempt 1>", "<Attempt 1, 9.5 s left>"]
+
+
+@everywhere
+def test_j05_an_attempt_shows_four_attributes_and_none_can_be_set(form):
+    """The engine's record is another object; a callee, a schedule and a block see the same view."""
+    shown = ["failure", "idempotency_key", "number", "remaining"]
+    seen = []
+
+    def body():
+        seen.append(rb.current_attempt())
+        raise REFUSED
+
+    def schedule(attempt):
+        seen.append(attempt)
+        return 0
+
+    policy = rb.Policy(rb.Retry(attempts=2, backoff=schedule))
+    with form.world():
+        with pytest.raises(REFUSED):
+            form.run(policy(form.of(body), idempotent=True))
+        for attempt in rb.Policy(at_once()).attempts(idempotent=True):
+            with attempt:
+                seen.append(attempt)
+                assert rb.current_attempt() is attempt
+    assert len(seen) == 5  # the schedule is asked after the last attempt, too
+    for attempt in seen:
+        assert [name for name in dir(attempt) if not name.startswith("_")] == shown
+        for name in shown:
+            with pytest.raises(AttributeError):
+                setattr(attempt, name, None)
+        with pytest.raises(AttributeError):
+            attempt.permit = 1

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.pipeline.frame import CURRENT
 from tests.pipeline.forms import Server, at_once, both, everywhere, http_error, settle, steady
 
 
@@ -207,8 +208,8 @@ def test_a_call_whose_input_is_used_up_is_the_last(form, script, why, notes):
     server = Server(*script)
 
     def body():
-        attempt = rb.current_attempt()
-        attempt.is_last = attempt.number == len(script)
+        frame = CURRENT.get()
+        frame.is_last = frame.number == len(script)
         return server.get()
 
     with form.world():
