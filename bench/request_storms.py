@@ -17,10 +17,11 @@ import sys
 from collections import Counter
 from typing import NamedTuple
 
+from resilient_bridge.calls.breaker.state import CircuitState
+from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls.retry.budget_state import BudgetState
+from resilient_bridge.calls.retry.value import Retry
 from resilient_bridge.errors import CircuitOpenError
-from resilient_bridge.pipeline.breaker_state import CircuitState
-from resilient_bridge.pipeline.budget_state import BudgetState
-from resilient_bridge.policies import Breaker, Retry
 
 
 BROWN_OUT = ((10, 0.0), (30, 1.0), (30, 0.5), (30, 0.0))  # seconds, share that fails

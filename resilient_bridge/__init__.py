@@ -33,6 +33,25 @@ if TYPE_CHECKING:
     from .adapters import reconnecting as reconnecting
     from .adapters import stdio as stdio
     from .adapters import wrap as wrap
+    from .calls import Attempt as Attempt
+    from .calls import Breaker as Breaker
+    from .calls import Bulkhead as Bulkhead
+    from .calls import Circuit as Circuit
+    from .calls import Deadline as Deadline
+    from .calls import Explanation as Explanation
+    from .calls import Fallback as Fallback
+    from .calls import Outcome as Outcome
+    from .calls import Policy as Policy
+    from .calls import Protected as Protected
+    from .calls import RateLimit as RateLimit
+    from .calls import Retry as Retry
+    from .calls import RetryBudget as RetryBudget
+    from .calls import Timeout as Timeout
+    from .calls import capture as capture
+    from .calls import circuit as circuit
+    from .calls import circuits as circuits
+    from .calls import current_attempt as current_attempt
+    from .calls import resilient as resilient
     from .classification import classify as classify
     from .client import BridgeClient as BridgeClient
     from .client import Health as Health
@@ -63,37 +82,16 @@ if TYPE_CHECKING:
     from .errors import SpendLimitError as SpendLimitError
     from .errors import StoreError as StoreError
     from .errors import ThrottledError as ThrottledError
-    from .pipeline import Attempt as Attempt
-    from .pipeline import Circuit as Circuit
-    from .pipeline import Explanation as Explanation
-    from .pipeline import Outcome as Outcome
-    from .pipeline import Policy as Policy
-    from .pipeline import Protected as Protected
-    from .pipeline import capture as capture
-    from .pipeline import circuit as circuit
-    from .pipeline import circuits as circuits
-    from .pipeline import current_attempt as current_attempt
-    from .pipeline import resilient as resilient
-    from .policies import Backoff as Backoff
-    from .policies import Breaker as Breaker
-    from .policies import Bulkhead as Bulkhead
-    from .policies import Deadline as Deadline
-    from .policies import Dialect as Dialect
-    from .policies import Fallback as Fallback
-    from .policies import Heartbeat as Heartbeat
-    from .policies import Inbox as Inbox
-    from .policies import Outbox as Outbox
-    from .policies import RateLimit as RateLimit
-    from .policies import Reconnect as Reconnect
-    from .policies import Replay as Replay
-    from .policies import Retry as Retry
-    from .policies import RetryBudget as RetryBudget
-    from .policies import Rule as Rule
-    from .policies import Timeout as Timeout
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
     from .protocol import ServerSentEvent as ServerSentEvent
+    from .protocol.policies import Dialect as Dialect
+    from .protocol.policies import Heartbeat as Heartbeat
+    from .protocol.policies import Inbox as Inbox
+    from .protocol.policies import Outbox as Outbox
+    from .protocol.policies import Reconnect as Reconnect
+    from .protocol.policies import Replay as Replay
     from .protocol.session_records import SessionCheckpoint as SessionCheckpoint
     from .protocol.session_records import SessionRecord as SessionRecord
     from .protocol.session_records import SessionState as SessionState
@@ -120,6 +118,8 @@ if TYPE_CHECKING:
     from .tools import degradations as degradations
     from .tools import hook_answer as hook_answer
     from .tools import suggest as suggest
+    from .values import Backoff as Backoff
+    from .values import Rule as Rule
     from .workflow import Phase as Phase
     from .workflow import Workflow as Workflow
     from .workflow import WorkflowReport as WorkflowReport
@@ -244,20 +244,20 @@ __all__ = [
 
 # Where each name lives: a room for a class or function, the module itself (a leading "=") for a namespace.
 _HOMES = {
-    "Attempt": "pipeline",
+    "Attempt": "calls",
     "AttemptTimeoutError": "errors",
     "AuthError": "errors",
-    "Backoff": "policies",
-    "Breaker": "policies",
+    "Backoff": "values",
+    "Breaker": "calls",
     "BridgeClient": "client",
     "BridgeError": "errors",
     "BridgePolicy": "presets",
     "BridgeState": "telemetry.events",
-    "Bulkhead": "policies",
+    "Bulkhead": "calls",
     "BulkheadFullError": "errors",
     "Call": "adapters",
     "Category": "errors",
-    "Circuit": "pipeline",
+    "Circuit": "calls",
     "CircuitOpenError": "errors",
     "Command": "adapters",
     "CommandResult": "tools",
@@ -271,23 +271,23 @@ _HOMES = {
     "Daemon": "adapters",
     "DaemonAnswer": "adapters",
     "DaemonHealth": "adapters",
-    "Deadline": "policies",
+    "Deadline": "calls",
     "DeadlineExceededError": "errors",
     "Degradation": "tools",
-    "Dialect": "policies",
+    "Dialect": "protocol.policies",
     "EventSource": "adapters",
     "Executed": "errors",
-    "Explanation": "pipeline",
+    "Explanation": "calls",
     "Failure": "errors",
-    "Fallback": "policies",
+    "Fallback": "calls",
     "Gap": "protocol",
     "HTTPAdapter": "adapters",
     "HTTPMiddleware": "adapters",
     "HTTPTransport": "adapters",
     "Health": "client",
-    "Heartbeat": "policies",
+    "Heartbeat": "protocol.policies",
     "HookEvent": "tools",
-    "Inbox": "policies",
+    "Inbox": "protocol.policies",
     "InboxFullError": "errors",
     "Kind": "errors",
     "LinkHealth": "adapters",
@@ -297,26 +297,26 @@ _HOMES = {
     "NotConnectedError": "errors",
     "NotDeliveredError": "errors",
     "NotExecutedError": "errors",
-    "Outbox": "policies",
+    "Outbox": "protocol.policies",
     "OutboxFullError": "errors",
-    "Outcome": "pipeline",
+    "Outcome": "calls",
     "OutcomeUnknownError": "errors",
     "Peer": "adapters",
     "Phase": "workflow",
-    "Policy": "pipeline",
-    "Protected": "pipeline",
+    "Policy": "calls",
+    "Protected": "calls",
     "ProtocolError": "errors",
-    "RateLimit": "policies",
+    "RateLimit": "calls",
     "Receipt": "client",
-    "Reconnect": "policies",
+    "Reconnect": "protocol.policies",
     "Reconnecting": "adapters",
     "RedisState": "stores",
     "RedisStore": "stores",
     "RejectedError": "errors",
-    "Replay": "policies",
-    "Retry": "policies",
-    "RetryBudget": "policies",
-    "Rule": "policies",
+    "Replay": "protocol.policies",
+    "Retry": "calls",
+    "RetryBudget": "calls",
+    "Rule": "values",
     "SQLiteStore": "stores",
     "ServerSentEvent": "protocol",
     "SessionCheckpoint": "protocol.session_records",
@@ -333,25 +333,25 @@ _HOMES = {
     "StateFile": "stores",
     "StoreError": "errors",
     "ThrottledError": "errors",
-    "Timeout": "policies",
+    "Timeout": "calls",
     "Tool": "tools",
     "Toolbox": "tools",
     "Verdict": "telemetry.events",
     "Workflow": "workflow",
     "WorkflowReport": "workflow",
     "WorkflowStatus": "workflow",
-    "capture": "pipeline",
-    "circuit": "pipeline",
-    "circuits": "pipeline",
+    "capture": "calls",
+    "circuit": "calls",
+    "circuits": "calls",
     "classify": "classification",
-    "current_attempt": "pipeline",
+    "current_attempt": "calls",
     "degradations": "tools",
     "events": "=telemetry.events",
     "hook_answer": "tools",
     "listen": "telemetry",
     "presets": "=presets",
     "reconnecting": "adapters",
-    "resilient": "pipeline",
+    "resilient": "calls",
     "stdio": "adapters",
     "suggest": "tools",
     "testing": "=testing",

@@ -16,8 +16,8 @@ from resilient_bridge import errors, events
 from resilient_bridge.classification import classify_close
 from resilient_bridge.classification.exits import EXITS
 from resilient_bridge.classification.statuses import status_finding
-from resilient_bridge.policies import Dialect
-from resilient_bridge.policies.losses import LossAction, meaning
+from resilient_bridge.protocol.policies.dialect import Dialect
+from resilient_bridge.protocol.policies.losses import LossAction, meaning
 from resilient_bridge.protocol.transitions import mermaid
 from resilient_bridge.telemetry import call_events, work_events
 

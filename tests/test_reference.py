@@ -10,7 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
-from resilient_bridge.policies.losses import LossAction
+from resilient_bridge.protocol.policies.losses import LossAction
 from resilient_bridge.protocol.transitions import REASONS as KNOWN_REASONS
 from resilient_bridge.protocol.transitions import mermaid
 

@@ -10,7 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
-from resilient_bridge.policies.losses import LossAction, meaning
+from resilient_bridge.protocol.policies.losses import LossAction, meaning
 
 
 PAGE = Path(__file__).parents[1] / "docs/reference/severity.md"

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.explanation import harmful
 from resilient_bridge.errors import Stopped
-from resilient_bridge.pipeline.explanation import harmful
 
 
 PAGES = Path(__file__).parents[1] / "docs/strategies"

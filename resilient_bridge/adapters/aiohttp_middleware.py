@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
+from ..calls.retry.value import Retry
 from ..classification.http_libraries import allow_proof
 from ..errors import BridgeError, stays_here
-from ..policies.retry import Retry
 from .borrowed import lend
 from .given import calls_of, check_http_options
 from .http_requests import IDEMPOTENT_METHODS, SAFE_METHODS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp import ClientHandlerType
 
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
     from ..presets import BridgePolicy
 
 __all__ = ["HTTPMiddleware"]

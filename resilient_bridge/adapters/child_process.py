@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, cast
 
 from ..errors import config_error, mapping_of
-from ..policies.fields import is_count
 from ..transports.process import ChildProcess
+from ..values.fields import is_count
 from .peer import Peer, checked_seconds
 
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from ..policies.fields import Seconds
+    from ..values.fields import Seconds
 
 __all__ = ["Peer", "stdio"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ..calls.policy import Policy
 from ..errors import config_error
-from ..pipeline.policy import Policy
 from .given import calls_of, check_flag
 from .limits import checked_bytes
 from .repeats import Idempotent, checked_idempotent

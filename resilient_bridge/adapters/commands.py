@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
+from ..calls.policy import Policy
+from ..calls.timeout.value import Timeout
 from ..classification import classify
 from ..errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
-from ..pipeline.policy import Policy
-from ..policies.backoff import Backoff
-from ..policies.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
-from ..policies.timeout import Timeout
 from ..telemetry import emit, events
+from ..values.backoff import Backoff
+from ..values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
 from ..world import current_world
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 

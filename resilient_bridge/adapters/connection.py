@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
-    from ..policies import Heartbeat
+    from ..protocol.policies.heartbeat import Heartbeat
 
 __all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
-from ..policies.fields import Value, one_of
+from ..values.fields import Value, one_of
 from ..world import current_world
 
 

@@ -21,7 +21,7 @@ from ..classification import classify, exit_finding
 from ..classification.finding import short_of
 from ..classification.hints import hints
 from ..errors import BridgeError, Failure, config_error, error_for, text_of
-from ..policies.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
+from ..values.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
 from ..world import current_world
 from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
-    from ..policies import Reconnect
-    from ..policies.fields import Seconds
     from ..presets import BridgePolicy
     from ..protocol import Gap
+    from ..protocol.policies.reconnect import Reconnect
     from ..protocol.server_sent import ServerSentEvent
+    from ..values.fields import Seconds
 
     class AsyncClient(Protocol):
         """An httpx.AsyncClient or httpx2.AsyncClient, or what has their `stream`."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..client.arguments import secrets_of
 from ..client.secrets import Secrets
 from ..errors import is_sensitive
-from ..policies import Reconnect
-from ..policies.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
+from ..protocol.policies.reconnect import Reconnect
+from ..values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
 
 
 if TYPE_CHECKING:

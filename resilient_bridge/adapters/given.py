@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ..calls.breaker.value import Breaker
+from ..calls.bulkhead.value import Bulkhead
+from ..calls.policy import Policy
+from ..calls.rate_limit.value import RateLimit
+from ..calls.retry.value import Retry
+from ..calls.timeout.value import Timeout
 from ..errors import Failure, config_error, error_for
-from ..pipeline.policy import Policy
-from ..policies.breaker import Breaker
-from ..policies.bulkhead import Bulkhead
-from ..policies.rate_limit import RateLimit
-from ..policies.retry import Retry
-from ..policies.timeout import Timeout
 from ..presets.bridge_policy import calls_of as _calls_of
 
 
 if TYPE_CHECKING:
+    from ..calls.layer import Layer
     from ..errors import BridgeError
-    from ..policies.layer import Layer
 
 __all__ = ["calls_of", "check_flag", "check_http_options", "check_sync", "keyed", "plaintext_refused"]
 
@@ -31,7 +31,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of R
 def calls_of(policy: object, path: str) -> Policy:
     """Return the policy for calls: the one given, that of a BridgePolicy, or without one the recommended."""
     if policy is None:
-        from ..pipeline.recommended import resilient
+        from ..calls.recommended import resilient
 
         return resilient
     return _calls_of(policy, path)

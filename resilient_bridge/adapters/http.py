@@ -11,12 +11,12 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..calls.frame import CURRENT
+from ..calls.retry.value import Retry
+from ..calls.run.protect import bind
+from ..calls.states import States
 from ..errors import BridgeError, config_error, stays_here
-from ..pipeline.frame import CURRENT
-from ..pipeline.protect import bind
-from ..pipeline.states import States
-from ..policies.fields import is_count
-from ..policies.retry import Retry
+from ..values.fields import is_count
 from ..world import current_world
 from .borrowed import lend
 from .given import calls_of, check_http_options, check_sync, keyed
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
     from ..presets import BridgePolicy
 
     class _Bases(  # type: ignore[misc] # the two libraries' words differ in their classes of requests

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from ..calls.frame import CURRENT
 from ..errors import BridgeError, Failure, error_for
-from ..pipeline.frame import CURRENT
 from .http_decoding import Decoding, decoded
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from ..calls.frame import count_request
 from ..errors import (
     Executed,
     Failure,
@@ -21,14 +22,13 @@ from ..errors import (
     is_sensitive,
     record_of,
 )
-from ..pipeline.frame import count_request
 from ..transports.following import may_follow
 from ..transports.loopback import is_loopback
 from .given import check_sync, plaintext_refused
 
 
 if TYPE_CHECKING:
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
 
 
 __all__ = [

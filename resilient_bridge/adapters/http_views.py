@@ -18,7 +18,7 @@ from .http_requests import PORTS, note_domains
 
 
 if TYPE_CHECKING:
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
     from ..presets import BridgePolicy
 
 __all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "says_more"]

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from ..errors import Failure, RejectedError, config_error
-from ..policies.fields import is_count
+from ..values.fields import is_count
 
 
 __all__ = ["check_bytes", "checked_bytes", "named"]

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from ..calls.policy import Policy
 from ..client.arguments import checked_policy
 from ..client.loop_guard import LoopGuard
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
 from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for, stays_here
-from ..pipeline.policy import Policy
-from ..policies.losses import reason_of
 from ..presets import BridgePolicy, default
 from ..protocol.clock import Now
+from ..protocol.policies.losses import reason_of
 from ..telemetry import emit, events
 from ..telemetry.events import BridgeState
 from ..world import current_world
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from ..pipeline.breaker_state import CircuitState
+    from ..calls.breaker.state import CircuitState
     from ..telemetry.events import Event
 
     Seconds: TypeAlias = float | timedelta

@@ -13,7 +13,7 @@ from ..errors import Failure, error_for
 
 
 if TYPE_CHECKING:
-    from ..policies import Heartbeat
+    from ..protocol.policies.heartbeat import Heartbeat
 
 __all__ = ["beat", "has_heartbeat"]
 

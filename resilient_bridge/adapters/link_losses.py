@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..errors import Failure
-from ..policies import most_specific
-from ..policies.losses import is_programming_error, is_unreadable
 from ..protocol.clock import Now
+from ..protocol.policies.losses import is_programming_error, is_unreadable
 from ..protocol.reconnection import Decision, Reconnection
+from ..values.rule import most_specific
 
 
 if TYPE_CHECKING:
     import random
 
-    from ..policies import Reconnect
+    from ..protocol.policies.reconnect import Reconnect
     from .connection import Connection
 
 __all__ = ["Losses"]

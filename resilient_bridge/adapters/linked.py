@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 import wrapt
 
+from ..calls.evidence import failure_in
+from ..calls.frame import CURRENT, new_frame
+from ..calls.run.protect import bind
+from ..calls.states import States
 from ..errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
-from ..pipeline.evidence import failure_in
-from ..pipeline.frame import CURRENT, new_frame
-from ..pipeline.protect import bind
-from ..pipeline.states import States
 from .call_endings import (
     did_not_run,
     ending,

@@ -25,7 +25,7 @@ from ..errors import (
     redact,
     stays_here,
 )
-from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
+from ..values.fields import LONGEST, Seconds, as_seconds, is_number
 from .peer_lines import decode, encode, refusal, result_of
 from .unasked import Reader, Unasked
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ..classification import classify
 from ..errors import Category, Executed, Failure, config_error, error_for
-from ..policies.fields import is_number
+from ..values.fields import is_number
 
 
 __all__ = ["Said", "decode", "encode", "refusal", "result_of"]

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
+from ..calls.evidence import failure_in
+from ..calls.frame import CURRENT, CallFrame
 from ..errors import Executed, config_error
-from ..pipeline.evidence import failure_in
-from ..pipeline.frame import CURRENT, CallFrame
 
 
 __all__ = ["Call", "Idempotent", "Repeats", "checked_idempotent", "never_again", "permits"]

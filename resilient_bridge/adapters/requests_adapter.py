@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import requests
     from requests.adapters import BaseAdapter
 
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
     from ..presets import BridgePolicy
 
     _Base = BaseAdapter

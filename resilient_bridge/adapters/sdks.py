@@ -17,8 +17,8 @@ from weakref import ref
 
 import attrs
 
+from ..calls.frame import count_request
 from ..errors import config_error
-from ..pipeline.frame import count_request
 from ..transports.loopback import is_loopback
 from .given import plaintext_refused
 from .http_requests import COUNTED

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
+from ..calls.timeout.stream_limits import NO_LIMITS, limits_of_call
 from ..errors import stays_here
-from ..pipeline.stream_limits import NO_LIMITS, limits_of_call
 from .model_streams import Ending
 
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn, Self
 
-    from ..pipeline.stream_limits import StreamLimits
+    from ..calls.timeout.stream_limits import StreamLimits
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:

@@ -10,10 +10,10 @@ from functools import partial, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from ..calls.run.protect import bind, form_of
+from ..calls.run.streams import begin_held, broken_off
+from ..calls.states import States
 from ..errors import BridgeError, config_error
-from ..pipeline.protect import bind, form_of
-from ..pipeline.states import States
-from ..pipeline.streams import begin_held, broken_off
 from .borrowed import lend
 from .limits import check_bytes, named
 from .proxies import Answer, AsyncEntry, Entry, Page, Wrapped
@@ -25,8 +25,8 @@ from .stream_proxies import AsyncItems, Items, has
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..pipeline.breaker_state import CircuitState
-    from ..pipeline.policy import Policy
+    from ..calls.breaker.state import CircuitState
+    from ..calls.policy import Policy
     from .repeats import Idempotent
     from .sdks import SDK
 

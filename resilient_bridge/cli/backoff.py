@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
-from ..policies import Backoff
-from ..policies.backoff import spread
+from ..values.backoff import Backoff, spread
 from .plot import Spread, bars, svg
 from .printing import complain, show, write_file
 from .schedules import read_schedule

@@ -7,8 +7,12 @@ import random
 from contextlib import suppress
 from typing import Final
 
-from ..policies import Backoff, Heartbeat, Outbox, Reconnect, Replay
 from ..presets import BridgePolicy
+from ..protocol.policies.heartbeat import Heartbeat
+from ..protocol.policies.outbox import Outbox
+from ..protocol.policies.reconnect import Reconnect
+from ..protocol.policies.replay import Replay
+from ..values.backoff import Backoff
 
 
 __all__ = ["KINDS", "PATIENCE", "QUICK", "pause"]

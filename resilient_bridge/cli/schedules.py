@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from .. import presets
+from ..calls.retry.value import Retry
 from ..errors import ConfigError
-from ..policies import Backoff, Retry
 from ..presets import BridgePolicy
+from ..values.backoff import Backoff
 
 
 __all__ = ["read_schedule", "schedule_of"]

@@ -6,15 +6,15 @@ import os
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..calls.policy import Policy
 from ..errors import config_error
-from ..pipeline.policy import Policy
 from ..presets import BridgePolicy, default
 from ..stores import MemoryStore
 
 
 if TYPE_CHECKING:
-    from ..policies import Dialect
     from ..protocol import Store
+    from ..protocol.policies.dialect import Dialect
 
 __all__ = [
     "check_factory",

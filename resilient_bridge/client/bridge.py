@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from ..pipeline.policy import Policy
+    from ..calls.policy import Policy
     from ..presets import BridgePolicy
     from ..protocol import Gap, Message, Store
     from ..telemetry.events import Event

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from ssl import SSLContext
 
-    from ..policies import Dialect, Reconnect
+    from ..protocol.policies.dialect import Dialect
+    from ..protocol.policies.reconnect import Reconnect
     from ..transports import Transport
     from ..transports.websocket import WebSocketTransport
 

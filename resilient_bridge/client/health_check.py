@@ -16,7 +16,7 @@ from ..telemetry.events import BridgeState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..policies import Heartbeat
+    from ..protocol.policies.heartbeat import Heartbeat
     from .driver import Driver
 
 __all__ = ["HealthCheck"]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from datetime import timedelta
 
-    from ..policies import Outbox
     from ..protocol import Entry, Message
+    from ..protocol.policies.outbox import Outbox
     from .driver import Driver
 
 __all__ = ["Sender"]

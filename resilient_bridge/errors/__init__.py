@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
     from .failure import changed as changed
+    from .failure import is_limited as is_limited
     from .failure import is_timeout as is_timeout
     from .failure import model_report as model_report
     from .failure import model_type as model_type
@@ -127,6 +128,7 @@ __all__ = [
     "error_class",
     "error_for",
     "is_count",
+    "is_limited",
     "is_our_code",
     "is_sensitive",
     "is_timeout",
@@ -208,6 +210,7 @@ _HOMES = {
     "text_of": "redaction",
     "READ": "redaction",
     "changed": "failure",
+    "is_limited": "failure",
     "number_in": "failure",
     "raw_text": "redaction",
     "unproven": "failure",

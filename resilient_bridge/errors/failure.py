@@ -346,6 +346,13 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
+def is_limited(failure: Failure) -> bool:
+    """Return whether a limiter answered, and said when to come back: the service is up, and wants fewer calls."""
+    return failure.code == "SYS_RATE_LIMITED" and (
+        failure.retry_after is not None or number_in(failure, "retry_at") is not None
+    )
+
+
 def changed(failure: Failure, **fields: Any) -> Failure:
     """Return the same failure with other values in fields that hold no text: what `attrs.evolve` does, without reading the text."""
     made = object.__new__(Failure)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..pipeline.policy import Policy
-from ..policies.backoff import Backoff
-from ..policies.retry import Retry
+from ..calls.policy import Policy
+from ..calls.retry.value import Retry
+from ..values.backoff import Backoff
 from .bridge_policy import BridgePolicy
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..pipeline.policy import Policy
-from ..policies.backoff import Backoff
-from ..policies.breaker import Breaker
-from ..policies.reconnect import Reconnect
-from ..policies.retry import Retry
-from ..policies.rule import Rule
-from ..policies.timeout import Timeout
+from ..calls.breaker.value import Breaker
+from ..calls.policy import Policy
+from ..calls.retry.value import Retry
+from ..calls.timeout.value import Timeout
+from ..protocol.policies.reconnect import Reconnect
+from ..values.backoff import Backoff
+from ..values.rule import Rule
 from .bridge_policy import BridgePolicy
 
 

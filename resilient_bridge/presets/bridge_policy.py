@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ..pipeline.policy import Policy
-from ..policies.breaker import Breaker
-from ..policies.dialect import Dialect
-from ..policies.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
-from ..policies.heartbeat import Heartbeat
-from ..policies.inbox import Inbox
-from ..policies.outbox import Outbox
-from ..policies.reconnect import Reconnect
-from ..policies.replay import Replay
-from ..policies.retry import Retry
+from ..calls.breaker.value import Breaker
+from ..calls.policy import Policy
+from ..calls.retry.value import Retry
+from ..protocol.policies.dialect import Dialect
+from ..protocol.policies.heartbeat import Heartbeat
+from ..protocol.policies.inbox import Inbox
+from ..protocol.policies.outbox import Outbox
+from ..protocol.policies.reconnect import Reconnect
+from ..protocol.policies.replay import Replay
+from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
 
 
 if TYPE_CHECKING:

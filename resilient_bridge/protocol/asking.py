@@ -14,8 +14,8 @@ from ..errors import Failure
 
 
 if TYPE_CHECKING:
-    from ..policies import Replay
     from .clock import Now
+    from .policies.replay import Replay
 
 __all__ = ["Asking", "Awaited", "Extent"]
 

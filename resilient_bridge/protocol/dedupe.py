@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..policies import Dialect
+    from .policies.dialect import Dialect
 
 __all__ = ["Dedupe", "is_repeat"]
 

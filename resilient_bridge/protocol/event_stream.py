@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import random
     from typing import TypeAlias
 
-    from ..policies import Reconnect
     from .clock import Now
+    from .policies.reconnect import Reconnect
     from .reconnection import Decision
     from .server_sent import ServerSentEvent
 

@@ -17,8 +17,8 @@ from .asking import Asking, Extent
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from ..policies import Dialect
     from .clock import Now
+    from .policies.dialect import Dialect
 
 __all__ = ["Features", "is_unknown_type", "refers_to"]
 

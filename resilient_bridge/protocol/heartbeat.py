@@ -15,7 +15,7 @@ from ..errors import Failure
 
 
 if TYPE_CHECKING:
-    from ..policies import Heartbeat as HeartbeatPolicy
+    from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
 __all__ = ["Heartbeat", "Ping"]
 

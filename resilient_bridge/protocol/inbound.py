@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from ..policies import Inbox as InboxPolicy
     from .clock import Now
+    from .policies.inbox import Inbox as InboxPolicy
     from .ports import Store
     from .rejoin import Outcome
     from .watermark import Memory, Watermark

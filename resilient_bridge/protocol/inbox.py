@@ -12,8 +12,8 @@ from .messages import Gap
 
 
 if TYPE_CHECKING:
-    from ..policies import Inbox as InboxPolicy
     from .messages import Message
+    from .policies.inbox import Inbox as InboxPolicy
     from .watermark import Watermark
 
 __all__ = ["Inbox"]

@@ -29,11 +29,11 @@ from .replayed import read_replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..policies import Dialect, Replay
     from .clock import Identifiers, Now
     from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
+    from .policies import Dialect, Replay
     from .wire import Wire
 
 __all__ = ["SESSION_CODES", "Joining"]

@@ -24,11 +24,11 @@ from .wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..policies import Dialect, Heartbeat, Replay
     from .clock import Identifiers, Now
     from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
+    from .policies import Dialect, Heartbeat, Replay
 
 __all__ = ["Link"]
 

@@ -26,9 +26,9 @@ from .outbox import Outbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..policies import Dialect
-    from ..policies import Outbox as OutboxPolicy
     from .clock import Identifiers
+    from .policies.dialect import Dialect
+    from .policies.outbox import Outbox as OutboxPolicy
 
 __all__ = ["BATCH_BYTES", "BATCH_FRAMES", "Outbound"]
 

@@ -18,8 +18,8 @@ from .entries import Entry, EntryState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..policies import Outbox as OutboxPolicy
     from .clock import Now
+    from .policies.outbox import Outbox as OutboxPolicy
 
 __all__ = ["Outbox"]
 

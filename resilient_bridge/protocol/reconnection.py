@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 
 from ..errors import Failure
-from ..policies import Backoff, most_specific
-from ..policies.losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
+from ..values.backoff import Backoff
+from ..values.rule import most_specific
+from .policies.losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
 
 
 if TYPE_CHECKING:
     import random
 
-    from ..policies import Reconnect, Rule
+    from ..values.rule import Rule
     from .clock import Now
+    from .policies.reconnect import Reconnect
 
 __all__ = ["Decision", "Reconnection"]
 

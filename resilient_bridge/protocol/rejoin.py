@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from ..policies import Replay
     from .merge import Cut, Join
     from .order import Order
+    from .policies.replay import Replay
     from .watermark import Key, Memory, Watermark
 
 __all__ = ["News", "Outcome", "Rejoin"]

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from ..policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
     from .clock import Now
     from .entries import Entry
+    from .policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
     from .ports import Store
 
 __all__ = ["Session"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import attrs
 
 from ..errors import ConfigError, Failure, SessionError
-from ..policies.fields import flag, instance_of, one_of, optional, path_of, refuse, whole
+from ..values.fields import flag, instance_of, one_of, optional, path_of, refuse, whole
 from .session_text import as_damage, as_json, kept_failure, read_fields, stamp, told_failure, write
 
 

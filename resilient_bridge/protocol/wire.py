@@ -18,9 +18,9 @@ from .heartbeat import Heartbeat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..policies import Heartbeat as HeartbeatPolicy
     from .clock import Identifiers, Now
     from .heartbeat import Ping, Purpose
+    from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
 __all__ = ["Wire"]
 

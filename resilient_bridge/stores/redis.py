@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import StoreError, config_error
-from ..policies.fields import is_number
 from ..protocol import Now, Watermark
+from ..values.fields import is_number
 from .kept import entry_of, entry_row, noted, outcome_of, outcome_row
 from .redis_keys import Keys, Numbered
 from .redis_known import Known, Position

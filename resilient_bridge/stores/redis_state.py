@@ -16,7 +16,7 @@ import attrs
 
 from ..errors import config_error
 from ..errors.redaction import MASK
-from ..policies.fields import Value, as_seconds, refuse, short_seconds, shown
+from ..values.fields import Value, as_seconds, refuse, short_seconds, shown
 from .redis_state_budget import RedisBudget
 from .redis_state_circuit import RedisCircuit
 from .redis_state_exchange import Exchange
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..policies.breaker import Breaker
-    from ..policies.fields import Seconds
-    from ..policies.ports import CircuitView
-    from ..policies.retry_budget import RetryBudget
+    from ..calls.breaker.value import Breaker
+    from ..calls.retry.budget import RetryBudget
+    from ..calls.shared.ports import CircuitView
+    from ..values.fields import Seconds
 
 __all__ = ["RedisState"]
 

@@ -12,7 +12,7 @@ from .redis_state_scripts import BUDGET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..policies.retry_budget import RetryBudget
+    from ..calls.retry.budget import RetryBudget
     from .redis_state_exchange import Asked, Exchange
     from .redis_state_scripts import Script
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..policies.ports import CircuitAnswer, CircuitView
+from ..calls.shared.ports import CircuitAnswer, CircuitView
 from .redis_state_lines import LINGER, Line, Waiting
 from .redis_state_scripts import CIRCUIT
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Literal
 
-    from ..policies.breaker import Breaker
-    from ..policies.ports import Ending, State
+    from ..calls.breaker.value import Breaker, State
+    from ..calls.shared.ports import Ending
     from .redis_state_exchange import Asked, Exchange
     from .redis_state_scripts import Script
 

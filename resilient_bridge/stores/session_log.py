@@ -11,8 +11,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
-from ..policies.fields import is_count
 from ..telemetry import emit, events, listen
+from ..values.fields import is_count
 from ..world import current_world
 from .file_changes import write_all
 from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors

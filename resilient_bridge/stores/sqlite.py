@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import Failure, StoreError, config_error
-from ..policies.fields import is_number
 from ..protocol import Watermark
 from ..telemetry import emit
 from ..telemetry.events import StateSetAside
+from ..values.fields import is_number
 from .kept import noted
 from .private_files import path_of
 from .sqlite_commits import NOTHING, Commits, Gathered

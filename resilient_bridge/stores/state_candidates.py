@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ..errors import Failure, config_error, text_of
-from ..policies.fields import is_count
+from ..values.fields import is_count
 from .state_document import ENVELOPE, Document, Form, InvalidDocumentError
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import attrs
 
+from ..calls.outcome import Outcome
 from ..errors import BridgeError, Executed, Failure
-from ..pipeline.outcome import Outcome
 from .faulty_http import SOUND, FaultyServer, HTTPFault
 
 

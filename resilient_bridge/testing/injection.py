@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from ..calls.policy import Policy
+from ..calls.run.binding import Binding
 from ..classification.statuses import status_finding
 from ..errors import config_error, error_for
-from ..pipeline.binding import Binding
-from ..pipeline.policy import Policy
 from ..world import World
 from .worlds import Inside, TestWorld
 

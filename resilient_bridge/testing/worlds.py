@@ -14,7 +14,7 @@ from contextvars import Token
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from ..pipeline.frame import CURRENT, CallFrame, new_frame
+from ..calls.frame import CURRENT, CallFrame, new_frame
 from ..world import WORLD, World, current_world
 from ..world.threads import run_into
 from .timeline import Timeline

@@ -21,7 +21,7 @@ from .near_misses import close_names
 
 
 if TYPE_CHECKING:
-    from ..pipeline.frame import CallFrame
+    from ..calls.frame import CallFrame
 
 __all__ = ["ANEW", "Parameters", "Read", "Violations", "invalid"]
 

@@ -16,13 +16,13 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from ..calls.frame import CURRENT, CallFrame
+from ..calls.steps import settled
+from ..calls.timeout.guards import too_late
 from ..classification import classify
 from ..errors import AttemptTimeoutError, Executed, Failure, Kind
-from ..pipeline.frame import CURRENT, CallFrame
-from ..pipeline.guards import too_late
-from ..pipeline.steps import settled
-from ..policies.fields import LONGEST
 from ..telemetry import emit, events
+from ..values.fields import LONGEST
 from ..world.signal import Signal
 from ..world.threads import DAEMON_THREADS
 from .arguments import ANEW

@@ -24,8 +24,8 @@ from typing import (
 
 from ..classification import classify
 from ..errors import ContextOverflowError, Failure, config_error
-from ..policies.fields import is_count, is_number
 from ..telemetry import emit, events
+from ..values.fields import is_count, is_number
 
 
 if TYPE_CHECKING:

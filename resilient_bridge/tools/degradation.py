@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeV
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
-from ..policies.fields import LONGEST, as_seconds, is_count, is_number
-from ..policies.what import as_whats, check_whats, matches_ended
 from ..telemetry import emit, events
+from ..values.fields import LONGEST, as_seconds, is_count, is_number
+from ..values.what import as_whats, check_whats, matches_ended
 from ..world import current_world
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..policies.fields import Seconds
-    from ..policies.what import Whats
+    from ..values.fields import Seconds
+    from ..values.what import Whats
 
 __all__ = ["Degradation", "Degradations", "degradations"]
 

@@ -10,12 +10,12 @@ from decimal import Decimal
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
+from ..calls.frame import CURRENT
+from ..calls.run.protect import form_of
+from ..calls.steps import settled
 from ..classification import failure_or_none
 from ..errors import Executed, config_error
-from ..pipeline.frame import CURRENT
-from ..pipeline.protect import form_of
-from ..pipeline.steps import settled
-from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
+from ..values.fields import LONGEST, Seconds, as_seconds, is_number
 from ..world import current_world
 from ..world.signal import Signal
 from .spend_book import Book, in_thread

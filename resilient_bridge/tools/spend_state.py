@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ..policies.fields import is_number, refuse
 from ..telemetry import events
+from ..values.fields import is_number, refuse
 
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..classification import classify
 from ..classification.hints import ERRNO_HINTS
 from ..classification.registry import InForce
 from ..errors import Failure, config_error, redact
-from ..policies.what import WANTED, What, is_what, plain, rank
+from ..values.what import WANTED, What, is_what, plain, rank
 from ..world import current_world
 from .near_misses import Look
 from .suggestion_context import SuggestionContext, SuggestionRule

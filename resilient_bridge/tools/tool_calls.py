@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ..calls.frame import CURRENT
+from ..calls.outcome import Outcome, captured
 from ..errors import BridgeError, Executed, Failure, config_error, error_for, redact
-from ..pipeline.frame import CURRENT
-from ..pipeline.outcome import Outcome, captured
 from ..telemetry import emit, events
 from ..world.threads import DAEMON_THREADS
 from .arguments import ANEW, Parameters, invalid

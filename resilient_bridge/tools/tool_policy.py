@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import evolve, frozen
 
+from ..calls.policy import Policy
+from ..calls.retry.decision import counter, match
+from ..calls.retry.value import Retry
+from ..calls.timeout.value import Timeout
 from ..errors import Kind, config_error
-from ..pipeline.decision import counter, match
-from ..pipeline.policy import Policy
-from ..policies.fields import LONGEST, Seconds, as_seconds, is_number
-from ..policies.retry import Retry
-from ..policies.timeout import Timeout
 from ..presets.bridge_policy import BridgePolicy, calls_of
+from ..values.fields import LONGEST, Seconds, as_seconds, is_number
 
 
 if TYPE_CHECKING:

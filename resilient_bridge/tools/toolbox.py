@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
+from ..calls.run.protect import bind, form_of
 from ..errors import config_error
-from ..pipeline.protect import bind, form_of
-from ..policies.fields import is_count
+from ..values.fields import is_count
 from .arguments import Parameters
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
@@ -25,10 +25,10 @@ from .tool_policy import Limits, as_limit
 if TYPE_CHECKING:
     import os
 
-    from ..pipeline.outcome import Outcome
-    from ..pipeline.policy import Policy
-    from ..policies.fields import Seconds
+    from ..calls.outcome import Outcome
+    from ..calls.policy import Policy
     from ..presets.bridge_policy import BridgePolicy
+    from ..values.fields import Seconds
 
 __all__ = ["Tool", "Toolbox"]
 

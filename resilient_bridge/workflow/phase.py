@@ -14,9 +14,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import attrs
 
+from ..calls.frame import CURRENT, outside_of
+from ..calls.run.protect import form_of
 from ..errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
-from ..pipeline.frame import CURRENT, outside_of
-from ..pipeline.protect import form_of
 from ..protocol.session_text import as_json
 from ..tools.context_guard import NEARLY_FULL
 from .artifacts import commit_of, name_of
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from ..calls.outcome import Outcome
     from ..errors import Failure
-    from ..pipeline.outcome import Outcome
     from ..tools import Tool, Toolbox
     from .journal import CallRecord
     from .phase_calls import PhaseCalls

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import attrs
 
+from ..calls.policy import Policy
 from ..errors import ConfigError, Failure, config_error, redact
-from ..pipeline.policy import Policy
 from ..presets import BridgePolicy, ccsetup
 from ..presets.bridge_policy import calls_of
 from ..telemetry import emit, events

@@ -9,7 +9,7 @@ import pytest
 
 from resilient_bridge import Backoff
 from resilient_bridge.cli.plot import bars, svg
-from resilient_bridge.policies.backoff import spread
+from resilient_bridge.values.backoff import spread
 
 
 SVG = "{http://www.w3.org/2000/svg}"

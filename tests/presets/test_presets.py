@@ -7,11 +7,15 @@ import pickle
 import pytest
 
 import resilient_bridge as rb
-import resilient_bridge.policies as names
 from resilient_bridge import Policy, presets
+from resilient_bridge.calls.timeout.value import Timeout
 from resilient_bridge.errors import ConfigError, Failure
-from resilient_bridge.policies import Backoff, Heartbeat, Outbox, Reconnect, Timeout, most_specific
 from resilient_bridge.presets import BridgePolicy
+from resilient_bridge.protocol.policies.heartbeat import Heartbeat
+from resilient_bridge.protocol.policies.outbox import Outbox
+from resilient_bridge.protocol.policies.reconnect import Reconnect
+from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values.rule import most_specific
 
 
 VALUES = {name: getattr(presets, name) for name in presets.__all__ if name != "BridgePolicy"}
@@ -64,7 +68,7 @@ def test_the_recommended_policy_is_the_default_one():
 def test_a_preset_is_a_value(name):
     """The repr evaluates to an equal policy, a pickle too; all of them differ."""
     preset = VALUES[name]
-    scope = {part: getattr(names, part) for part in names.__all__}
+    scope = {part: getattr(rb, part) for part in rb.__all__}
     scope |= {"BridgePolicy": BridgePolicy, "Policy": Policy}
     for copy in (eval(repr(preset), scope), pickle.loads(pickle.dumps(preset))):
         assert copy == preset

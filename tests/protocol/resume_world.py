@@ -11,8 +11,8 @@ import random
 
 import attrs
 
-from resilient_bridge.policies import Replay
 from resilient_bridge.protocol import Gap, Message
+from resilient_bridge.protocol.policies.replay import Replay
 from resilient_bridge.stores import MemoryStore
 from resilient_bridge.telemetry.events import BridgeState, Resumed, Verdict
 from tests.protocol.driving import CUT, Rig, closed

@@ -7,10 +7,12 @@ import random
 import pytest
 
 from resilient_bridge.errors import Failure
-from resilient_bridge.policies import Backoff, Reconnect, Rule
 from resilient_bridge.protocol import Now
 from resilient_bridge.protocol.event_stream import EventStream, Position
+from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.protocol.server_sent import ServerSentEvent
+from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values.rule import Rule
 
 
 CUT = Failure.of("CONN_RESET")

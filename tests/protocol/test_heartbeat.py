@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.policies import Heartbeat as Policy
-from resilient_bridge.policies import Inbox
 from resilient_bridge.presets import openviber
 from resilient_bridge.protocol.heartbeat import Heartbeat
+from resilient_bridge.protocol.policies.heartbeat import Heartbeat as Policy
+from resilient_bridge.protocol.policies.inbox import Inbox
 from resilient_bridge.telemetry.events import ClockJumped
 from tests.protocol.driving import Rig
 

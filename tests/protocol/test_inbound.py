@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.policies import Dialect
+from resilient_bridge.protocol.policies.dialect import Dialect
 from resilient_bridge.telemetry.events import MessageRejected
 from tests.protocol.driving import Rig, envelope
 

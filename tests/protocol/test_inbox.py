@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.policies import Inbox as InboxPolicy
 from resilient_bridge.protocol import Gap, Message
 from resilient_bridge.protocol.inbox import Inbox
+from resilient_bridge.protocol.policies.inbox import Inbox as InboxPolicy
 from resilient_bridge.telemetry.events import Verdict
 
 

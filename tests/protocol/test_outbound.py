@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.policies import Dialect
 from resilient_bridge.protocol import EntryState as S
+from resilient_bridge.protocol.policies.dialect import Dialect
 from resilient_bridge.telemetry.events import MessageQuarantined
 from tests.protocol.driving import Rig
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from resilient_bridge.errors import OutboxFullError
-from resilient_bridge.policies import Outbox as Policy
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.protocol.outbox import Outbox
+from resilient_bridge.protocol.policies.outbox import Outbox as Policy
 from tests.protocol.driving import CUT
 
 

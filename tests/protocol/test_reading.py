@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge.policies import Inbox, Reconnect
+from resilient_bridge.protocol.policies.inbox import Inbox
+from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.telemetry.events import BridgeState as S
 from tests.protocol.driving import Rig
 

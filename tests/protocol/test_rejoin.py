@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from resilient_bridge.policies import Dialect, Replay
 from resilient_bridge.protocol import Gap
+from resilient_bridge.protocol.policies.dialect import Dialect
+from resilient_bridge.protocol.policies.replay import Replay
 from resilient_bridge.telemetry.events import (
     BridgeState,
     DuplicateConflict,

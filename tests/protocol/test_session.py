@@ -8,7 +8,7 @@ import json
 import pytest
 
 from resilient_bridge.errors import Failure
-from resilient_bridge.policies import Backoff, Reconnect
+from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.protocol.transitions import LINKED, REASONS, TRANSITIONS
 from resilient_bridge.telemetry.events import (
     BridgeState as S,
@@ -22,6 +22,7 @@ from resilient_bridge.telemetry.events import (
     StateChanged,
     Suspended,
 )
+from resilient_bridge.values.backoff import Backoff
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from resilient_bridge.policies import Dialect
+from resilient_bridge.protocol.policies.dialect import Dialect
 from resilient_bridge.protocol.transitions import EXPECTED, LINKED, REASONS, SENDING, TRANSITIONS, mermaid
 from resilient_bridge.telemetry.events import BridgeState as S
 

@@ -13,7 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.stores import redis_state_circuit
 from resilient_bridge.stores.redis_state import RedisState
-from tests.pipeline.forms import both
+from tests.calls.forms import both
 from tests.redis_server import redis_server_fixture
 from tests.stores.redis_worker import Down, Worker
 

@@ -12,7 +12,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores.redis_state import RedisState
-from tests.pipeline.forms import both
+from tests.calls.forms import both
 from tests.redis_server import redis_server, redis_server_fixture
 
 

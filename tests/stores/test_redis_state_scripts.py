@@ -8,11 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from resilient_bridge.calls.breaker.state import CircuitState
+from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls.retry.budget import RetryBudget
+from resilient_bridge.calls.retry.budget_state import BudgetState
 from resilient_bridge.errors import Failure
-from resilient_bridge.pipeline.breaker_state import CircuitState
-from resilient_bridge.pipeline.budget_state import BudgetState
-from resilient_bridge.policies import Backoff, Breaker, RetryBudget
 from resilient_bridge.stores.redis_state import RedisState
+from resilient_bridge.values.backoff import Backoff
 from tests.redis_server import redis_server_fixture
 
 

@@ -13,11 +13,11 @@ from datetime import timedelta
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.shared.ports import SharedState
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.policies.ports import SharedState
 from resilient_bridge.stores import MemoryStore
 from resilient_bridge.stores.redis_state import RedisState, _hidden
-from tests.pipeline.shared_driving import Store
+from tests.calls.shared_driving import Store
 
 
 URL = "redis://127.0.0.1:1/0"  # nobody listens there, and nothing here connects

@@ -26,7 +26,7 @@ from resilient_bridge.classification.retry_after import wait_from_headers
 from resilient_bridge.errors import error_for
 from resilient_bridge.protocol.clock import Now
 from resilient_bridge.protocol.reconnection import Reconnection
-from tests.pipeline.forms import Server, at_once, both, http_error
+from tests.calls.forms import Server, at_once, both, http_error
 
 
 TABLES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import PASS, disabled, inject, record, virtual_time
-from tests.pipeline.forms import ASYNC, Server, at_once, both, settle
+from tests.calls.forms import ASYNC, Server, at_once, both, settle
 
 
 REFUSED = ConnectionRefusedError

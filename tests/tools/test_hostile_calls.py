@@ -16,10 +16,10 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.pipeline.outcome_text import LIMIT
+from resilient_bridge.calls.outcome_text import LIMIT
 from resilient_bridge.tools import bounded, suggestions, tool_calls
 from resilient_bridge.tools.toolbox import Toolbox
-from tests.pipeline.forms import at_once, settle
+from tests.calls.forms import at_once, settle
 
 
 def once(**options):

@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.tools.toolbox import Toolbox
-from tests.pipeline.forms import at_once
+from tests.calls.forms import at_once
 
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, SpendLimitError
 from resilient_bridge.tools.spend_budget import SpendBudget, SpendState
-from tests.pipeline.forms import settle
+from tests.calls.forms import settle
 
 
 async def spending(budget, cost, estimate=0, timeout=None):

@@ -12,7 +12,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import StoreError, error_for
 from resilient_bridge.tools.spend_budget import SpendBudget, SpendState
-from tests.pipeline.forms import settle
+from tests.calls.forms import settle
 from tests.stores.states import damage
 
 

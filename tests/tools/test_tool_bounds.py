@@ -14,7 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.tools import bounded
 from resilient_bridge.tools.toolbox import Toolbox
-from tests.pipeline.forms import at_once, settle
+from tests.calls.forms import at_once, settle
 
 
 def once(**options):

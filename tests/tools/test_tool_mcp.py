@@ -12,7 +12,7 @@ from pydantic import Field
 import resilient_bridge as rb
 from resilient_bridge.tools.commands import CommandResult
 from resilient_bridge.tools.toolbox import Toolbox
-from tests.pipeline.forms import at_once
+from tests.calls.forms import at_once
 
 
 def servers():

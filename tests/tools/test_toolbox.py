@@ -14,7 +14,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.tools.toolbox import Toolbox
-from tests.pipeline.forms import at_once, http_error
+from tests.calls.forms import at_once, http_error
 
 
 REFUSED = ConnectionRefusedError

@@ -18,7 +18,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import Failure, redact, redact_lines, redact_value
 from resilient_bridge.stores.session_lines import record_line
 from resilient_bridge.telemetry.events import BridgeState
-from tests.pipeline.forms import at_once
+from tests.calls.forms import at_once
 from tests.protocol.driving import Rig
 
 
@@ -106,7 +106,7 @@ def test_the_bounds_are_those_of_the_code():
     root = Path(rb.__file__).parent
     source = "".join((root / name).read_text() for name in (
         "errors/redaction.py", "errors/secret_shapes.py", "errors/failure.py", "classification/texts.py", "classification/exits.py",
-        "classification/finding.py", "classification/statuses.py", "client/secrets.py", "pipeline/outcome_text.py", "stores/session_lines.py",
+        "classification/finding.py", "classification/statuses.py", "client/secrets.py", "calls/outcome_text.py", "stores/session_lines.py",
     ))  # fmt: skip
     for bound in (8_192, 65_536, 500, 200, 160, 4_096, 480, 8_000, 100):
         assert f"{bound:_}" in source or str(bound) in source

@@ -17,7 +17,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import redact_value
 from resilient_bridge.stores.session_lines import record_line
 from resilient_bridge.testing import virtual_time
-from tests.pipeline.forms import at_once
+from tests.calls.forms import at_once
 
 
 class OwnError(Exception):

@@ -14,7 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import redact, redact_lines, redact_value
 from resilient_bridge.testing import virtual_time
-from tests.pipeline.forms import at_once
+from tests.calls.forms import at_once
 from tests.protocol.driving import Rig
 from tests.threats.watching import Watch, push, simulated
 from tests.workflow.flows import Flow

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import settle
+from tests.calls.forms import settle
 
 
 class Line:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, everywhere
+from tests.calls.forms import Server, at_once, everywhere
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, everywhere, http_error, settle
+from tests.calls.forms import Server, everywhere, http_error, settle
 
 
 class Abandoned(BaseException):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, everywhere, http_error, settle
+from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle
 
 
 REFUSED = ConnectionRefusedError

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, everywhere, settle
+from tests.calls.forms import Server, at_once, both, everywhere, settle
 
 
 REFUSED = ConnectionRefusedError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, everywhere, settle
+from tests.calls.forms import Server, at_once, both, everywhere, settle
 
 
 async def test_r7_a_deadline_interrupts_the_attempt_in_flight():

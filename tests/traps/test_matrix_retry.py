@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, everywhere, http_error
+from tests.calls.forms import Server, at_once, both, everywhere, http_error
 
 
 class ThrottlingError(Exception):

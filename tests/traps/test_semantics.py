@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, everywhere
+from tests.calls.forms import Server, at_once, both, everywhere
 
 
 # ---- functions that only look protected ------------------------------------------------------------------------------

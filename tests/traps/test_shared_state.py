@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, at_once, both, settle
+from tests.calls.forms import Server, at_once, both, settle
 
 
 async def test_hyx_concurrent_calls_have_a_schedule_each():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import resilient_bridge as rb
-from tests.pipeline.forms import Server, both, everywhere, http_error
+from tests.calls.forms import Server, both, everywhere, http_error
 
 
 WALL_CLOCK_JUMPS = """

@@ -63,7 +63,7 @@ async def test_the_record_of_a_failure_has_its_context_and_no_secret(tmp_path):
     (error,) = report.errors
     assert (error["phase"], error["error"]) == ("a", "ValueError")
     assert any("flows.py" in frame for frame in error["trace"])
-    assert not any("resilient_bridge/pipeline" in frame for frame in error["trace"])
+    assert not any("resilient_bridge/calls" in frame for frame in error["trace"])
     assert "hunter2" not in report.explain() + str(report.to_dict()) + (tmp_path / "state.json").read_text()
 
 

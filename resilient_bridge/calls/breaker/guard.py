@@ -1,0 +1,100 @@
+"""The layer that asks a circuit before a call, and tells it how the call ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import RejectedError
+from ..evidence import failure_in
+from ..guards import not_admitted
+from .verdict import counts_for_breaker
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+    from ..frame import CallFrame
+    from ..guards import Wait
+    from .state import CircuitState
+    from .value import Breaker
+
+__all__ = ["BreakerGuard"]
+
+
+class BreakerGuard:
+    """Asks the circuit before the call, and tells it how the call ended."""
+
+    __slots__ = ("layer", "named", "state")
+
+    def __init__(self, state: CircuitState, layer: Breaker, named: tuple[object, ...]) -> None:
+        self.state = state
+        self.layer = layer
+        self.named = named
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        state = self.state
+        if state.under_way is not None:
+            state.count_overdue(attempt.world.monotonic())
+        elif state.is_closed:
+            attempt.permit = state.era
+            return None
+        self.admitted(attempt, state.era if state.is_closed else self.admit(attempt))
+        return None
+
+    def admitted(self, attempt: CallFrame, permit: int) -> None:
+        """Keep the permit of a call that begins."""
+        attempt.permit = permit
+        self.state.began(attempt)
+
+    def admit(self, attempt: CallFrame) -> int:
+        """Ask a circuit that is not closed."""
+        try:
+            return self.state.admit(attempt.world.monotonic())
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.state.key, error)
+            raise
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+        permit = attempt.permit
+        if permit is None:
+            return error
+        attempt.permit = None
+        if self.state.is_counted(attempt):
+            return error
+        if error is None:
+            now = attempt.world.monotonic()
+            self.state.succeeded(permit, now, now - attempt.started)
+            return None
+        self._ended(permit, attempt, error, failure_in(attempt, error))
+        return error
+
+    def answered(self, attempt: CallFrame, failure: Failure) -> None:
+        """The call returned what stands for a failure, such as a 503."""
+        permit, attempt.permit = attempt.permit, None
+        if permit is not None and not self.state.is_counted(attempt):
+            self._ended(permit, attempt, None, failure)
+
+    def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
+        """A stream that had begun well failed later."""
+        if self.state.is_closed:
+            self._ended(self.under_way(), attempt, error, failure)
+
+    def under_way(self) -> int:
+        """Return the permit of what goes on without having been asked for."""
+        return self.state.era
+
+    def _ended(
+        self, permit: int, attempt: CallFrame, error: BaseException | None, failure: Failure | None
+    ) -> None:
+        now = attempt.world.monotonic()
+        seconds = now - attempt.started
+        verdict = "neutral"
+        try:
+            if failure is not None and not issubclass(type(error), RejectedError):
+                verdict = counts_for_breaker(failure, self.layer, self.named)
+        except BaseException:  # a predicate of the user's: its mistake says nothing of the other side
+            self.state.released(permit, now, seconds)
+            raise
+        if verdict == "neutral":
+            self.state.released(permit, now, seconds)
+        else:
+            self.state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)

@@ -1,0 +1,214 @@
+"""A circuit in the hand of a user: to look at, to set, and to use without wrapping anything.
+
+Rule: a handle holds no state of a circuit. It may be kept, made again or thrown away; all handles of one name are one circuit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextvars import ContextVar
+from difflib import get_close_matches
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from ...classification import failure_or_none, rule_for
+from ...errors import RejectedError, config_error
+from . import registry
+from .verdict import counts_for_breaker
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import Literal, Self
+
+    from .state import CircuitState
+
+__all__ = ["Circuit", "circuit", "circuits"]
+
+
+class Circuit:
+    """The handle of a circuit; `rb.circuit("github")` or `rb.circuit(function)` makes one.
+
+    `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the block ends is counted as a
+    call's end is (a mistake of the caller, or a cancelled block, counts neither way). An exception class of your own counts, too,
+    unless it is a ValueError, a TypeError or another of Python's classes for mistakes: no Retry stands here that could name it. One handle may be entered by many tasks and
+    threads at once, and left in another task than it was entered in.
+    """
+
+    __slots__ = ("_blocks", "_find", "_name")
+
+    def __init__(self, find: Callable[[], CircuitState], name: str = "") -> None:
+        """Made by `circuit` and `circuits`; `name` is what a user has written."""
+        self._find = find
+        self._name = name
+        self._blocks: dict[_Block, None] = {}  # a set in order, of which two threads never take the same
+
+    @property
+    def key(self) -> str:
+        """The name it is shared by, or that of what it protects."""
+        return self._find().key
+
+    @property
+    def state(self) -> Literal["closed", "open", "half_open", "isolated", "disabled"]:
+        """`open` stays until a call comes after its time: that one is the first probe, and finds it `half_open`."""
+        found = self._asked()
+        found.count_overdue(registry.clock())
+        return found.state
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a call may be let through; None if one may now, or if nobody can say (isolated)."""
+        return self._asked().retry_after(registry.clock())
+
+    def reset(self) -> None:
+        """Close it, forget what was counted, and let its open times start over (reason `manual_reset`)."""
+        self._asked().reset(registry.clock())
+
+    def isolate(self) -> None:
+        """Let nothing through until `reset`."""
+        self._asked().isolate(registry.clock())
+
+    def disable(self) -> None:
+        """Let everything through and count nothing until `reset`."""
+        self._asked().disable(registry.clock())
+
+    def __enter__(self) -> Self:
+        """Take a permit, or raise CircuitOpenError."""
+        state, now = self._find(), registry.clock()
+        state.count_overdue(now)
+        block = _Block(state, state.admit(now), now)
+        self._blocks[block] = None
+        _entered.set((*(other for other in _entered.get() if not other.is_over), block))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Tell how the block ended; its error goes on."""
+        block = self._leaving()
+        block.is_over = True
+        block.end(error, registry.clock())
+
+    def _asked(self) -> CircuitState:
+        """Return the circuit; warn of a name that nobody has used, which may be misspelt: a block that is entered uses it."""
+        if self._name and registry.find_circuit(self._name) is None:
+            near = get_close_matches(self._name, [state.key for state in registry.known_circuits()], 1)
+            meant = f": did you mean {near[0]!r}?" if near else ""
+            text = f"no policy and no block has used a circuit {self._name!r} yet{meant}"
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return self._find()
+
+    def _leaving(self) -> _Block:
+        """Take out the block that ends here: the last of this context, else the last of all."""
+        for block in reversed(_entered.get()):
+            if not block.is_over and self._blocks.pop(block, 0) is None:
+                return block
+        return self._blocks.popitem()[0]
+
+    def __repr__(self) -> str:
+        """Return name and state, and what they rest on."""
+        found = self._find()
+        now = registry.clock()
+        told = [f"<Circuit {found.key} {found.state}"]
+        if found.state == "open":
+            told.append(f"{found.retry_after(now) or 0:.1f} s left")
+        if found.state in ("closed", "open", "half_open"):
+            failed, seen = found.counts(now)
+            told.append(f"{failed}/{seen} failed")
+        return ", ".join(told) + ">"
+
+
+class _Block:
+    """A permit in use."""
+
+    __slots__ = ("__weakref__", "_state", "is_over", "permit", "started")
+
+    def __init__(self, state: CircuitState, permit: int, started: float) -> None:
+        self._state = state
+        self.permit = permit
+        self.started = started
+        self.is_over = False
+        state.began(self)
+
+    def end(self, error: BaseException | None, now: float) -> None:
+        state, permit, seconds = self._state, self.permit, now - self.started
+        if state.is_counted(self):
+            return
+        if error is None:
+            state.succeeded(permit, now, seconds)
+            return
+        failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
+        verdict = (
+            "neutral" if failure is None else counts_for_breaker(failure, state.breaker, _own_class(error))
+        )
+        if verdict == "neutral":
+            state.released(permit, now, seconds)
+        else:
+            state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)
+
+
+_MISTAKES: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
+    """Return the class of an error that is the user's own, and says that something failed, not that somebody was mistaken."""
+    kind = type(error)
+    is_own = kind.__module__ != "builtins" and not issubclass(kind, _MISTAKES) and not rule_for(error).rules
+    return (kind,) if is_own else ()
+
+
+_entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.circuit_blocks", default=())
+
+
+def circuit(of: str | Callable[..., Any], /) -> Circuit:
+    """Return the handle of a circuit: by its key, or of a decorated function, method or Policy that has a Breaker.
+
+    A key that nobody has used yet makes a circuit with the default numbers, which a Breaker with that key replaces; asking it for its
+    state, or changing that, warns (UserWarning). Raises ConfigError for what has no circuit.
+    """
+    if isinstance(of, str) and of:
+        return Circuit(partial(registry.circuit_by_name, of), of)
+    find: Callable[[], CircuitState | None] | None = getattr(
+        getattr(of, "__binding__", of), "circuit_state", None
+    )
+
+    def found() -> CircuitState:
+        state = None if find is None else find()
+        if state is None:
+            raise config_error("circuit.of", "a key, or what is protected by a policy with a Breaker", of)
+        return state
+
+    found()
+    return Circuit(found)
+
+
+def circuits() -> Mapping[str, Circuit]:
+    """Return every circuit of this process, by key, or by the name of the function that it belongs to.
+
+    Where two have one name, the later ones are numbered: `app.search #2`.
+    """
+    found: dict[str, Circuit] = {}
+    for state in registry.known_circuits():
+        name, number = state.key, 1
+        while name in found:
+            number += 1
+            name = f"{state.key} #{number}"
+        found[name] = Circuit(partial(_itself, state))
+    return MappingProxyType(found)
+
+
+def _itself(state: CircuitState) -> CircuitState:
+    return state

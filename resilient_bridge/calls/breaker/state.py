@@ -1,0 +1,392 @@
+"""One circuit: closed, open, half-open, or set by hand; who may pass, and what their outcomes change. Pure.
+
+A caller asks for a permit (`admit`) and gives it back with how the call ended (`succeeded`, `failed`, `released`). The permit
+of a closed circuit is its era, a number that grows at every change of state, so that the outcome of a call from an older
+era is recognised and dropped. The permit of a probe is its own negative number with a lease: a probe that is lost or hangs loses
+its place when the lease ends, so nothing can keep the circuit half-open for ever.
+
+`is_closed` and `is_calm` are plain attributes, read without the lock: a caller that sees `is_closed` takes `era` for its permit,
+and one that sees `is_calm` needs not tell of a success. Both may be stale by one step, which the era then catches. `is_plain` and
+`is_silent` say the same of a circuit for which no call is too slow: there nobody keeps who is under way. A success that took `tell_after`
+seconds or more has to be told of.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, Final
+from weakref import WeakSet
+
+import attrs
+
+from .rejection import CircuitOpenError
+from .windows import window_for
+
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from ...errors import Failure
+    from .value import Breaker, State
+
+    class UnderWay(Protocol):
+        """A call as a circuit keeps it: when it began (monotonic seconds), and its permit."""
+
+        @property
+        def permit(self) -> int | None: ...
+        @property
+        def started(self) -> float: ...
+
+
+__all__ = ["CircuitState"]
+
+_LONGEST_HINT: Final = 1.0  # seconds: a probe may end at any time, long before its lease does
+_NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a half-open circuit has leases
+
+
+class CircuitState:
+    """The circuit `key`, with the numbers of `breaker`; times are monotonic seconds, given by the caller.
+
+    `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per transition, in their order.
+    """
+
+    is_shared: ClassVar[bool] = False
+    """Whether several processes decide about it together."""
+
+    __slots__ = (
+        "__weakref__",
+        "_counted",
+        "_is_telling",
+        "_leases",
+        "_lock",
+        "_on_transition",
+        "_open_until",
+        "_openings",
+        "_overdue",
+        "_probe",
+        "_probes_passed",
+        "_rng",
+        "_untold",
+        "_wait",
+        "_window",
+        "because",
+        "breaker",
+        "era",
+        "is_calm",
+        "is_closed",
+        "is_plain",
+        "is_silent",
+        "key",
+        "slow_after",
+        "state",
+        "tell_after",
+        "under_way",
+        "why",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        breaker: Breaker,
+        rng: random.Random,
+        on_transition: Callable[[CircuitState, State, State, str, float], None],
+    ) -> None:
+        self.key = key
+        self.breaker = breaker
+        self.state: State = "closed"
+        self.era: int = 0
+        self.why = ""  # the reason of the last opening or isolation
+        self.because: Failure | None = None  # the failure that opened it, while that lasts
+        self.is_closed = self.is_calm = self.is_plain = self.is_silent = True
+        self._lock = Lock()
+        self._rng = rng
+        self._on_transition = on_transition
+        self._untold: tuple[tuple[State, State, str, float], ...] = ()
+        self._is_telling = False
+        self._window = window_for(breaker)
+        self.slow_after = self.tell_after = (
+            inf  # a success is told if it took as many seconds as the second of them
+        )
+        # Of a circuit for which calls can be too slow: who is under way, the oldest first.
+        self.under_way: dict[UnderWay, None] | None = None
+        self._overdue: WeakSet[UnderWay] = WeakSet()  # under way, and counted; some never end
+        self._counted: int | None = 0  # the permit whose outcomes count
+        self._openings = 0  # in a row: it ends when the circuit closes
+        self._wait: float | None = None
+        self._open_until = -inf
+        self._probe = 0  # the permit of the latest probe
+        self._leases: dict[int, float] = _NO_LEASES  # permit of a live probe: when its lease ends
+        self._probes_passed = 0
+        self._refresh()
+
+    # ---- a call -------------------------------------------------------------------------------------------------
+
+    def admit(self, now: float) -> int:
+        """Return a permit, or raise CircuitOpenError with the time until trying again makes sense."""
+        if self.is_closed:
+            return self.era
+        left = self._open_until - now
+        if left > 0:  # true whatever another thread does right now, and the usual answer in an outage
+            raise CircuitOpenError(self.key, "open", self.why, left, self.because)
+        with self._lock:
+            if self.is_closed:
+                return self.era
+            told = self.state == "open" and now >= self._open_until
+            if told:
+                self._change("half_open", "reset_timeout_elapsed", now)
+            permit = self._lease(now) if self.state == "half_open" else None
+            if permit is None:
+                raise self._rejection(now)
+        if told:
+            self._tell()
+        return permit
+
+    def succeeded(self, permit: int, now: float, seconds: float) -> None:
+        """The call ended well, after `seconds`; a slow one counts as a failure."""
+        if seconds >= self.slow_after:
+            self._count(permit, now, "slow_", None)
+        elif permit < 0:
+            self._probe_succeeded(permit, now)
+        else:
+            with self._lock:
+                if permit == self._counted:
+                    self._set_calm(self._window.good(now))
+
+    def failed(
+        self,
+        permit: int,
+        now: float,
+        seconds: float,
+        critical: bool = False,
+        because: Failure | None = None,
+    ) -> None:
+        """The call failed in a way that counts; `critical` opens the circuit at once (R2)."""
+        self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
+
+    def released(self, permit: int, now: float, seconds: float) -> None:
+        """The call ended in a way that says nothing (cancelled, ignored), unless it was slow: then it counts as a failure."""
+        if seconds >= self.slow_after:
+            self._count(permit, now, "slow_", None)
+        elif permit < 0:
+            with self._lock:
+                self._leases.pop(permit, None)
+
+    # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
+
+    def began(self, call: UnderWay) -> None:
+        """Remember a call that has been admitted, if it can be too slow."""
+        if self.under_way is not None:
+            self.under_way[call] = None
+
+    def count_overdue(self, now: float) -> None:
+        """Count the calls that take too long already, while they are still under way; each once."""
+        while self.under_way:
+            with self._lock:
+                try:
+                    oldest = next(iter(self.under_way), None)
+                except RuntimeError:  # a call has begun in another thread, in between
+                    continue
+                if oldest is None or now - oldest.started < self.slow_after:
+                    return
+                self.under_way.pop(oldest, None)
+                self._overdue.add(oldest)
+            permit = oldest.permit
+            if permit is not None:
+                self.released(permit, now, now - oldest.started)
+
+    def is_counted(self, call: UnderWay) -> bool:
+        """Return whether a call that ends has been counted as overdue, and forget it."""
+        if not (self.under_way or self._overdue):
+            return False
+        with self._lock:
+            if call in self._overdue:
+                self._overdue.remove(call)
+                return True
+            if self.under_way is not None:
+                self.under_way.pop(call, None)
+            return False
+
+    # ---- by hand ------------------------------------------------------------------------------------------------
+
+    def configure(self, breaker: Breaker) -> None:
+        """Go on with other numbers; the state, what the window remembers and a wait that has begun are kept."""
+        with self._lock:
+            if breaker == self.breaker:
+                return
+            if _counting(breaker) != _counting(self.breaker):
+                self._window = window_for(breaker, self._window)
+            self.breaker = breaker
+            self._refresh()
+
+    def reset(self, now: float) -> None:
+        """Close it, forget what was counted, and let the open times start over."""
+        self._set("closed", "manual_reset", now)
+
+    def isolate(self, now: float) -> None:
+        """Let nothing through until `reset`."""
+        self._set("isolated", "isolated", now)
+
+    def disable(self, now: float) -> None:
+        """Let everything through and count nothing until `reset`."""
+        self._set("disabled", "disabled", now)
+
+    # ---- to look at ---------------------------------------------------------------------------------------------
+
+    def retry_after(self, now: float) -> float | None:
+        """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
+        with self._lock:
+            return self._hint(now)
+
+    def rejects(self, moment: float) -> bool:
+        """Return whether a call at that moment will surely be rejected: it is open until later, or until somebody resets it."""
+        return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
+
+    def counts(self, now: float) -> tuple[int, int]:
+        """Return how many of how many calls failed: those that opened it, while it is not closed."""
+        with self._lock:
+            return self._window.counts(now if self.state == "closed" else None)
+
+    # ---- with the lock held -------------------------------------------------------------------------------------
+
+    def _lease(self, now: float) -> int | None:
+        leases = self._leases
+        for permit, ends in list(leases.items()):
+            if ends <= now:
+                del leases[permit]
+        if len(leases) >= self._places():
+            return None
+        self._probe -= 1
+        leases[self._probe] = now + self.breaker.lease
+        return self._probe
+
+    def _places(self) -> int:
+        """Return how many probes there may be now: those that have passed keep their places, so that no more than `probes` calls
+        decide about one half-open time. One is left, also when the number was lowered meanwhile.
+        """
+        return max(1, self.breaker.probes - self._probes_passed)
+
+    def _end_lease(self, permit: int, now: float) -> bool:
+        """Take the lease back; return whether it was still valid."""
+        ends = self._leases.pop(permit, None)
+        return ends is not None and now < ends
+
+    def _hint(self, now: float) -> float | None:
+        if self.state == "open":
+            return max(0.0, self._open_until - now)
+        if self.state == "half_open":
+            ends = [end for end in self._leases.values() if end > now]
+            if len(ends) >= self._places():
+                return min(min(ends) - now, _LONGEST_HINT)
+        return None
+
+    def _rejection(self, now: float) -> CircuitOpenError:
+        return CircuitOpenError(self.key, self.state, self.why, self._hint(now), self.because)
+
+    def _change(self, state: State, reason: str, now: float) -> None:
+        """Go to `state`; every permit from before is void."""
+        transition: tuple[State, State, str, float] = (self.state, state, reason, now)
+        self._untold = (*self._untold, transition)
+        self.state = state
+        self.era += 1
+        self._leases = {} if state == "half_open" else _NO_LEASES
+        self._probes_passed = 0
+        if state != "open":
+            self._open_until = -inf
+        if state == "closed":
+            self._window.clear()
+            self._openings = 0
+            self._wait = None
+        if state in ("open", "isolated"):
+            self.why = reason
+        if state in ("closed", "isolated", "disabled"):
+            self.because = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        disabled = self.state == "disabled"
+        closed = self.state == "closed"
+        slow_after = self.breaker.slow_after
+        self.slow_after = inf if slow_after is None else slow_after
+        if slow_after is None:
+            self.under_way = None
+        elif self.under_way is None:
+            self.under_way = {}
+        self._counted = self.era if closed else None
+        self.is_closed = disabled or closed
+        self.is_plain = self.is_closed and self.under_way is None
+        self._set_calm(disabled or (closed and self._window.is_quiet))
+
+    def _set_calm(self, is_calm: bool) -> None:
+        self.is_calm = is_calm
+        self.is_silent = is_calm and self.under_way is None
+        self.tell_after = self.slow_after if is_calm else -inf
+
+    def _open(self, reason: str, now: float, because: Failure | None) -> None:
+        self._openings += 1
+        self._wait = self.breaker.open_for.next(self._openings, self._wait, self._rng)
+        self._open_until = now + self._wait
+        # Without its exception, whose frames would keep alive whatever the failed call worked on.
+        self.because = None if because is None else attrs.evolve(because, cause=None, history=())
+        self._change("open", reason, now)
+
+    def _count(
+        self, permit: int, now: float, prefix: str, because: Failure | None, is_critical: bool = False
+    ) -> None:
+        with self._lock:
+            window = self._window
+            if permit < 0:
+                if not self._end_lease(permit, now):
+                    return
+                reason = prefix + window.probe_failed()
+            elif permit != self._counted:
+                return
+            elif window.bad(now) or is_critical:
+                reason = prefix + window.reason()
+            else:
+                self._set_calm(False)
+                return
+            self._open("critical" if is_critical else reason, now, because)
+        self._tell()
+
+    def _probe_succeeded(self, permit: int, now: float) -> None:
+        with self._lock:
+            if not self._end_lease(permit, now):
+                return
+            self._window.probe_succeeded()
+            self._probes_passed += 1
+            if self._probes_passed < self.breaker.probes:
+                return
+            self._change("closed", "request_success", now)
+        self._tell()
+
+    def _set(self, state: State, reason: str, now: float) -> None:
+        with self._lock:
+            if state != self.state:
+                self._change(state, reason, now)
+            elif state == "closed":  # no transition, but what is still under way belongs to the past
+                self.era += 1
+                self._window.clear()
+                self._refresh()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell of the transitions so far, in order: one thread at a time, the others leave theirs to it."""
+        while True:
+            with self._lock:
+                if self._is_telling or not self._untold:
+                    return
+                self._is_telling = True
+                told, *rest = self._untold
+                self._untold = tuple(rest)
+            try:
+                self._on_transition(self, *told)
+            finally:
+                self._is_telling = False
+
+
+def _counting(breaker: Breaker) -> tuple[object, ...]:
+    """Return what the window depends on."""
+    return breaker.window, breaker.rate, breaker.minimum

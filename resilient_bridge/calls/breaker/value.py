@@ -1,0 +1,160 @@
+"""When calls are no longer let through to something that is down, and when it is tried again.
+
+Rule: numbers only. The window and the state live where the circuits live, found by key, so that a changed breaker keeps them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
+
+import attrs
+
+from ...values.backoff import Backoff
+from ...values.fields import (
+    LONGEST,
+    Seconds,
+    as_seconds,
+    called,
+    count,
+    is_count,
+    is_number,
+    optional,
+    path_of,
+    refuse,
+    shown,
+    some_seconds,
+    state_key,
+)
+from ...values.what import What, Whats, as_whats, whats
+from ..layer import Layer
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Breaker", "State"]
+
+State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"]
+
+_FEW: Final = 10  # calls within a span of time that say nothing yet
+_OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
+_IN_A_ROW_OPEN_FOR: Final = Backoff.constant(30)
+
+
+def _as_open_for(value: Seconds | Backoff) -> Backoff:
+    given: Any = as_seconds(cast("Any", value))
+    return (
+        Backoff.constant(float(given)) if is_number(given) and 0 <= given <= LONGEST else cast("Any", given)
+    )
+
+
+def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, Backoff):
+        refuse(path_of(instance, attribute), f"a Backoff, or seconds from 0 to {LONGEST:.0f}", value)
+
+
+def _check_rate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not is_number(value) or not 0 < value <= 1:
+        refuse(path_of(instance, attribute), "a share above 0, at most 1", value)
+
+
+def _check_window(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, timedelta):
+        if value <= timedelta(0):
+            refuse(path_of(instance, attribute), "a timedelta above 0", value)
+    elif not is_count(value):
+        refuse(path_of(instance, attribute), "a whole number of calls of at least 1, or a timedelta", value)
+
+
+def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: int | None) -> None:
+    if value is not None and isinstance(instance.window, int) and value > instance.window:
+        refuse(path_of(instance, attribute), f"at most the {instance.window} calls of the window", value)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Breaker(Layer):
+    """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
+
+    It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in that time. `minimum` is the number of
+    calls that say enough; left out, 10 in a window of time, and all of a window of calls: those not made yet count as good. Open, it rejects every call with CircuitOpenError for as long as `open_for` says; that schedule
+    goes on while it opens again and again, and starts over once it has closed. Then `probes` calls may try: it closes
+    after as many successes, and opens on the first failure. A probe that has not ended after `lease` seconds has lost its place.
+    A call that takes `slow_after` seconds or more counts as failed, while it is still under way and also when it is cancelled.
+
+    `on` says which failures count, in the words of `Retry.on` (`on=Exception`: all of them). Left out, those that point at the other
+    side (transport, timeouts, what may pass) and the exception classes that the Retry beside it names; a 4xx or a mistake of ours counts
+    neither way. What fits `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what the
+    breaker protects.
+    """
+
+    usual_place: ClassVar[int | None] = 5
+    conditions_in: ClassVar[tuple[str, ...]] = ("on", "ignore")
+
+    rate: float = attrs.field(default=0.8, validator=_check_rate)
+    window: int | timedelta = attrs.field(default=50, validator=_check_window)
+    open_for: Backoff = attrs.field(default=_OPEN_FOR, converter=_as_open_for, validator=_check_open_for)
+    probes: int = attrs.field(default=1, validator=count)
+    slow_after: float | None = attrs.field(
+        default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
+    )
+    on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
+    ignore: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
+    minimum: int | None = attrs.field(default=None, validator=(optional(count), _check_minimum))
+    lease: float = attrs.field(default=30.0, converter=as_seconds, validator=some_seconds)
+    key: str | None = attrs.field(default=None, validator=state_key)
+
+    @classmethod
+    def consecutive(
+        cls,
+        failures: int,
+        /,
+        *,
+        open_for: Seconds | Backoff = _IN_A_ROW_OPEN_FOR,
+        probes: int = 1,
+        slow_after: Seconds | None = None,
+        on: Whats = (),
+        ignore: Whats = (),
+        lease: Seconds = 30.0,
+        key: str | None = None,
+    ) -> Self:
+        """Return a breaker that opens after `failures` in a row, for 30 s unless said otherwise (G2: 5; R15: 5 and 60 s).
+
+        The same as a rate of 1 over a window of that many calls.
+        """
+        if not is_count(failures):
+            refuse("Breaker.consecutive.failures", "a whole number of at least 1", failures)
+        return cls(
+            rate=1.0,
+            window=failures,
+            open_for=open_for,
+            probes=probes,
+            slow_after=slow_after,
+            on=on,
+            ignore=ignore,
+            lease=lease,
+            key=key,
+        )
+
+    @property
+    def in_a_row(self) -> int | None:
+        """How many failures in a row open it, None for every other rate."""
+        is_row = self.rate == 1 and isinstance(self.window, int) and self.least == self.window
+        return self.window if is_row and isinstance(self.window, int) else None
+
+    @property
+    def least(self) -> int:
+        """How many calls say enough: `minimum`, or what stands for it."""
+        if self.minimum is not None:
+            return self.minimum
+        return self.window if isinstance(self.window, int) else _FEW
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        usual = _OPEN_FOR if self.in_a_row is None else _IN_A_ROW_OPEN_FOR
+        steady = self.open_for.shape == "constant" and self.open_for.jitter == "none"
+        open_for = shown(self.open_for.seconds[0] if steady else self.open_for)
+        told = {"open_for": "" if self.open_for == usual else open_for}
+        if self.in_a_row is None:
+            return called(self, **told)
+        return called(self, shown(self.window), by="Breaker.consecutive", rate="", window="", **told)

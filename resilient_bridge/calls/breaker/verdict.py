@@ -1,0 +1,43 @@
+"""What a failure says to a circuit breaker: that the other side is down, or nothing at all. Pure.
+
+Rule: a caller's mistake is no outage. Only what points at the other side, or at the way there, counts; the rest is neutral,
+which is neither a failure nor a success.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...errors import REJECTED, Category, Severity, is_limited
+from ...values.what import matches_safely, names_class
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+    from .value import Breaker
+
+__all__ = ["counts_for_breaker"]
+
+_ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
+
+
+def counts_for_breaker(
+    failure: Failure, breaker: Breaker, named: tuple[Any, ...] = ()
+) -> Literal["failure", "neutral", "critical"]:
+    """Return what `failure` is to `breaker`; critical opens the circuit at once (R2).
+
+    `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
+    names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.
+    """
+    if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
+        return "neutral"
+    if failure.severity in _ALARMING:
+        return "critical"
+    if breaker.on:
+        return "failure" if matches_safely(breaker.on, failure) else "neutral"
+    if is_limited(failure):
+        return "neutral"
+    if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
+        return "failure"
+    return "neutral"

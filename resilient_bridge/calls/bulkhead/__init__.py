@@ -1,0 +1,1 @@
+"""Bulkhead: the value, who is inside, and the layer that waits for a free place."""

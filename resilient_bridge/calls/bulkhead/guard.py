@@ -1,0 +1,93 @@
+"""The layer that waits for a free place.
+
+Rule: a place that is not taken goes to the next in line. Whoever is cancelled, timed out or interrupted while waiting gives back
+what it had, and what it was handed in the same instant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import RejectedError
+from ...world.signal import Signal
+from ..guards import not_admitted
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..frame import CallFrame
+    from ..guards import Wait
+    from .state import BulkheadState, Ticket
+    from .value import Bulkhead
+
+__all__ = ["BulkheadGuard"]
+
+
+class BulkheadGuard:
+    """Takes a place before the call, and frees it after."""
+
+    __slots__ = ("layer", "state")
+
+    def __init__(self, state: BulkheadState, layer: Bulkhead) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        if self.state.try_acquire():
+            attempt.slot = self.state
+            return None
+        return _Place(self.state, self.layer, attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+        state = attempt.slot
+        if state is not None:
+            attempt.slot = None
+            state.release()
+        return error
+
+
+class _Place:
+    """A place in the queue of a bulkhead."""
+
+    def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
+        self._state = state
+        self._attempt = attempt
+        bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
+        self._patience = min(bounds) if bounds else None
+
+    def block(self) -> None:
+        signal = Signal()
+        ticket = self._join(signal.set)
+        try:
+            signal.wait(self._patience)
+        except BaseException:
+            self._state.leave(ticket)
+            raise
+        self._settle(ticket)
+
+    async def suspend(self) -> None:
+        signal = Signal()
+        ticket = self._join(signal.set)
+        try:
+            await signal.suspend(self._attempt.world, self._patience)
+        except BaseException:
+            self._state.leave(ticket)
+            raise
+        self._settle(ticket)
+
+    def _join(self, wake: Callable[[], object]) -> Ticket:
+        try:
+            return self._state.join(wake)
+        except RejectedError as error:
+            not_admitted(self._attempt, "bulkhead", self._state.key, error)
+            raise
+
+    def _settle(self, ticket: Ticket) -> None:
+        if self._state.is_served(ticket):
+            self._attempt.slot = self._state
+            return
+        self._state.leave(ticket)
+        error = self._state.rejection(self._patience)
+        not_admitted(self._attempt, "bulkhead", self._state.key, error)
+        raise error

@@ -1,0 +1,38 @@
+"""How many calls may run at once, and how many more may wait for a place."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from ...values.fields import as_seconds, called, count, optional, seconds, shown, state_key, whole
+from ..layer import Layer
+
+
+__all__ = ["Bulkhead"]
+
+
+@attrs.frozen(repr=False, eq=False)
+class Bulkhead(Layer):
+    """At most `calls` at once; `queue` more wait their turn, first come, first served; the rest get BulkheadFullError (S5).
+
+    A waiting call waits at most `max_wait` seconds (a timedelta will do; None: as long as its deadline allows). `key` shares the
+    places between policies; without it, they belong to what the bulkhead protects. ConfigError names a bad field.
+    """
+
+    usual_place: ClassVar[int | None] = 3
+
+    calls: int = attrs.field(validator=count)
+    queue: int = attrs.field(default=0, validator=whole, kw_only=True)
+    max_wait: float | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(seconds()),
+        kw_only=True,
+    )
+    key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        return called(self, shown(self.calls), calls="")

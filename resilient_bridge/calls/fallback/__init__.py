@@ -1,0 +1,1 @@
+"""Fallback: the value, and the functions that are called instead."""

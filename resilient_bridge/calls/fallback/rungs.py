@@ -1,0 +1,179 @@
+"""The rungs of a Fallback, after the call has failed for good: raised, or returned what stands for a failure.
+
+Rule: never silently. The switch is asked for where `acknowledge` is given, and told in every case: an event a rung. And never twice: after a
+call that may have run, a rung needs the permission that a repeat would need, or `may_have_run=`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ...classification import failure_or_none
+from ...errors import Executed
+from ...telemetry import emit, events
+from ...values.what import add_note, matches_ended
+from ..conditions import Ask, answering, conditions
+from ..evidence import proven
+from ..first_item import starting, starting_async
+from ..frame import CURRENT, CallFrame, outside_of
+from ..returned import failure_of_answer, keep_answer
+from ..steps import Call, Discard, Step
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ...errors import Failure
+    from .value import Fallback
+
+    class Plan(Protocol):
+        """The part of a plan that the rungs need."""
+
+        @property
+        def fallback(self) -> Fallback | None: ...
+        @property
+        def idempotent(self) -> bool | None: ...
+        @property
+        def asks(self) -> bool: ...
+        @property
+        def form(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def proofs(self) -> str: ...
+
+
+__all__ = ["rungs_for", "rungs_for_answer"]
+
+_LONGEST_CHAIN: Final = 100
+_NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allows it"
+
+
+def rungs_for(plan: Plan, first: CallFrame, error: Exception, call: Call) -> Generator[Step, Any, Any]:
+    """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
+    failure = failure_or_none(error)
+    if failure is None:
+        raise error
+    last = CURRENT.get()
+    failure = proven(plan, last if last.first is first else first, failure, error)
+    try:
+        is_replaced, result = yield from _climb(plan, first, failure, error, call)
+        if is_replaced:
+            return result
+        raise error
+    finally:
+        del error, failure  # an error must not be held by a frame that it holds
+
+
+def rungs_for_answer(
+    plan: Plan, first: CallFrame, result: Any, call: Call
+) -> Generator[Step, Any, tuple[bool, Any]]:
+    """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
+
+    The answer stays where no rung may be tried.
+    """
+    failure = first.answered
+    if failure is None:
+        return False, result
+    is_replaced, replacement = yield from _climb(plan, first, failure, None, call)
+    if not is_replaced:
+        return False, result
+    keep_answer(first, None)
+    yield Discard(result)
+    return True, replacement
+
+
+def _climb(
+    plan: Plan, first: CallFrame, failure: Failure, error: Exception | None, call: Call
+) -> Generator[Step, Any, tuple[bool, Any]]:
+    """Return whether a rung stands in, and what it returned; raise what the last one raised."""
+    fallback = plan.fallback
+    if fallback is None or not (yield from _is_for(plan, failure)):
+        return False, None
+    rungs = [
+        (number, rung) for number, rung in enumerate(fallback.ladder, 1) if _may_try(plan, failure, rung)
+    ]
+    if not rungs:
+        _explain(error)
+        return False, None
+    # The repeats are over: a rung that repeats on its own is inside of nothing that would.
+    token = CURRENT.set(outside_of(first))
+    ending: Exception | None = error
+    answer: Any = None
+    try:
+        if fallback.acknowledge is not None and not (yield from _is_acknowledged(plan, failure, error)):
+            return False, None
+        for number, rung in rungs:
+            emit(events.FellBack(name=plan.name, rung=number, failure=failure))
+            try:
+                answer = yield Call(_begun_by(plan, rung), call.args, call.kwargs)
+            except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
+                ending = failed if ending is None else _after(ending, failed)
+                continue
+            if failure_of_answer(answer) is None or number == rungs[-1][0]:
+                return True, answer
+            yield Discard(answer)
+        if ending is None:
+            return False, None
+        raise ending
+    finally:
+        CURRENT.reset(token)
+        del error, ending, failure  # an error must not be held by a frame that it holds
+
+
+def _is_for(plan: Plan, failure: Failure) -> Generator[Step, Any, bool]:
+    fallback = plan.fallback
+    if fallback is None or not fallback.on:
+        return fallback is not None
+    answers: dict[int, bool | Exception] = {}
+    if plan.asks:
+        yield Ask(conditions(fallback), failure, answers)
+    with answering(answers):
+        return matches_ended(fallback.on, failure)
+
+
+def _may_try(plan: Plan, failure: Failure, rung: Callable[..., Any]) -> bool:
+    """Return whether a rung may do its work although the call may have done its own."""
+    allowed: Any = plan.fallback.may_have_run if plan.fallback is not None else False
+    if failure.executed is Executed.NO or plan.idempotent or allowed is True:
+        return True
+    return not isinstance(allowed, bool) and rung in allowed
+
+
+def _is_acknowledged(plan: Plan, failure: Failure, error: Exception | None) -> Generator[Step, Any, bool]:
+    """Ask whether to switch. Who raises instead of answering has said no: the failure stands, with a note of the mistake."""
+    acknowledge: Any = plan.fallback.acknowledge if plan.fallback is not None else None
+    try:
+        return bool((yield Call(acknowledge, (failure,), {})))
+    except Exception as mistake:  # the caller's failure must not be lost for it
+        if error is None or not add_note(error, "not replaced: acknowledge raised", mistake):
+            raise
+        return False
+
+
+def _explain(error: Exception | None) -> None:
+    notes = getattr(error, "__notes__", None)
+    if error is not None and (not isinstance(notes, list) or _NOTE not in notes):
+        with suppress(Exception):  # a frozen exception takes no note
+            error.add_note(_NOTE)
+
+
+def _after(error: Exception, failed: Exception) -> Exception:
+    """Return what the rung raised, with the error that it was to replace at the end of its chain."""
+    last: BaseException = failed
+    for _ in range(_LONGEST_CHAIN):
+        if last is error:
+            return failed
+        if last.__context__ is None:
+            last.__context__ = error
+            return failed
+        last = last.__context__
+    return failed
+
+
+def _begun_by(plan: Plan, rung: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rung in the form of the function that it stands in for."""
+    if plan.form == "async_stream":
+        return starting_async(rung)
+    return starting(rung) if plan.form == "stream" else rung

@@ -1,0 +1,192 @@
+"""The engine's record of one attempt of a protected call, and the context variable that holds it.
+
+Rule: one context variable says everything about where we are: the attempt in progress, its deadline, its key, the
+attempts around it, and the environment. A call reads it once and sets it once; that is what keeps the success path short.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..world import REAL, World, current_world
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..errors import Failure
+    from ..values.rule import Rule
+
+    class CutOff(Protocol):
+        """What repeats a call, as seen by the deadline that ends it."""
+
+        def cut_off(self, error: BaseException, now: float) -> None: ...
+        def close(self) -> None: ...
+
+    class Repeats(Protocol):
+        """The part of a Retry that the policies around it have to know."""
+
+        @property
+        def attempts(self) -> object: ...
+
+    class Around(Protocol):
+        """What an attempt tells those inside of it: whether its policy would repeat their failure itself."""
+
+        @property
+        def retry(self) -> Repeats | None: ...
+        @property
+        def idempotent(self) -> bool | None: ...
+        @property
+        def name(self) -> str: ...
+
+
+__all__ = [
+    "CURRENT",
+    "ROOT",
+    "CallFrame",
+    "Inside",
+    "count_request",
+    "enclosing",
+    "inside_of",
+    "mark_around",
+    "new_frame",
+    "outside_of",
+    "report",
+]
+
+
+class Inside:
+    """What the policies inside of one attempt report: how often each operation failed for good, and the most calls that one took.
+
+    So that retries inside each other do not multiply: what was repeated inside counts as used up outside.
+    """
+
+    __slots__ = ("failed", "mark", "most")
+
+    def __init__(self) -> None:
+        self.failed: dict[int, int] = {}  # by the id of the operation's plan
+        self.most = 0
+        self.mark: object = None  # of the last record that a call inside left with its error
+
+
+class CallFrame:
+    """One attempt as the engine keeps it; what the function that is called may see of it is an `Attempt`."""
+
+    # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
+    # a bare allocation and three names.
+    number: int = 1
+    world: World = REAL
+    plan: Around | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
+    outer: CallFrame | None = (
+        None  # taken away from the first attempt when its call ends: no chain of calls that are over
+    )
+    started: float = 0.0
+    deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
+    failure: Failure | None = None
+    first: CallFrame | None = None  # the first attempt of the same call; None: this one
+    is_rejected: bool = False  # a layer did not admit it: nothing was called
+    is_called: bool = False  # its function has been called; only the long way keeps it
+    is_last: bool = False  # the callee cannot be called again: what it was given is used up
+    may_repeat_until: float | None = (
+        None  # monotonic: from then on only what provably did not run is repeated
+    )
+    is_protected: bool = (
+        False  # an edge: what is called from it has a policy, which knows what its errors prove
+    )
+    before_of: Rule | None = None  # an edge: this is a rule's `before` at work
+    run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
+    waited: float = 0.0  # seconds between attempts; on the first one
+    calls: int = 1  # what `capture` reads on the edge it made
+    answered: Failure | None = (
+        None  # what a returned answer stands for; on the first one, and on such an edge
+    )
+    requests: int = 0  # sent inside of this attempt, as far as they were counted
+    inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
+    # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
+    # enough; those around the Retry keep theirs on the first attempt.
+    permit: int | None = None
+    slot: Any = None
+    token: Any = None  # what a shared budget said to the attempt that has just failed; on the first attempt
+    seen: tuple[BaseException, Failure | None] | None = None
+    key: str | None = None  # see idempotency_key
+    # What was handed out: the same to all who ask, for as long as one of them keeps it.
+    view: Callable[[], Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole call has ended; an edge is as over as what it stands in."""
+        first = self.first or self
+        if first.plan is None:
+            return first.outer is not None and first.outer.is_over
+        return first.outer is None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline of this call or one around it, never negative; None without one."""
+        at = self.deadline_at
+        return None if at is None else max(0.0, at - self.world.monotonic())
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
+        first = self.first or self
+        if first.key is None:
+            first.key = current_world().new_id()
+        return first.key
+
+
+def new_frame(
+    plan: Around | None, outer: CallFrame | None, world: World, started: float, deadline_at: float | None
+) -> CallFrame:
+    """Return a new attempt, or without a plan the edge of a context."""
+    attempt = CallFrame()
+    attempt.plan, attempt.outer, attempt.world = plan, outer, world
+    attempt.started, attempt.deadline_at = started, deadline_at
+    return attempt
+
+
+def outside_of(attempt: CallFrame) -> CallFrame:
+    """Return an edge for what is no part of the attempt's call, though it runs in it: its repeats are its own, the deadline still holds."""
+    outer = (attempt.first or attempt).outer
+    return new_frame(None, outer, attempt.world, attempt.started, attempt.deadline_at)
+
+
+ROOT = CallFrame()
+CURRENT: ContextVar[CallFrame] = ContextVar("resilient_bridge.attempt", default=ROOT)
+
+
+def report(first: CallFrame, calls: int) -> None:
+    """Say how many times a call has called its function: `capture` reads it from the edge that it made."""
+    edge = first.outer
+    if edge is not None and edge.plan is None and edge is not ROOT:
+        edge.calls = calls
+
+
+def inside_of(attempt: CallFrame) -> Inside:
+    """Return what is known of the calls inside of an attempt."""
+    if attempt.inside is None:
+        attempt.inside = Inside()
+    return attempt.inside
+
+
+def enclosing(attempt: CallFrame) -> CallFrame | None:
+    """Return the attempt or edge that the call of this attempt was made in."""
+    return attempt.outer if attempt.plan is None else (attempt.first or attempt).outer
+
+
+def mark_around(first: CallFrame, mark: object) -> None:
+    """Tell the attempts around a call that the record with this mark comes from inside of them."""
+    around = first.outer
+    while around is not None and around is not ROOT:
+        if around.plan is not None:
+            inside_of(around).mark = mark
+        around = enclosing(around)
+
+
+def count_request() -> None:
+    """Note that a request leaves: in the attempt in progress, and in those around it."""
+    attempt: CallFrame | None = CURRENT.get()
+    while attempt is not None and attempt is not ROOT:
+        attempt.requests += 1
+        attempt = enclosing(attempt)

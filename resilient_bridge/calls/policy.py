@@ -1,0 +1,329 @@
+"""Policies for calls: layers in order, composed once, put around functions of every kind.
+
+Rule: a Policy is a value. It can be compared, pickled, printed and shared; what happens around it (circuits, tokens) has a
+key of its own and is found elsewhere. There is no global switch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+import attrs
+
+from ..values.fields import refuse
+from .layer import Layer
+from .retry.value import Retry
+from .shared.ports import SharedState
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from .breaker.state import CircuitState
+    from .explanation import Explanation
+    from .run.blocks import Attempts
+    from .states import States
+
+__all__ = ["Policy", "PolicyDecorator", "Protected"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
+F_co = TypeVar("F_co", bound="Callable[..., Any]", covariant=True)
+
+
+class _TakesSelf(Protocol):
+    def __call__(_me, /, self: Any, *args: Any, **kwargs: Any) -> Any: ...  # noqa: N805 -- `self` is the method's
+
+
+class _TakesCls(Protocol):
+    def __call__(_me, /, cls: Any, *args: Any, **kwargs: Any) -> Any: ...  # noqa: N805 -- as above
+
+
+M = TypeVar("M", bound=_TakesSelf | _TakesCls)
+
+
+def _as_layers(layers: tuple[Any, ...]) -> tuple[Layer, ...]:
+    """Flatten policies among the layers."""
+    flat: list[Any] = []
+    for layer in layers:
+        flat.extend(layer.layers if isinstance(layer, Policy) else (layer,))
+    return tuple(flat)
+
+
+def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...]) -> None:
+    if not layers:
+        refuse("Policy.layers", "at least one layer, such as Retry()", layers)
+    kinds: list[type] = []
+    for place, layer in enumerate(layers):
+        kind = type(layer)
+        if not isinstance(layer, Layer) or layer.usual_place is None:
+            refuse(
+                f"Policy.layers[{place}]",
+                "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
+                layer,
+            )
+        if kind in kinds:
+            refuse(
+                f"Policy.layers[{place}]",
+                f"one {kind.__name__} at most (put a second policy around the function)",
+                layer,
+            )
+        if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
+            refuse(
+                f"Policy.layers[{place}]",
+                "Fallback outside of Retry: inside, Retry would never see a failure",
+                layer,
+            )
+        kinds.append(kind)
+
+
+def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        refuse("Policy.name", "a name, or None", name)
+
+
+def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
+    if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
+        refuse("Policy.state", "a RedisState, or None for circuits and budgets of this process", state)
+
+
+def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
+    """Return the one state of the policies among the layers."""
+    found: list[SharedState] = []
+    for layer in layers:
+        if isinstance(layer, Policy) and layer.state is not None and layer.state not in found:
+            found.append(layer.state)
+    if len(found) > 1:
+        refuse("Policy.state", "one state for all layers: say which", found)
+    return found[0] if found else None
+
+
+class Protected(Generic[F_co]):
+    """What a type checker takes a decorated function for: called exactly as the function, with what the policy adds to it.
+
+    For annotations alone: `def patience(f: rb.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
+    this class. A method keeps its own type (a checker binds only functions), and so does a function that takes any arguments:
+    their `policy` is there when it runs, and unknown to the checker. It knows methods by a first parameter named `self` or `cls`.
+    """
+
+    policy: Policy
+    """The policy in force; set another at run time, state kept."""
+    explain: Callable[[], Explanation]
+    """What the policy means around this function, and what of it may be repeated."""
+    __call__: F_co
+    __wrapped__: F_co
+    __name__: str
+    __qualname__: str
+
+
+@attrs.frozen(init=False, repr=False, eq=False)
+class Policy(Layer):
+    """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
+
+    `@policy` protects functions, methods, generator functions and their async kin, and keeps the signature. A call that may have
+    run is repeated only with `@policy(idempotent=True)`, and a policy with a Retry is refused until it is told. Each decorated function has its own circuit and budget unless a layer
+    has a `key`; `call` and `attempts` use those of this object. `name` stands in events instead of the function's name.
+    `state=RedisState(url)` shares circuits and retry budgets between processes: under their `key`, else under the function's
+    qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does harm warns (UserWarning).
+    """
+
+    layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
+    name: str | None = attrs.field(default=None, validator=_check_name)
+    state: SharedState | None = attrs.field(default=None, validator=_check_state)
+    _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
+
+    if TYPE_CHECKING:
+
+        def __attrs_init__(self, layers: object, name: object, state: object) -> None: ...
+
+    def __init__(self, *layers: Layer, name: str | None = None, state: SharedState | None = None) -> None:
+        """Compose the layers; policies among them are taken apart, and without a `state` theirs is taken over."""
+        self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
+        from .explanation import harmful
+
+        for warning in harmful(self.layers):
+            warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
+
+    # A method's type first, and kept: no class of ours would be bound, overridden and narrowed by both checkers as a function is.
+    @overload
+    def __call__(self, function: M, /, *, idempotent: bool | None = ..., name: str | None = ...) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: F, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> Protected[F]: ...
+    @overload
+    def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
+    def __call__(
+        self, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
+    ) -> Any:
+        """Protect a function: `@policy(idempotent=True)` if running it twice is harmless, `@policy(idempotent=False)` if not.
+
+        A policy with a Retry has to be told one of the two; without a Retry `@policy` is enough. The result has the same signature and
+        kind; its attribute `policy` reads this policy and sets another at run time, state kept, and `explain()` says what may be repeated.
+        ConfigError for what cannot be protected: a class, a Timeout on a sync function, a Retry that was told nothing.
+        """
+        _check_flag("Policy(idempotent=)", idempotent)
+        decorator = PolicyDecorator(self, idempotent, name)
+        return decorator if function is None else decorator(function)
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+
+        The circuit and the budget are those of this Policy object, whatever the function. A policy with a Retry has to be told whether a
+        repeat is harmless: `policy(idempotent=True).call(f, …)`; ConfigError without that.
+        """
+        return PolicyDecorator(self).call(function, *args, **kwargs)
+
+    def attempts(self, *, idempotent: bool | None = None) -> Attempts:
+        """Return the attempts as a loop: `async for attempt in policy.attempts(idempotent=True): with attempt: …`, or `for`.
+
+        A block may be repeated when it failed and the policy says so; the last failure is raised. Every layer is taken for each
+        attempt anew. ConfigError for a policy with a Fallback, which cannot replace a block, and for a Retry that was not told
+        whether a repeat is harmless.
+        """
+        from .run.blocks import Attempts
+
+        _check_flag("Policy.attempts.idempotent", idempotent)
+        if idempotent is None and any(isinstance(layer, Retry) for layer in self.layers):
+            from .run.binding import undecided
+
+            raise undecided(self.name or "Policy.attempts")
+        return Attempts(self, self.own_states(), idempotent=idempotent)
+
+    def replace(self, *layers: Layer) -> Self:
+        """Return this policy with layers in the place of those of the same class, or added where they usually stand.
+
+        A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use the same state.
+        """
+        new = list(self.layers)
+        for layer in _as_layers(layers):
+            place = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
+            if place is None:
+                new.insert(_place(new, layer), layer)
+            else:
+                key = getattr(new[place], "key", None)
+                keep = key is not None and getattr(layer, "key", key) is None
+                new[place] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
+        replaced = type(self)(*new, name=self.name, state=self.state)
+        replaced._states.append(self.own_states())  # noqa: SLF001 -- of its own class
+        return replaced
+
+    def evolve(self, **fields: Any) -> Self:
+        """Return a copy with other `layers`, `name` or `state`, and with circuits and budgets of its own; see also `replace`."""
+        known = {"layers": self.layers, "name": self.name, "state": self.state}
+        for name in fields:
+            if name not in known:
+                refuse("Policy.evolve", f"a field: {', '.join(known)}", name)
+        layers: Any = fields.get("layers", self.layers)
+        return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
+
+    def explain(self) -> Explanation:
+        """Return what the policy means: the order, the worst case in calls and seconds, and warnings; prints as text."""
+        from .explanation import Explanation
+
+        return Explanation.of(self.layers, self.state)
+
+    def circuit_state(self) -> CircuitState | None:
+        """Return the circuit that `call` and `attempts` use, None without a Breaker; `circuit(policy)` is its handle."""
+        from .breaker.value import Breaker
+
+        breaker = next((layer for layer in self.layers if isinstance(layer, Breaker)), None)
+        return None if breaker is None else self.own_states().circuit(breaker, self.state)
+
+    def own_states(self) -> States:
+        """Return the state that `call` and `attempts` use; not for users."""
+        if not self._states:
+            from .states import States
+
+            self._states.append(States(self.name or "Policy", self.name))
+        return self._states[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # State stays in its process, and with it the object it belongs to.
+        return _rebuild, (self.layers, self.name, self.state)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call."""
+        told = [repr(layer) for layer in self.layers]
+        if self.name is not None:
+            told.append(f"name={self.name!r}")
+        if self.state is not None:
+            told.append(f"state={self.state!r}")
+        return f"Policy({', '.join(told)})"
+
+
+@attrs.frozen
+class PolicyDecorator:
+    """What `policy(idempotent=…)` returns: `@policy(idempotent=True)`, and `policy(idempotent=True).call(f, …)`.
+
+    `idempotent=True`: running the function twice is harmless, so it is repeated although it may have run. False: it is repeated only
+    if it provably did not run.
+    """
+
+    policy: Policy
+    idempotent: bool | None = None
+    name: str | None = None
+
+    @overload
+    def __call__(self, function: M, /) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, function: Any, /) -> Any:
+        """Protect a function; see `Policy`."""
+        from .run.protect import bind
+
+        return bind(
+            self.policy,
+            function,
+            idempotent=self.idempotent,
+            must_say=True,
+            name=self.name or self.policy.name,
+            shared_as=self.name,
+        )
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+
+        The circuit and the budget are those of the Policy object, whatever the function.
+        """
+        from .run.protect import bind
+
+        protected = bind(
+            self.policy,
+            function,
+            idempotent=self.idempotent,
+            must_say=True,
+            name=self.name or self.policy.name,
+            states=self.policy.own_states(),
+        )
+        result: T = protected(*args, **kwargs)
+        return result
+
+    def attempts(self) -> Attempts:
+        """Return the attempts as a loop; see `Policy.attempts`."""
+        return self.policy.attempts(idempotent=self.idempotent)
+
+
+def _check_flag(path: str, value: object) -> None:
+    if value is not None and not isinstance(value, bool):
+        refuse(path, "True or False", value)
+
+
+def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever made it has been warned
+        return Policy(*layers, name=name, state=state)
+
+
+def _place(layers: list[Layer], layer: Layer) -> int:
+    """Return where a layer of a class that is not there yet usually stands: before the first one that belongs inside of it."""
+    own = layer.usual_place
+    if own is None:
+        refuse("Policy.replace", "layers", layer)
+    for place, other in enumerate(layers):
+        if other.usual_place is not None and other.usual_place > own:
+            return place
+    return len(layers)

@@ -1,0 +1,64 @@
+"""The layer that waits for its turn. A turn that is not used goes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import RejectedError
+from ..guards import not_admitted
+
+
+if TYPE_CHECKING:
+    from ..frame import CallFrame
+    from ..guards import Wait
+    from .state import RateState
+    from .value import RateLimit
+
+__all__ = ["RateGuard"]
+
+
+class RateGuard:
+    """Takes a turn before the call. A turn is used up by the call, however it ends."""
+
+    __slots__ = ("layer", "state")
+
+    def __init__(self, state: RateState, layer: RateLimit) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        patience, remaining = self.layer.max_wait, attempt.remaining
+        if remaining is not None:
+            patience = min(patience, remaining)
+        try:
+            wait = self.state.reserve(attempt.world.monotonic(), patience)
+        except RejectedError as error:
+            not_admitted(attempt, "rate_limit", self.state.key, error)
+            raise
+        return None if wait <= 0 else _Turn(self.state, wait, attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+        return error
+
+
+class _Turn:
+    """A turn that comes later."""
+
+    def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:
+        self._state = state
+        self._wait = wait
+        self._attempt = attempt
+
+    def block(self) -> None:
+        try:
+            self._attempt.world.sleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise
+
+    async def suspend(self) -> None:
+        try:
+            await self._attempt.world.asleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise

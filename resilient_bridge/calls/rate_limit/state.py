@@ -1,0 +1,77 @@
+"""The turns of one rate limit, as one number: when everything that was given out so far will be paid for. Pure.
+
+A bucket of `calls` tokens that fills up in `per` seconds, kept as the time at which it will be full again: no token is counted,
+so nothing has to be refilled, and no fraction of one gets lost.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from ..names import Names
+from .rejection import ThrottledError
+
+
+if TYPE_CHECKING:
+    from .value import RateLimit
+
+__all__ = ["RateState", "own_rate_state", "rate_state"]
+
+_ROUNDING: Final = 1e-9  # seconds: a hundred times a hundredth is a second
+
+
+class RateState:
+    """The rate limit `key`, with the numbers of `limit`; times are monotonic seconds, given by the caller."""
+
+    __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "key", "limit")
+
+    def __init__(self, key: str, limit: RateLimit) -> None:
+        self.key = key
+        self.limit = limit
+        self._lock = Lock()
+        self._full_at = -inf
+        self._per = limit.per  # the numbers that `_full_at` was made with
+
+    def reserve(self, now: float, max_wait: float) -> float:
+        """Take the next turn and return the seconds until it comes, 0 for at once.
+
+        Raises ThrottledError, and takes none, when that is more than `max_wait`. A turn that is not used is given back with `cancel`.
+        """
+        with self._lock:
+            limit = self.limit
+            debt = max(0.0, self._full_at - now)
+            if limit.per != self._per:  # the share of the bucket that is used stays the same
+                debt, self._per = debt * limit.per / self._per, limit.per
+                self._full_at = now + debt
+            debt += limit.per / limit.calls
+            wait = debt - limit.per
+            if wait <= _ROUNDING:
+                wait = 0.0
+            elif wait > max_wait + _ROUNDING:
+                raise ThrottledError(self.key, limit.calls, limit.per, wait)
+            self._full_at = now + debt
+            return wait
+
+    def cancel(self) -> None:
+        """Give a turn back: the next that asks comes earlier. Who waits already has been told when."""
+        with self._lock:
+            self._full_at -= self._per / self.limit.calls
+
+    def configure(self, limit: RateLimit) -> None:
+        """Go on with other numbers; what is used up of the bucket stays used up, in proportion."""
+        self.limit = limit
+
+
+_rates: Final = Names[RateState, "RateLimit"]("rate limit", RateState, lambda state: state.limit)
+
+
+def rate_state(key: str, limit: RateLimit, *, warn: bool = True) -> RateState:
+    """Return the rate limit of this name, with these numbers from now on."""
+    return _rates.get(key, limit, warn=warn)
+
+
+def own_rate_state(name: str, limit: RateLimit) -> RateState:
+    """Return a rate limit for one owner."""
+    return RateState(name, limit)

@@ -1,0 +1,33 @@
+"""How many calls may start in a span of time."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from ...values.fields import as_seconds, called, count, seconds, shown, some_seconds, state_key
+from ..layer import Layer
+
+
+__all__ = ["RateLimit"]
+
+
+@attrs.frozen(repr=False, eq=False)
+class RateLimit(Layer):
+    """`calls` per `per` seconds, which may come all at once after a pause; durations may be timedeltas.
+
+    In any span of time at most `calls`, and what fits evenly into that span. A call whose turn comes within `max_wait` seconds waits for it, every other gets ThrottledError with `retry_after`. `key` shares
+    the limit between policies; without it, it belongs to what is protected. ConfigError names a bad field.
+    """
+
+    usual_place: ClassVar[int | None] = 4
+
+    calls: int = attrs.field(validator=count)
+    per: float = attrs.field(default=1.0, converter=as_seconds, validator=some_seconds, kw_only=True)
+    max_wait: float = attrs.field(default=0.0, converter=as_seconds, validator=seconds(), kw_only=True)
+    key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        return called(self, shown(self.calls), calls="")

@@ -1,0 +1,16 @@
+"""The policy we recommend when nothing is known about a call."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .breaker.value import Breaker
+from .policy import Policy
+from .retry.value import Retry
+
+
+__all__ = ["resilient"]
+
+resilient: Final = Policy(Retry(), Breaker())
+"""Ready to decorate with: four calls at most, transient failures only, within a budget, and a breaker. No time limit: that
+belongs to the operation; `resilient.replace(Deadline(60))` adds one."""

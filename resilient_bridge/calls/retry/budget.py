@@ -1,0 +1,31 @@
+"""How many of the calls may be repeats, whatever every single call is allowed.
+
+Rule: numbers only. The tokens live where the circuits live, found by key, so that a changed budget keeps them.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from ...values.fields import Value, number, refuse, state_key
+
+
+__all__ = ["RetryBudget"]
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class RetryBudget(Value):
+    """At most `ratio` repeats per call, and `floor` more in any 10 s; ConfigError names a bad field.
+
+    An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The `floor` is for callers with few calls.
+    `key` shares one budget between policies; without it, it belongs to what the Retry protects.
+    """
+
+    ratio: float = attrs.field(default=0.2, validator=number(least=0))
+    floor: float = attrs.field(default=10, validator=number(least=0))
+    key: str | None = attrs.field(default=None, validator=state_key)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a budget that never allows anything: no retries is `Retry(attempts=1)`."""
+        if self.ratio == self.floor == 0:
+            refuse("RetryBudget.floor", "a number above 0, or a ratio above 0", self.floor)

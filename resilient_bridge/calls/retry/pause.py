@@ -1,0 +1,138 @@
+"""The pause that a limiter asks for: after a 429 with Retry-After every call of that function, client or origin waits until it is over.
+
+Rule: what one call was told, the others need not ask for. Nobody waits for longer than its own `max_retry_after` and deadline: whoever
+would have to is rejected at once, and nothing was called. A pause belongs to the clock that it was set by, so that one of a test in virtual
+time is none in real time.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from ...errors import Failure, ThrottledError, is_limited
+from ...values.backoff import Backoff
+from ..guards import not_admitted
+
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ...world import World
+    from ..frame import CallFrame
+    from .value import Retry
+
+__all__ = ["NO_PAUSE", "PAUSED", "Pause", "PauseGuard", "shared_pause"]
+
+_SPREAD: Final = (
+    0.1  # those who waited for the same end come back over a tenth of the pause, as those do who were told
+)
+
+
+class Pause:
+    """Until when the calls of one owner wait; `until` is what the runners look at, without a lock."""
+
+    __slots__ = ("__weakref__", "_clock", "_seconds", "key", "until")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.until = 0.0
+        self._clock: object = None
+        self._seconds = 0.0
+
+    def heard(self, world: World, failure: Failure, retry: Retry) -> None:
+        """A call has failed: if a limiter has asked for patience, and for no more than there is, all calls wait."""
+        seconds = failure.retry_after
+        if seconds is None or seconds > retry.max_retry_after or not is_limited(failure):
+            return
+        now = world.monotonic()
+        until = now + seconds
+        if self._clock is not world.monotonic or until > self.until:
+            self._clock, self.until, self._seconds = world.monotonic, until, seconds
+        for other in list(PAUSED):
+            if other.until <= now:
+                PAUSED.discard(other)
+        PAUSED.add(self)
+
+    def left(self, world: World) -> float:
+        """Return the seconds until it is over, 0 or less when it is."""
+        return self.until - world.monotonic() if self._clock is world.monotonic else 0.0
+
+    def spread(self, world: World) -> float:
+        """Return by how much one of many comes later than the end."""
+        return self._seconds * _SPREAD * world.rng.random()
+
+
+PAUSED: Final[set[Pause]] = set()
+"""Those that may not be over: while there is none, which is nearly always, the runners look no further."""
+
+NO_PAUSE: Final = Pause("")
+"""That of a policy without a Retry: nothing says how long its calls would wait."""
+
+_shared: Final[WeakValueDictionary[str, Pause]] = WeakValueDictionary()
+_lock: Final = Lock()
+
+
+def shared_pause(key: str) -> Pause:
+    """Return the pause of all who say this key, for as long as one of them keeps it."""
+    with _lock:
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = Pause(key)
+        return found
+
+
+class PauseGuard:
+    """Waits, before an attempt, for the end of a pause."""
+
+    __slots__ = ("_retry", "pause")
+
+    def __init__(self, pause: Pause, retry: Retry) -> None:
+        self.pause = pause
+        self._retry = retry
+
+    def enter(self, attempt: CallFrame) -> _Waiting | None:
+        return None if self.pause.left(attempt.world) <= 0 else _Waiting(self, attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+        return error
+
+    def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
+        """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""
+        world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
+        while (left := self.pause.left(world)) > 0:
+            remaining = attempt.remaining
+            if left > most or (remaining is not None and left >= remaining):
+                raise self._rejection(attempt, left)
+            is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
+            wait = left if is_exact else min(left + self.pause.spread(world), most)
+            if remaining is not None and wait >= remaining:
+                wait = left
+            (attempt.first or attempt).waited += wait
+            most -= wait
+            yield wait
+
+    def _rejection(self, attempt: CallFrame, left: float) -> ThrottledError:
+        text = f"{self.pause.key} is paused: a limiter asked for {left:.3g} s more"
+        error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=left))
+        not_admitted(attempt, "rate_limit", self.pause.key, error)
+        return error
+
+
+class _Waiting:
+    """The wait of one attempt."""
+
+    __slots__ = ("_attempt", "_guard")
+
+    def __init__(self, guard: PauseGuard, attempt: CallFrame) -> None:
+        self._guard = guard
+        self._attempt = attempt
+
+    def block(self) -> None:
+        for seconds in self._guard.waits(self._attempt):
+            self._attempt.world.sleep(seconds)
+
+    async def suspend(self) -> None:
+        for seconds in self._guard.waits(self._attempt):
+            await self._attempt.world.asleep(seconds)

@@ -1,0 +1,45 @@
+"""What the repeats of a call need of the policy that was compiled for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+
+if TYPE_CHECKING:
+    from ...values.rule import Rule
+    from .budget_state import BudgetState
+    from .decision import Matcher
+    from .pause import Pause
+    from .refresh_lock import Gate
+
+__all__ = ["Circuit", "Plan"]
+
+
+class Circuit(Protocol):
+    """A circuit inside of the Retry, as far as a repeat depends on it."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    def rejects(self, now: float, /) -> bool: ...
+
+
+class Plan(Protocol):
+    """The part of a plan that the repeats need."""
+
+    @property
+    def matcher(self) -> Matcher: ...
+    @property
+    def budget(self) -> BudgetState | None: ...
+    @property
+    def pause(self) -> Pause: ...
+    @property
+    def circuits(self) -> tuple[Circuit, ...]: ...
+    @property
+    def idempotent(self) -> bool | None: ...
+    @property
+    def proofs(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def allowed_by(self) -> str: ...
+    def gate(self, rule: Rule | None, /) -> Gate: ...

@@ -1,0 +1,395 @@
+"""The repeats of one call, from its first failure on: asks what to do, has tenacity carry it out, keeps the books.
+
+Rule: nothing of this exists while calls succeed. The first attempt is bare; when it fails, one fresh tenacity controller is
+primed with that outcome and our clock, and its hooks return what `decision` decided. The budget is spent in its stop
+hook, last, because asking spends.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import Failure, Record, RejectedError, changed, ended, is_limited, number_in, record_of
+from ...telemetry import emit, events
+from ...telemetry.event import QUIET_WAIT
+from ...telemetry.hub import HUB
+from ...values.backoff import Backoff
+from ...values.foreign import as_wait, is_tenacity
+from ...values.what import add_note, ask, take_back
+from ..attempt import ask_schedule
+from ..evidence import failure_in, keep, may_have_begun, permission_for, record_inside
+from ..finished import rejected
+from ..frame import ROOT, CallFrame, inside_of, new_frame, report
+from ..nesting import calls_in, largest_cap, retries_around
+from .decision import Decision, Match, counter, decide, place
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import tenacity
+
+    from ...errors import Stopped
+    from ...values.rule import Rule
+    from .budget_state import BudgetState
+    from .planned import Plan
+    from .value import Retry
+
+__all__ = ["Retrying"]
+
+_LOG: Final = logging.getLogger("resilient_bridge")
+_STOP: Final = object()
+_WHY: Final[dict[str, str]] = {
+    "attempts": "attempts used up",
+    "deadline": "no time left before the deadline",
+    "budget": "retry budget used up",
+    "not_retryable": "repeating cannot help",
+    "rejected": "the next one was not admitted",
+    "not_idempotent": "it may have run",
+}
+
+
+class Retrying:
+    """What is known about a call that has failed at least once."""
+
+    __slots__ = (
+        "around",
+        "before",
+        "calls",
+        "cap",
+        "controller",
+        "counts",
+        "current",
+        "decision",
+        "drawn",
+        "ending",
+        "first",
+        "history",
+        "own",
+        "permission",
+        "plan",
+        "requests",
+        "retry",
+        "rule",
+        "state",
+    )
+
+    def __init__(self, plan: Plan, retry: Retry, first: CallFrame) -> None:
+        self.plan = plan
+        self.retry = retry
+        self.first = first
+        self.calls = 0
+        self.permission = ""
+        self.requests = 0
+        self.counts: dict[int | None, int] = {}  # by `place`
+        self.history: list[Failure] = []
+        # By schedule (None: the general one): how often it has been asked, and what it said last.
+        self.drawn: dict[int | None, tuple[int, float | None]] = {}
+        self.current: CallFrame | None = None  # the one that has not ended, from the second on
+        self.rule: Rule | None = None
+        self.before: Callable[[], Awaitable[None] | None] | None = None
+        self.ending: BaseException | None = None  # what the call ends in
+        # The last error of a call, not of a layer that let none be made, and how many failures that was.
+        self.own: tuple[Exception, int] | None = None
+        self.decision = Decision(0.0)
+        self.around = () if first.outer is ROOT else retries_around(first)
+        self.cap = largest_cap(retry, self.around) if self.around else None
+        self.controller, self.state = _primed(self, first)
+        first.run = self  # for a deadline that ends the call from outside
+
+    def failed(self, attempt: CallFrame, error: Exception, failure: Failure) -> bool:
+        """An attempt has ended in `error`. Return whether it is repeated; otherwise `ending` is raised."""
+        self.state.set_exception((type(error), error, error.__traceback__))
+        try:
+            stop = self._step(attempt, failure)
+        except Exception as wrong:  # a condition, a schedule or a limit of the user's: his own error is still the one to be raised
+            if not add_note(error, "not repeated: the policy raised", wrong):
+                raise
+            self.ending = error
+            return False
+        if not (attempt.is_rejected and issubclass(type(error), RejectedError)):
+            self.own = error, len(self.history)
+        elif stop is not None and self.own is not None:
+            # What has been called did fail, and that is the caller's to see; the layer's word only ended it.
+            stop = "rejected"
+        if stop is None:
+            return True
+        self.ending = error
+        if stop == "rejected" and self.own is not None:
+            self.ending, known = self.own
+            del self.history[known:]
+        self._report_inside()
+        self.first.is_rejected = attempt.is_rejected and self.own is None
+        self._gave_up(self.ending, stop, attempt)
+        return False
+
+    def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
+        """An attempt has returned what stands for a failure. Return whether it is repeated; otherwise the result is returned as it is."""
+        self.state.set_result(result)
+        stop = self._step(attempt, failure, is_asked_for=is_asked_for)
+        if stop is None:
+            return True
+        inside = attempt.inside
+        if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has told it
+            self._tell(stop)
+        self._report_inside()
+        return False
+
+    def next_attempt(self, attempt: CallFrame) -> CallFrame:
+        """Return the attempt after this one."""
+        world = attempt.world
+        following = new_frame(attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at)
+        following.number = attempt.number + 1
+        following.failure = self.history[-1]
+        following.first = self.first
+        self.current = following
+        return following
+
+    def recovered(self, attempt: CallFrame) -> None:
+        """The last attempt worked."""
+        for outer in self.around:
+            inside = inside_of(outer)
+            inside.most = max(inside.most, self.calls)
+        if attempt.failure is not None:
+            attempt.failure = changed(attempt.failure, cause=None)
+        self.calls += 1
+        report(self.first, self.calls)
+        if HUB.listening or _LOG.isEnabledFor(logging.INFO):
+            emit(events.RetryRecovered(name=self.plan.name, attempt=attempt.number))
+
+    # ---- one step ---------------------------------------------------------------------------------------------
+
+    def _step(  # noqa: PLR0915 -- the books are kept here, in one piece
+        self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
+    ) -> Stopped | None:
+        """Decide about the attempt that has just ended; None means that it is repeated."""
+        world, retry = attempt.world, self.retry
+        self.current = None
+        if attempt.failure is not None:  # who keeps the attempt must not keep the error that keeps it
+            attempt.failure = changed(attempt.failure, cause=None)
+        if not attempt.is_rejected:
+            self.calls += 1
+        report(self.first, self.calls)
+        if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
+            # A Retry-After that named a moment, by nobody's clock but ours.
+            failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
+        if failure.retry_after is not None:
+            self.plan.pause.heard(world, failure, retry)
+        matcher = self.plan.matcher
+        if not is_asked_for and matcher.theirs:
+            is_asked_for = any(ask(what, self.state) for what in matcher.theirs)
+        found = matcher.match(failure, is_asked_for=is_asked_for)
+        self.rule, counted_by = found.rule, place(counter(found.rule))
+        calls = 1 if attempt.inside is None else calls_in(attempt)
+        self.counts[counted_by] = self.counts.get(counted_by, 0) + calls
+        self.requests += attempt.requests
+        self.permission = permission_for(self.plan, attempt, failure)
+        self.decision = self._decided(attempt, failure, found)
+        self.state.start_time = self.first.started
+        self.state.outcome_timestamp = world.monotonic()
+        if self.controller.iter(self.state) is _STOP:
+            return self.decision.stop or "attempts"
+        self.state.prepare_for_next_attempt()
+        key = place(self.rule if self.rule is not None and self.rule.backoff is not None else None)
+        self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
+        self.before = self.rule.before if self.rule is not None else None
+        if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.DEBUG):
+            scheduled = events.RetryScheduled(
+                name=self.plan.name,
+                attempt=attempt.number + 1,
+                wait=self.decision.wait,
+                failure=failure,
+                permission=self.permission,
+            )
+            emit(scheduled)
+        return None
+
+    def _decided(self, attempt: CallFrame, failure: Failure, found: Match) -> Decision:
+        recurred = 0
+        for earlier in self.history:
+            recurred += earlier.code == failure.code
+        self.history.append(failure)
+        decision = decide(
+            self.plan.matcher,
+            failure,
+            found,
+            may_repeat=bool(self.permission),
+            counts=self.counts,
+            cap=self.cap,
+            elsewhere=self._failed_elsewhere() if self.around else 0,
+            recurred=recurred,
+            drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
+            remaining=attempt.remaining,
+            world=attempt.world,
+        )
+        if decision.stop is None:
+            if self.rule is not None and self.rule.before is not None and self._recurses():
+                return Decision(0.0, "attempts")
+            if attempt.is_last:
+                return Decision(0.0, "not_retryable")
+            if attempt.may_repeat_until is not None and self._comes_too_late(attempt, decision.wait):
+                return Decision(0.0, "not_idempotent")
+            for circuit in self.plan.circuits:
+                if not circuit.is_closed and circuit.rejects(attempt.world.monotonic() + decision.wait):
+                    return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
+        return decision
+
+    def _drawn(self, attempt: CallFrame, failure: Failure) -> float:
+        """Return what the schedule says: one of ours, one of tenacity's, or a function of the attempt that has just failed.
+
+        Every schedule goes its own way: that of a rule by the failures of this rule alone.
+        """
+        rule = self.rule if self.rule is not None and self.rule.backoff is not None else None
+        backoff: Any = self.retry.backoff if rule is None else rule.backoff
+        count, previous = self.drawn.get(place(rule), (0, None))
+        if isinstance(backoff, Backoff):
+            wait = backoff.next(count + 1, previous, attempt.world.rng)
+        elif is_tenacity(backoff, "wait_base"):
+            wait = as_wait(backoff(self.state))
+        else:
+            wait = as_wait(ask_schedule(backoff, attempt, failure))
+        self.drawn[place(rule)] = count + 1, wait
+        return wait
+
+    def _failed_elsewhere(self) -> int:
+        # calls of this operation that failed for good, in the same attempt of the outermost policy
+        outermost = self.around[-1].inside if self.around else None
+        return 0 if outermost is None else outermost.failed.get(id(self.plan), 0)
+
+    def _report_inside(self) -> None:
+        """Tell the policies around this one how many calls failed here."""
+        key = id(self.plan)
+        for outer in self.around:
+            inside = inside_of(outer)
+            inside.failed[key] = failed = inside.failed.get(key, 0) + sum(self.counts.values())
+            inside.most = max(inside.most, failed)
+
+    def _recurses(self) -> bool:
+        """Return whether the rule's `before` is what this call is part of: a refresh must not refresh itself."""
+        around: CallFrame | None = self.first.outer
+        while around is not None:
+            if around.before_of is not None and around.before_of is self.rule:
+                return True
+            around = around.outer
+        return False
+
+    def _comes_too_late(self, attempt: CallFrame, wait: float) -> bool:
+        """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
+        until = attempt.may_repeat_until
+        if until is None or attempt.world.monotonic() + wait <= until:
+            return False
+        return any(may_have_begun(self.plan, failure) for failure in self.history)
+
+    # ---- hooks of tenacity ------------------------------------------------------------------------------------
+
+    def stops(self, state: tenacity.RetryCallState) -> bool:
+        """Answer tenacity's `stop=`."""
+        if self.decision.stop is not None:
+            return True
+        attempts: Any = self.retry.attempts
+        if not isinstance(attempts, int) and counter(self.rule) is None and attempts(state):
+            self.decision = Decision(0.0, "attempts")
+            return True
+        budget = self.plan.budget
+        if budget is not None and not self._may_spend(budget):
+            self.decision = Decision(0.0, "budget")
+            rejected(self.plan.name, "budget", budget.key, self.history[-1])
+            return True
+        return False
+
+    def _may_spend(self, budget: BudgetState) -> bool:
+        if self.history[-1].retry_after is not None and is_limited(self.history[-1]):
+            return True  # a limiter answered: the service is up, and one pause is for all
+        token = (
+            self.first.token
+        )  # what a shared budget has been asked for already, because asking it takes time
+        if token is None:
+            return budget.spend(self.first.world.monotonic())
+        self.first.token = None
+        return bool(token.is_granted)
+
+    # ---- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The call is over. What is left of it goes at once: controller, state and errors hold each other."""
+        self.first.run = None
+        self.state.outcome = None
+        self.history = []
+        self.own = self.ending = self.before = self.current = None
+        del self.controller, self.state
+
+    def cut_off(self, error: BaseException, now: float) -> None:
+        """The deadline has ended the call, in an attempt or in what comes before one: `error` says so."""
+        if self.current is not None and self.current.is_called:
+            self.calls += 1
+        report(self.first, self.calls)
+        failure = failure_in(self.first, error)
+        if failure is None:
+            return
+        self.history.append(failure)
+        self._gave_up(error, "deadline", self.first, now)
+
+    def _gave_up(
+        self, error: BaseException, stop: Stopped, attempt: CallFrame, now: float | None = None
+    ) -> None:
+        """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
+        seconds = (attempt.world.monotonic() if now is None else now) - self.first.started
+        ran = self.history[-1].executed
+        inner = record_inside(attempt, error)
+        if inner is not None and inner.stopped and self.calls == 1:
+            # A policy inside has repeated it, and its account says more than "1 call" would.
+            keep(self.first, attempt, error, inner._replace(executed=ran, requests=self.requests))
+            return
+        before = record_of(error)
+        note = self._note(stop, seconds)
+        if before is not None and before.note:
+            take_back(error, before.note)
+        record = Record(
+            history=tuple(self.history[:-1]),
+            stopped=stop,
+            calls=self.calls,
+            seconds=seconds,
+            note=note,
+            executed=ran,
+            crossed=0 if inner is None else inner.crossed,
+            requests=self.requests,
+        )
+        if keep(self.first, attempt, error, record) and note:
+            with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
+                error.add_note(note)
+        self._tell(stop)
+
+    def _tell(self, stop: Stopped) -> None:
+        told = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
+        seconds = self.first.world.monotonic() - self.first.started
+        emit(events.GaveUp(name=self.plan.name, failure=told, seconds=seconds))
+
+    def _note(self, stop: Stopped, seconds: float) -> str:
+        if stop == "not_idempotent" and self.calls == 1:
+            sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
+            return f"not repeated: it may have run{sent}; {self.plan.allowed_by} allows it"
+        if stop == "not_retryable" and self.calls == 1:
+            return ""  # an ordinary error: a policy has nothing to add
+        why = _WHY.get(stop, stop)
+        told = self.history[-1].retry_after
+        if stop == "retry_after" and told is not None:
+            why = f"the server asks for {told:g} s, more than max_retry_after={self.retry.max_retry_after:g}"
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        return f"gave up after {calls} in {seconds:.1f} s: {why}"
+
+
+def _primed(run: Retrying, first: CallFrame) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
+    import tenacity  # here: the success path never pays for it
+
+    controller = tenacity.Retrying(
+        sleep=first.world.sleep,
+        stop=run.stops,
+        wait=lambda _: run.decision.wait,
+        retry=lambda _: True,
+        retry_error_callback=lambda _: _STOP,
+    )
+    controller.begin()
+    # No function and no arguments: they may hold secrets, and tenacity would show them.
+    return controller, tenacity.RetryCallState(controller, None, (), {})

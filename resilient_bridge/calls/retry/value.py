@@ -1,0 +1,83 @@
+"""Which failures of a call are repeated, how often, and after which wait.
+
+Rule: numbers and names only. What is decided with them, in which order, is decided by `decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import attrs
+
+from ...errors.taxonomy import Kind
+from ...values.backoff import Backoff
+from ...values.fields import (
+    as_seconds,
+    called,
+    function,
+    instance_of,
+    is_count,
+    optional,
+    path_of,
+    refuse,
+    seconds,
+    shown,
+)
+from ...values.foreign import Wait, check_wait, is_tenacity
+from ...values.rule import Rule, Rules, as_rules, check_rules
+from ...values.what import What, Whats, as_whats, whats
+from ..layer import Layer
+from .budget import RetryBudget
+
+
+if TYPE_CHECKING:
+    from tenacity.retry import retry_base
+    from tenacity.stop import stop_base
+
+__all__ = ["Retry"]
+
+
+def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[What, ...]:
+    return as_whats(cast("Whats", value))
+
+
+def _check_attempts(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not is_count(value) and not is_tenacity(value, "stop_base"):
+        wanted = "a whole number of at least 1 (1 is no repeat), or a tenacity stop"
+        refuse(path_of(instance, attribute), wanted, value)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Retry(Layer):
+    """How a failed call is repeated. Durations are seconds or timedeltas; ConfigError names a bad field.
+
+    `attempts` counts calls, the first one included (C2's "3 retries" are 4). `on` says what is repeated at all: unknown
+    exceptions never are. It is no permission: a call that may have run is repeated only with `idempotent=True`. `rules`
+    give a sort of failure its own count and schedule, whatever `on` says. `on_result` is asked for every returned value;
+    True means: repeat. `backoff` waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
+    `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls together (None: no bound).
+    """
+
+    usual_place: ClassVar[int | None] = 2
+    conditions_in: ClassVar[tuple[str, ...]] = ("on", "rules")
+
+    attempts: int | stop_base = attrs.field(default=4, validator=_check_attempts)
+    on: tuple[What, ...] = attrs.field(
+        default=(Kind.TRANSIENT,), converter=_as_on, validator=whats(of_tenacity=True)
+    )
+    on_result: Callable[[Any], bool] | None = attrs.field(
+        default=None, validator=optional(function("a function of the returned value, or None"))
+    )
+    backoff: Wait = attrs.field(default=Backoff.decorrelated(1), validator=check_wait)
+    rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules, validator=check_rules)
+    max_retry_after: float = attrs.field(default=120.0, converter=as_seconds, validator=seconds())
+    budget: RetryBudget | None = attrs.field(
+        default=RetryBudget(), validator=optional(instance_of(RetryBudget))
+    )
+
+    def __repr__(self) -> str:
+        """Return the constructor's call; how many calls that makes is always told."""
+        one = self.on[0] if len(self.on) == 1 else self.on
+        on = "" if one is Kind.TRANSIENT else shown(one)
+        return called(self, attempts=shown(self.attempts), on=on)

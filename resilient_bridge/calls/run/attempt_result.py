@@ -1,0 +1,183 @@
+"""How an attempt ends, and what follows from it: its layers are exited, and the next step is decided, in one pass.
+
+Rule: one generator for every call. It waits only where somebody has to be asked first: an async condition of the user's before a layer or
+the Retry decides by it, and a budget shared between processes before a repeat. A repeat that the decision then does without goes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ...errors import Failure
+from ...values.what import ANSWERS
+from ..breaker.guard import BreakerGuard
+from ..conditions import Ask, conditions, tenacity_state, wants_another
+from ..evidence import failure_in, proven
+from ..frame import report
+from ..retry.retrying import Retrying
+from ..returned import failure_of_answer, keep_answer
+from ..shared.tokens import give_back, token_for
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from ..frame import CallFrame
+    from ..guards import Guard
+    from ..steps import Step
+    from .plan import Plan
+
+__all__ = ["decide_next", "exit_layers"]
+
+T = TypeVar("T")
+
+
+def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each generator more would be entered at every failure
+    plan: Plan,
+    first: CallFrame,
+    frame: CallFrame,
+    error: BaseException | None,
+    result: object,
+    retrying: Retrying | None,
+) -> Generator[Step, Any, tuple[Retrying | None, BaseException | None]]:
+    """Exit the layers of an attempt that raised `error`, or returned `result`, and decide what follows.
+
+    Return the run that repeats it; or None, with the error that the call ends in (None: the result stays).
+    """
+    answers: dict[int, bool | Exception] | None = {} if plan.asks else None
+    is_asked_for = False
+    try:
+        if error is not None:
+            for guard in plan.exits:
+                if answers is not None and isinstance(guard, BreakerGuard):
+                    yield from _ask(guard.layer, frame, error, answers)
+                try:
+                    error = _knowing(answers, guard.leave, frame, error)
+                except Exception as mistake:  # noqa: BLE001 -- the call ends in it, and the other layers are exited all the same
+                    error = mistake
+            failure = None
+            if plan.retry is not None and isinstance(error, Exception):
+                failure = failure_in(frame, error)
+                if failure is not None:
+                    failure = proven(plan, frame, failure, error)
+                    if answers is not None:
+                        yield Ask(conditions(plan.retry), failure, answers)
+                        if plan.matcher.theirs:
+                            state = tenacity_state(frame, error, None)
+                            yield Ask(plan.matcher.theirs, state, answers)
+            frame.seen = None
+        else:
+            first.answered = None
+            if answers is not None:
+                yield from _ask_of_answer(plan, frame, result, answers)
+            failure, is_asked_for = _knowing(answers, _exit_answered, plan, frame, result)
+            if failure is None:
+                if retrying is not None:
+                    retrying.recovered(frame)
+                return None, None
+            if answers is not None:
+                yield Ask(conditions(plan.retry), failure, answers)
+        if plan.tokens is not None:
+            step = _knowing(answers, token_for, plan, frame, failure, retrying, is_asked_for)
+            if step is not None:
+                yield step
+        return _knowing(answers, _decided, plan, first, frame, error, result, failure, retrying, is_asked_for)
+    finally:
+        if plan.tokens is not None:
+            give_back(plan, first)
+        error = None  # an error must not be held by a frame that it holds
+
+
+def _knowing(answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any) -> T:
+    """Call the function; its decisions find the answers of the conditions that were asked before."""
+    if answers is None:
+        return function(*args)
+    token = ANSWERS.set(answers)
+    try:
+        return function(*args)
+    finally:
+        ANSWERS.reset(token)
+
+
+def _decided(  # noqa: PLR0917 -- all that is known of the attempt
+    plan: Plan,
+    first: CallFrame,
+    frame: CallFrame,
+    error: BaseException | None,
+    result: object,
+    failure: Failure | None,
+    retrying: Retrying | None,
+    is_asked_for: bool,
+) -> tuple[Retrying | None, BaseException | None]:
+    retry = plan.retry
+    if frame.is_rejected and retrying is None:
+        report(first, 0)
+    if failure is None or retry is None:
+        if error is None:
+            keep_answer(first, failure)
+        return None, error
+    if retrying is None:
+        if frame.is_rejected and not plan.matcher.match(failure).is_repeatable:
+            return None, error  # nothing was called, and nothing will be: there is no run to tell of
+        retrying = Retrying(plan, retry, first)
+    if error is not None:
+        again = retrying.failed(frame, cast("Exception", error), failure)
+        return (retrying, None) if again else (None, retrying.ending)
+    if retrying.answered(frame, result, failure, is_asked_for=is_asked_for):
+        return retrying, None
+    keep_answer(first, retrying.history[-1])
+    return None, None
+
+
+def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failure | None, bool]:
+    """Exit the layers of an attempt that has returned; return what the answer stands for, and whether the policy asks for another."""
+    try:
+        failure, is_asked_for = failure_of_answer(result), False
+        if plan.asks_result and plan.retry is not None and wants_another(plan.retry, frame, result):
+            failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
+    except BaseException:
+        # A mistake in `on_result` says nothing of the server.
+        exit_layers(plan.exits, frame, None)
+        raise
+    for guard in plan.exits:
+        if failure is not None and isinstance(guard, BreakerGuard):
+            guard.answered(frame, failure)
+        guard.leave(frame, None)
+    return None if failure is None else proven(plan, frame, failure, None), is_asked_for
+
+
+def _ask(
+    layer: Any, frame: CallFrame, error: BaseException | None, answers: dict[int, bool | Exception]
+) -> Generator[Step, Any, None]:
+    """Ask a breaker's async conditions about the error that comes to it."""
+    failure = failure_in(frame, error) if isinstance(error, Exception) else None
+    if failure is not None:
+        yield Ask(conditions(layer), failure, answers)
+
+
+def _ask_of_answer(
+    plan: Plan, frame: CallFrame, result: object, answers: dict[int, bool | Exception]
+) -> Generator[Step, Any, None]:
+    """Ask the conditions about results, and those of the breakers about what this one stands for."""
+    retry = plan.retry
+    if retry is not None and retry.on_result is not None:
+        yield Ask((retry.on_result,), result, answers)
+    if plan.matcher.theirs:
+        yield Ask(plan.matcher.theirs, tenacity_state(frame, None, result), answers)
+    failure = failure_of_answer(result)
+    if failure is not None:
+        for guard in plan.guards:
+            if isinstance(guard, BreakerGuard):
+                yield Ask(conditions(guard.layer), failure, answers)
+
+
+def exit_layers(
+    guards: Iterable[Guard], frame: CallFrame, error: BaseException | None
+) -> BaseException | None:
+    """Exit every layer, whatever a callback of one of them raises; return the error beyond them."""
+    for guard in guards:
+        try:
+            error = guard.leave(frame, error)
+        except Exception as mistake:  # noqa: BLE001 -- the call ends in it, and the other layers are exited all the same
+            error = mistake
+    return error

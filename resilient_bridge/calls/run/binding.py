@@ -1,0 +1,122 @@
+"""A function and the policy around it: what kind of function it is, whose state it uses, and the plan in force.
+
+Rule: the plan is made at decoration; a policy put in its place later is compiled at the next call and keeps the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
+
+from ...errors import ConfigError, Failure, config_error
+from ..retry.value import Retry
+from .plan import Plan
+
+
+if TYPE_CHECKING:
+    from ..breaker.state import CircuitState
+    from ..explanation import Explanation
+    from ..states import States
+    from .plan import Form, HasLayers, Proofs
+
+__all__ = ["Binding", "Options", "undecided"]
+
+
+class Options(TypedDict, total=False):
+    """What is said of a protected function besides its policy.
+
+    `idempotent`: whether a repeat is harmless; None if nobody said. `must_say`: then a policy with a Retry is refused. `proofs`: which proofs
+    of the errors that come out of it hold for the whole call. `allowed_by`: how its user would permit repeats, for the note.
+    """
+
+    idempotent: Required[bool | None]
+    must_say: bool
+    proofs: Proofs
+    allowed_by: str
+
+
+def undecided(name: str) -> ConfigError:
+    """Return the error for a Retry around a function of which nobody said whether it may run twice."""
+    text = (
+        f"{name}: say whether a repeat is safe: @policy(idempotent=True) if running it twice is harmless, "
+        "@policy(idempotent=False) if not, or wrap the client instead of the function"
+    )
+    violation = {
+        "field": "idempotent",
+        "constraint": "True or False, because the policy has a Retry",
+        "received": None,
+    }
+    return ConfigError(
+        Failure.of(
+            "SYS_CONFIG_INVALID",
+            text,
+            details={"violations": (violation,)},
+            suggestions=("@policy(idempotent=True), @policy(idempotent=False), or wrap the client",),
+        )
+    )
+
+
+def _repeats(plan: Plan) -> str:
+    if plan.idempotent:
+        return "also what may have run, because you say that running it twice is harmless"
+    if plan.proofs == "none":
+        return "only what provably did not run: what these layers refused, and what raises NotExecutedError or is registered so"
+    limited = "" if plan.idempotent is False else ", and what a limiter answered (429)"
+    return f"only what provably did not reach the server{limited}; {plan.allowed_by} allows more"
+
+
+class Binding:
+    """What a protected function needs to know at a call."""
+
+    __slots__ = ("__weakref__", "form", "name", "options", "plan", "states")
+
+    def __init__(
+        self, policy: HasLayers, states: States, *, form: Form, name: str, **options: Unpack[Options]
+    ) -> None:
+        self.form: Form = form
+        self.name = name
+        self.states = states
+        self.options = options
+        self.plan = self._planned(policy)
+
+    @property
+    def idempotent(self) -> bool | None:
+        """What was said of repeats; None if nothing was."""
+        return self.options["idempotent"]
+
+    def _planned(self, policy: HasLayers) -> Plan:
+        options = self.options
+        if (
+            options.get("must_say")
+            and options["idempotent"] is None
+            and any(isinstance(layer, Retry) for layer in policy.layers)
+        ):
+            raise undecided(self.name)
+        return Plan(
+            policy,
+            self.states,
+            form=self.form,
+            idempotent=options["idempotent"],
+            name=self.name,
+            proofs=options.get("proofs", "none"),
+            allowed_by=options.get("allowed_by", "@policy(idempotent=True)"),
+        )
+
+    def explain(self) -> Explanation:
+        """Return what the policy means around this function, and what of it may be repeated; prints as text."""
+        from ..explanation import Explanation
+
+        plan = self.plan
+        return Explanation.of(
+            plan.policy.layers, plan.policy.state, "" if plan.retry is None else _repeats(plan)
+        )
+
+    def circuit_state(self) -> CircuitState | None:
+        """Return the circuit in use, None without a Breaker."""
+        return self.states.current
+
+    def adopt(self, policy: Any) -> Plan:
+        """Put another policy in force; circuits and budgets keep their state. ConfigError for what is no policy."""
+        if not isinstance(policy, type(self.plan.policy)):
+            raise config_error(f"{self.name}.policy", "a Policy", policy)
+        self.plan = self._planned(policy)
+        return self.plan

@@ -1,0 +1,300 @@
+"""The block form: `for attempt in policy.attempts(): with attempt: …`, and the same with `async for`.
+
+Rule: the same decisions as a decorated function makes, taken where the block ends. Every layer is taken when a block is
+entered and given back when it is left, so that a loop that is broken out of leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...errors import config_error
+from ...values.fields import refuse
+from ...world import REAL
+from ..attempt import Attempt
+from ..evidence import leave_function
+from ..finished import block_finished
+from ..frame import CURRENT, CallFrame
+from ..retry.refresh import Refresh
+from ..timeout.deadline import Deadline
+from ..timeout.guards import bound
+from ..timeout.value import Timeout
+from .attempt_result import decide_next, exit_layers
+from .plan import Plan
+from .retry_loop import run, run_async
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from contextvars import Token
+    from types import TracebackType
+    from typing import Self
+
+    from ..retry.retrying import Retrying
+    from ..states import States
+    from ..steps import Step
+    from .plan import HasLayers
+    from .retry_loop import Steps
+
+__all__ = ["Attempts", "BlockAttempt"]
+
+
+class _BlockFrame(CallFrame):
+    """The engine's record of one turn of the loop."""
+
+    def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
+        self.plan, self.outer, self.world = None if loop is None else loop.plan, around, around.world
+        self.started, self.deadline_at = around.world.monotonic(), around.deadline_at
+        self.loop = loop
+        self.entered: Token[CallFrame] | None = None
+        self.was_entered = False
+
+
+class BlockAttempt(Attempt):
+    """One turn of the loop: `with attempt:` protects the block. Each is entered once."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: _BlockFrame) -> None:
+        """See a turn; made by `policy.attempts()` alone."""
+        super().__init__(block)
+        self._block = block
+
+    def __enter__(self) -> Self:
+        """Begin the block."""
+        block = self._block
+        if block.was_entered:
+            raise config_error("attempt", "one `with` for each turn of the loop", "a second one")
+        block.was_entered = True
+        if block.loop is not None:
+            block.entered = CURRENT.set(block)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Give the layers back. A failure that is repeated ends here; any other is raised, and ends the loop."""
+        block = self._block
+        if block.loop is None:  # policies are switched off: the block runs as if it stood alone
+            return False
+        # A block may be left in another task than it was entered in: that one's context is its own.
+        with suppress(ValueError):
+            if block.entered is not None:
+                CURRENT.reset(block.entered)
+        return block.loop.left(block, error)
+
+
+class Attempts:
+    """What `policy.attempts()` returns: iterate over it once, sync or async."""
+
+    def __init__(self, policy: HasLayers, states: States, *, idempotent: bool | None) -> None:
+        """Prepare; nothing is taken yet."""
+        self._policy = policy
+        self._states = states
+        self._idempotent = idempotent
+
+    def __iter__(self) -> Iterator[BlockAttempt]:
+        """Yield attempts until one succeeds; waits block this thread. ConfigError for a policy with a Timeout."""
+        loop = self._start(is_async=False)
+        if CURRENT.get().world.is_disabled:
+            yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
+            return
+        while (block := loop.next()) is not None:
+            try:
+                for enter in loop.enters:
+                    if (wait := enter(block)) is not None:
+                        wait.block()
+            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                loop.left_unentered(block, error)
+            else:
+                try:
+                    yield BlockAttempt(block)
+                finally:
+                    loop.give_back(block)
+            if (again := loop.again(block)) is not None:
+                if again.before is not None:
+                    Refresh(again.before, again, block).block()
+                again.first.waited += again.decision.wait
+                _warn_of_loop(again.decision.wait)
+                block.world.sleep(again.decision.wait)
+
+    async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
+        """Yield attempts until one succeeds; waits suspend this task."""
+        loop = self._start(is_async=True)
+        if CURRENT.get().world.is_disabled:
+            yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
+            return
+        while (block := loop.next()) is not None:
+            try:
+                for enter in loop.enters:
+                    if (wait := enter(block)) is not None:
+                        await wait.suspend()
+            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                loop.left_unentered(block, error)
+            else:
+                try:
+                    yield BlockAttempt(block)
+                finally:
+                    loop.give_back(block)
+            if loop.asking is not None:
+                await loop.asked(*loop.asking)
+            if (again := loop.again(block)) is not None:
+                if again.before is not None:
+                    await Refresh(again.before, again, block).suspend()
+                again.first.waited += again.decision.wait
+                await block.world.asleep(again.decision.wait)
+
+    def _start(self, *, is_async: bool) -> _Loop:
+        if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
+            refuse(
+                "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", self._policy
+            )
+        plan = Plan(
+            self._policy,
+            self._states,
+            form="async_block" if is_async else "block",
+            idempotent=self._idempotent,
+            name=self._states.name,
+            allowed_by="policy.attempts(idempotent=True)",
+        )
+        if plan.fallback is not None:
+            refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
+        return _Loop(plan, is_async=is_async)
+
+
+class _Loop:
+    """One loop: the attempts made so far and what follows."""
+
+    def __init__(self, plan: Plan, *, is_async: bool) -> None:
+        self.plan = plan
+        self.is_async = is_async
+        # What has to be waited for before a failed attempt is decided on: in a task not where its block ends, which cannot wait, but before
+        # the next turn.
+        self.asking: tuple[Steps, Step, _BlockFrame, BaseException] | None = None
+        self.retrying: Retrying | None = None
+        self.is_done = False
+        self._last: _BlockFrame | None = None
+        self._first: _BlockFrame | None = None
+        self._around = CURRENT.get()
+        self.enters = (*plan.outer_enters, plan.pause_guard.enter, *plan.inner_enters)
+
+    def next(self) -> _BlockFrame | None:
+        """Return the next attempt, None when the loop is over."""
+        last = self._last
+        if self.is_done:
+            return None
+        if last is not None and not last.was_entered:
+            raise config_error(
+                "policy.attempts", "`with attempt:` around the body of the loop", "a body without it"
+            )
+        block = _BlockFrame(self, self._around)
+        if last is None or self._first is None:
+            self._first = block
+            self._begin(block, block.started)
+        else:
+            block.number, block.first, block.deadline_at = last.number + 1, self._first, last.deadline_at
+            block.failure = None if self.retrying is None else self.retrying.history[-1]
+        self._last = block
+        return block
+
+    def _begin(self, block: _BlockFrame, now: float) -> None:
+        budget = self.plan.budget
+        if budget is not None:
+            budget.deposit(now)
+        deadline = next((layer for layer in self.plan.policy.layers if isinstance(layer, Deadline)), None)
+        if deadline is not None:
+            bound(block, deadline.seconds)
+
+    def left(self, block: _BlockFrame, error: BaseException | None) -> bool:
+        """A block has ended; return whether its error ends here."""
+        if error is None:
+            error = exit_layers(self.plan.exits, block, None)
+            if error is None and self.retrying is not None:
+                self.retrying.recovered(block)
+            self._over(error)
+            if error is not None:
+                raise error
+            return False
+        steps = decide_next(self.plan, self._first or block, block, error, None, self.retrying)
+        try:
+            if self.is_async:
+                try:
+                    self.asking = steps, next(steps), block, error
+                except StopIteration as end:
+                    return self._settled(block, error, *end.value)
+                return True
+            return self._settled(block, error, *run(steps))
+        finally:
+            del error, steps  # an error must not be held by a frame that it holds
+
+    async def asked(self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException) -> None:
+        """Wait for what has to be asked, and decide about a block that has ended; raise the error that the loop ends in."""
+        self.asking = None
+        try:
+            if not self._settled(block, error, *await run_async(steps, step)):
+                raise error
+        finally:
+            del error
+
+    def _settled(
+        self,
+        block: _BlockFrame,
+        error: BaseException,
+        retrying: Retrying | None,
+        ending: BaseException | None,
+    ) -> bool:
+        """Return whether the failed block is repeated; False: `error` goes on, or another one is raised."""
+        if retrying is not None:
+            self.retrying = retrying
+            return True
+        try:
+            ending = ending or error
+            leave_function(self.plan, self._first or block, block, ending)
+            self._over(ending)
+            if ending is error:
+                return False
+            raise ending
+        finally:
+            del ending, error
+
+    def left_unentered(self, block: _BlockFrame, error: BaseException) -> None:
+        """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
+        block.was_entered = True
+        if not self.left(block, error):
+            raise error
+
+    def give_back(self, block: _BlockFrame) -> None:
+        """The loop was left before the block: the layers were taken for nothing."""
+        if not block.was_entered:
+            exit_layers(self.plan.exits, block, None)
+
+    def again(self, block: _BlockFrame) -> Retrying | None:
+        """Return the run that another attempt follows from, None when the loop is over."""
+        return None if self.is_done or not block.was_entered else self.retrying
+
+    def _over(self, error: BaseException | None) -> None:
+        self.is_done = True
+        first = self._first
+        if first is not None:
+            block_finished(self.plan, first, error)
+            if first.run is not None:
+                first.run.close()
+            first.outer = None
+
+
+def _warn_of_loop(wait: float) -> None:
+    """Warn of a wait that would block the event loop of this thread; in virtual time there is none."""
+    if wait > 0 and CURRENT.get().world is REAL and _runs_loop():
+        text = f"`for attempt in policy.attempts()` blocks the event loop for {wait:.3g} s: write `async for`"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _runs_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,288 @@
+"""A policy made ready for one function: its layers in order, each with its state, cut where the Retry and the Fallback stand.
+
+Rule: everything that can be decided before the first call is decided here, once; a call only walks two short tuples.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+
+from ...classification.plain import PLAIN
+from ...errors import BridgeError
+from ...values.fields import refuse
+from ..breaker.guard import BreakerGuard
+from ..breaker.value import Breaker
+from ..bulkhead.guard import BulkheadGuard
+from ..bulkhead.value import Bulkhead
+from ..conditions import check_conditions, conditions
+from ..fallback.value import Fallback
+from ..guards import Guard
+from ..rate_limit.guard import RateGuard
+from ..rate_limit.value import RateLimit
+from ..retry.decision import Matcher, asks_result, sits_out_circuits
+from ..retry.pause import NO_PAUSE, PauseGuard
+from ..retry.refresh_lock import Gate, gate_of
+from ..retry.value import Retry
+from ..shared.budget import SharedBudget
+from ..shared.circuit import SharedCircuit
+from ..shared.guard import SharedBreakerGuard
+from ..timeout.deadline import Deadline
+from ..timeout.guards import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from ..timeout.timers import Timers
+from ..timeout.value import Timeout
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
+
+    from ...values.rule import Rule
+    from ..breaker.state import CircuitState
+    from ..layer import Layer
+    from ..retry.budget_state import BudgetState
+    from ..shared.ports import SharedState
+    from ..states import States
+
+    class HasLayers(Protocol):
+        """The part of a Policy that a plan is made from."""
+
+        @property
+        def layers(self) -> tuple[Layer, ...]: ...
+        @property
+        def state(self) -> SharedState | None: ...
+
+
+__all__ = ["Form", "Plan", "Proofs"]
+
+Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
+"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
+
+
+Proofs: TypeAlias = Literal["none", "request", "all"]
+"""Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
+done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
+
+_MAY_WAIT: Final = (BulkheadGuard, RateGuard, SharedBreakerGuard)
+_GIVE_NOTHING_BACK: Final = (RateGuard, SyncDeadlineGuard)
+NO_RETRY: Final = Matcher(Retry(attempts=1))
+
+
+class Plan:
+    """The layers of one policy around one function. Read-only once it is made."""
+
+    __slots__ = (
+        "_gates",
+        "allowed_by",
+        "around",
+        "asks",
+        "asks_result",
+        "before",
+        "budget",
+        "circuit",
+        "circuits",
+        "enter",
+        "exits",
+        "fallback",
+        "form",
+        "guards",
+        "held",
+        "idempotent",
+        "inner_enters",
+        "is_short",
+        "key",
+        "leave",
+        "matcher",
+        "name",
+        "named",
+        "outer_enters",
+        "pause",
+        "pause_guard",
+        "plain",
+        "policy",
+        "proofs",
+        "retry",
+        "thread_timeout",
+        "tokens",
+    )
+
+    def __init__(  # noqa: PLR0915 -- one line for each thing that is decided here
+        self,
+        policy: HasLayers,
+        states: States,
+        *,
+        form: Form,
+        idempotent: bool | None,
+        name: str,
+        proofs: Proofs = "none",
+        allowed_by: str = "@policy(idempotent=True)",
+    ) -> None:
+        self.policy = policy
+        self.form = form
+        self.name = name
+        self.idempotent = idempotent  # None: not said
+        self.proofs: Proofs = proofs
+        self.allowed_by = allowed_by  # how a user would permit repeats
+        self.retry: Retry | None = _only(policy.layers, Retry)
+        self.fallback: Fallback | None = _only(policy.layers, Fallback)
+        self.named = _named_by_class(self.retry)
+        self.budget: BudgetState | None = None
+        if self.retry is not None and self.retry.budget is not None:
+            self.budget = states.budget(self.retry.budget, policy.state)
+        self.tokens = self.budget if isinstance(self.budget, SharedBudget) else None
+        self.thread_timeout: Timeout | None = None
+        self._gates: dict[int, Gate] = {}
+        self.held: tuple[Guard, ...] = ()
+        states.current = None
+        before, around, inner = self._cut(policy, states, form)
+        self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
+        self.key = self._key(states)  # as events say it
+        self.pause_guard = PauseGuard(self.pause, self.retry or NO_RETRY.retry)
+        self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
+        self.guards: tuple[Guard, ...] = tuple(inner)
+        self.inner_enters = [guard.enter for guard in self.guards]
+        exits = reversed(self.guards)
+        if form.endswith("block"):  # every layer is taken for each block
+            exits = iter((*exits, *self.around, *self.before))
+        self.exits = tuple(guard for guard in exits if not isinstance(guard, _GIVE_NOTHING_BACK))
+        self.outer_enters = [guard.enter for guard in (*before, *around)]
+        self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
+        self.asks_result = self.retry is not None and asks_result(self.retry)
+        # The results that need no look: those of these types, or none where the policy asks about each.
+        self.plain: AbstractSet[type] = frozenset() if self.asks_result else PLAIN
+        check_conditions(policy.layers, form, name)
+        self.asks = form in ("async", "async_stream") and (
+            self.asks_result or any(conditions(layer) for layer in policy.layers)
+        )
+        self.circuits = _rejecting(self.retry, inner)
+        self._shorten([*before, *around], inner)
+
+    @staticmethod
+    def _key(states: States) -> str:
+        """Return the key of its circuit, or the name of what its state belongs to."""
+        circuit = states.current
+        return states.name if circuit is None else circuit.key
+
+    def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
+        """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
+
+        It knows no waiting, and an open circuit ends it. A breaker that comes next after the Retry is where it should be, and nearly
+        always there: the runners ask its circuit themselves.
+        """
+        first = inner[0] if inner else None
+        self.circuit: CircuitState | None = None
+        if isinstance(first, BreakerGuard):
+            self.circuit, inner = first.state, inner[1:]
+        guards = [*outer, *inner]
+        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
+        self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards)))
+        self.is_short = (
+            self.fallback is None
+            and self.thread_timeout is None
+            and self.tokens is None
+            and not any(isinstance(guard, _MAY_WAIT) for guard in (first, *guards))
+            and not (self.retry is not None and sits_out_circuits(self.retry))
+        )
+
+    def _cut(
+        self, policy: HasLayers, states: States, form: Form
+    ) -> tuple[list[Guard], list[Guard], list[Guard]]:
+        """Return the guards outside the Fallback, those between it and the Retry, and those inside the Retry."""
+        inner: list[Guard] = []
+        before: list[Guard] = []
+        around: list[Guard] = []
+        for layer in policy.layers:
+            if isinstance(layer, Fallback):
+                before, inner = inner, []
+            elif isinstance(layer, Retry):
+                around, inner = inner, []
+            elif isinstance(layer, Breaker):
+                inner.append(_breaker_guard(states.circuit(layer, policy.state), layer, self.named))
+            elif (guard := self._guard(layer, states, form)) is not None:
+                inner.append(guard)
+        return before, around, inner
+
+    def _guard(self, layer: Layer, states: States, form: Form) -> Guard | None:
+        if isinstance(layer, Bulkhead):
+            places = BulkheadGuard(states.bulkhead(layer), layer)
+            if not form.endswith("stream"):
+                return places
+            self.held = (places,)  # a stream keeps its place until it ends, not until its first item
+            return None
+        if isinstance(layer, RateLimit):
+            return RateGuard(states.rate(layer), layer)
+        is_async = form.startswith("async")
+        if isinstance(layer, Deadline):
+            if form == "async_block":
+                return BlockDeadlineGuard(layer.seconds)
+            if is_async:
+                return DeadlineGuard(layer.seconds)
+            return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
+        if isinstance(layer, Timeout):
+            if is_async:
+                return TimeoutGuard(layer)
+            self.thread_timeout = _for_thread(layer, form, self.name)
+        return None
+
+    def gate(self, rule: Rule | None) -> Gate:
+        """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
+        found = self._gates.get(id(rule))
+        if found is None:
+            found = self._gates[id(rule)] = gate_of(rule)
+        return found
+
+
+def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+    """Return the steps as one: none, the only one, or a loop over them."""
+    if len(steps) < 2:
+        return steps[0] if steps else None
+
+    def all_of_them(*args: Any) -> None:
+        for step in steps:
+            step(*args)
+
+    return all_of_them
+
+
+def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitState, ...]:
+    """Return the circuits inside the Retry whose rejection ends the call."""
+    if retry is None or sits_out_circuits(retry):
+        return ()
+    return tuple(guard.state for guard in inner if isinstance(guard, BreakerGuard))
+
+
+def _breaker_guard(circuit: CircuitState, layer: Breaker, named: tuple[object, ...]) -> BreakerGuard:
+    if isinstance(circuit, SharedCircuit):
+        return SharedBreakerGuard(circuit, layer, named)
+    return BreakerGuard(circuit, layer, named)
+
+
+def _shortest(guard: Guard) -> Guard | Timers:
+    """Return what is taken and given back by a first attempt that succeeds: of a constant Timeout its timers themselves."""
+    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
+
+
+def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
+    """Return the exception classes that the Retry names: they are failures of the other side for the breaker, too."""
+    if retry is None:
+        return ()
+    named: list[Any] = [*retry.on, *retry.rules]
+    return tuple(what for what in named if _is_error_class(what))
+
+
+def _is_error_class(what: object) -> bool:
+    # Our own rejections never reached the other side. `Exception` means what it says: every one.
+    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
+
+
+def _only(layers: Iterable[Layer], kind: type[Any]) -> Any:
+    return next((layer for layer in layers if isinstance(layer, kind)), None)
+
+
+def _for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
+    if form == "stream" or not layer.thread:
+        refuse(
+            f"Timeout on {name}",
+            "an async function, or thread=True on a sync function that is no generator (it is left behind in its thread)",
+            layer,
+        )
+    return layer

@@ -1,0 +1,193 @@
+"""Every way of a call but a first attempt that succeeds: one generator, for sync and async functions alike.
+
+It yields what has to be waited for (a call, a sleep, a place in line), each as a step that knows how to block and how to suspend. `run` and
+`run_async` carry the steps out and send back the result, or throw the error in. So there is one text for the order in which layers are
+entered, attempts made and layers exited, and nothing in it knows which kind of function it serves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...telemetry.hub import HUB
+from ...world import REAL
+from ..evidence import leave_function
+from ..fallback.rungs import rungs_for, rungs_for_answer
+from ..finished import call_ended, call_returned
+from ..frame import CURRENT
+from ..retry.refresh import Refresh
+from ..steps import Discard, Sleep
+from .attempt_result import decide_next, exit_layers
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ..frame import CallFrame
+    from ..retry.retrying import Retrying
+    from ..steps import Call, Step
+    from .plan import Plan
+
+    Steps: TypeAlias = Generator[Step, Any, Any]
+
+__all__ = ["run", "run_async", "steps_of"]
+
+
+def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one would be entered again at every step
+    plan: Plan, first: CallFrame, call: Call, outcome: tuple[BaseException | None, Any] | None = None
+) -> Steps:
+    """Yield the steps of a call, layers around the Retry first; return its result, or raise the error that it ends in.
+
+    `outcome` is how the first attempt has ended already: the error it raised, or None and what it returned.
+    """
+    frame, retrying, fell_back = first, None, False
+    error: BaseException | None = None
+    ending: BaseException | None = None
+    result: Any = None
+    try:
+        try:
+            if outcome is None:
+                for enter in plan.outer_enters:
+                    if (wait := enter(first)) is not None:
+                        yield wait
+            while True:
+                if outcome is not None:
+                    (error, result), outcome = outcome, None
+                else:
+                    error = result = None
+                    try:
+                        if plan.pause.until and (wait := plan.pause_guard.enter(frame)) is not None:
+                            yield wait
+                        for enter in plan.inner_enters:
+                            if (wait := enter(frame)) is not None:
+                                yield wait
+                        frame.is_called = True
+                        result = yield call
+                    except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided next
+                        error = raised
+                retrying, ending = yield from decide_next(plan, first, frame, error, result, retrying)
+                if retrying is None:
+                    break
+                if error is None:
+                    yield Discard(result)
+                frame = yield from _wait(frame, retrying)
+            if ending is None and plan.fallback is not None and first.answered is not None:
+                fell_back = True
+                fell_back, result = yield from rungs_for_answer(plan, first, result, call)
+        except BaseException as raised:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
+            ending = raised
+        if ending is None:
+            _succeeded(plan, first, fell_back=fell_back)
+            return result
+        return (yield from _failed(plan, first, call, ending, fell_back=fell_back))
+    finally:
+        error = ending = outcome = (
+            None  # an error must not be held by a frame that it holds; so everywhere here
+        )
+
+
+def _wait(frame: CallFrame, retrying: Retrying) -> Generator[Step, Any, CallFrame]:
+    """Refresh if the rule says so, wait, and return the next attempt."""
+    if retrying.before is not None:
+        yield Refresh(retrying.before, retrying, frame)
+    seconds = retrying.decision.wait
+    retrying.first.waited += seconds
+    if seconds > 0 or frame.world is not REAL:  # virtual time lists waits of 0, too
+        yield Sleep(frame.world, seconds)
+    following = retrying.next_attempt(frame)
+    CURRENT.set(following)
+    return following
+
+
+def _succeeded(plan: Plan, first: CallFrame, *, fell_back: bool) -> None:
+    """The call is over, and well: exit the layers around the Retry."""
+    if HUB.listening:
+        call_returned(plan, first, fell_back=fell_back)
+    if first.run is not None:
+        first.run.close()
+    if plan.around:
+        exit_layers(plan.around, first, None)
+    if plan.before:
+        exit_layers(plan.before, first, None)
+
+
+def _failed(
+    plan: Plan, first: CallFrame, call: Call, error: BaseException, *, fell_back: bool = False
+) -> Steps:
+    """The call has failed for good: exit the layers, and try the rungs of the Fallback in between."""
+    try:
+        ending = _beyond(first, error, exit_layers(plan.around, first, error))
+        if plan.fallback is not None and isinstance(ending, Exception) and not fell_back:
+            try:
+                result = yield from rungs_for(plan, first, ending, call)
+            except BaseException as failed:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
+                ending = failed
+            else:
+                exit_layers(plan.before, first, None)
+                call_returned(plan, first, fell_back=True)
+                return result
+        ending = _beyond(first, ending, exit_layers(plan.before, first, ending))
+        leave_function(plan, first, _last(first), ending)
+        call_ended(plan, first, ending)
+        raise ending
+    finally:
+        if first.run is not None:
+            first.run.close()
+        ending = error = None  # type: ignore[assignment]
+
+
+def _last(first: CallFrame) -> CallFrame:
+    frame = CURRENT.get()
+    return frame if frame.first is first else first
+
+
+def _beyond(first: CallFrame, before: BaseException, after: BaseException | None) -> BaseException:
+    """Return the error beyond some layers; where a deadline has put its own there, the repeats end with it."""
+    if after is None or after is before:
+        return before
+    if first.run is not None:
+        first.run.cut_off(after, first.world.monotonic())
+    return after
+
+
+def run(steps: Steps) -> Any:
+    """Carry the steps out in this thread; return the result, or raise the error that they end in."""
+    go: Callable[[Any], Step] = steps.send
+    value: Any = None
+    try:
+        while True:
+            try:
+                step = go(value)
+            except StopIteration as end:
+                return end.value
+            try:
+                go, value = steps.send, step.block()
+            except (
+                StopIteration
+            ):  # the end of somebody's iterator is no failure, and cannot be thrown into a generator
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 -- the generator decides what becomes of it
+                go, value = steps.throw, error
+    finally:
+        del value  # an error must not be held by a frame that it holds
+
+
+async def run_async(steps: Steps, step: Step | None = None) -> Any:
+    """Carry the steps out in this task, `step` first; return the result, or raise the error that they end in."""
+    go: Callable[[Any], Step] = steps.send
+    value: Any = None
+    try:
+        while True:
+            if step is None:
+                try:
+                    step = go(value)
+                except StopIteration as end:
+                    return end.value
+            try:
+                go, value = steps.send, await step.suspend()
+            except BaseException as error:  # noqa: BLE001 -- the generator decides what becomes of it
+                go, value = steps.throw, error
+            step = None
+    finally:
+        del value  # an error must not be held by a frame that it holds

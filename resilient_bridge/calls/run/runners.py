@@ -1,0 +1,249 @@
+"""The two runners: around an async function, and around a sync one.
+
+The short way stands here, in one piece: a first attempt that is let in and succeeds, which is what nearly every call is. It knows no
+waiting and no repeating; whatever else may happen takes the long way (`retry_loop`). Rule: the layers are taken in order,
+outermost first, and given back in the reverse order on every way out, cancellation included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...classification.plain import PLAIN
+from ...errors import RejectedError
+from ...telemetry.hub import HUB
+from ...world import REAL
+from ..finished import block_finished, call_worked, rejected, tell_finished
+from ..frame import CURRENT, ROOT, CallFrame, new_frame
+from ..retry.pause import PAUSED
+from ..steps import Call, settled
+from .attempt_result import exit_layers
+from .retry_loop import run, run_async, steps_of
+from .threads import run_in_thread
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..breaker.state import CircuitState
+    from .binding import Binding
+    from .plan import Plan
+    from .retry_loop import Steps
+
+__all__ = ["protect_async", "protect_sync"]
+
+
+def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every call
+    function: Callable[..., Awaitable[Any]], binding: Binding
+) -> Callable[..., Any]:
+    """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
+    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
+    monotonic = REAL.monotonic
+
+    async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
+        plan: Plan = binding.plan
+        if attributes["policy"] is not plan.policy:
+            plan = binding.adopt(attributes["policy"])
+        outer = current.get()
+        if not plan.is_short or (outer is not root and outer.world is not real):
+            if outer.world.is_disabled:
+                return await function(*args, **kwargs)
+            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        now = monotonic()
+        if paused and now < plan.pause.until:
+            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        attempt = CallFrame()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        circuit, budget = plan.circuit, plan.budget
+        permit = 0
+        if circuit is not None:
+            if circuit.is_plain:
+                permit = circuit.era
+            else:
+                under_way = circuit.under_way
+                if under_way:
+                    circuit.count_overdue(now)
+                if circuit.is_closed:
+                    permit = circuit.era
+                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                    permit = circuit.admit(now)
+                else:
+                    permit = _admitted(circuit, now, outer, plan)
+                if under_way is not None:
+                    under_way[attempt] = None
+            attempt.permit = permit
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
+            attempt.deadline_at = outer.deadline_at
+        if budget is not None:
+            if now >= budget.turns_at:
+                budget.turn(now)
+            budget.calls += 1
+        error = result = None
+        token = current.set(attempt)
+        try:
+            try:
+                if plan.enter is not None:
+                    plan.enter(attempt)
+                result = await function(*args, **kwargs)
+            except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided on the long way
+                error = raised
+            else:
+                if type(result) in plan.plain:
+                    if plan.leave is not None:
+                        plan.leave(attempt, None)
+                    if circuit is not None and not circuit.is_silent:
+                        ended = monotonic()
+                        under_way = circuit.under_way
+                        # 0: it is not there any more, because it has been counted as overdue.
+                        if (
+                            under_way is None
+                            or under_way.pop(attempt, 0) is None
+                            or not circuit.is_counted(attempt)
+                        ):
+                            seconds = ended - now
+                            if seconds >= circuit.tell_after:
+                                circuit.succeeded(permit, ended, seconds)
+                    if hub.listening:
+                        call_worked(plan, monotonic() - now)
+                    return result
+            return await run_async(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
+        finally:
+            attempt.outer = None
+            try:  # noqa: SIM105 -- `suppress` costs as much as all of this
+                current.reset(token)
+            except ValueError:  # an abandoned coroutine, closed by the garbage collector: its context is gone
+                pass
+            del error, attempt  # an error must not be held by a frame that it holds
+
+    attributes = call.__dict__  # read this way, the policy in force costs a third of `call.policy`
+    attributes["policy"] = binding.plan.policy
+    return call
+
+
+def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every call
+    function: Callable[..., Any], binding: Binding
+) -> Callable[..., Any]:
+    """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
+    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
+    monotonic = REAL.monotonic
+
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
+        plan: Plan = binding.plan
+        if attributes["policy"] is not plan.policy:
+            plan = binding.adopt(attributes["policy"])
+        outer = current.get()
+        if not plan.is_short or (outer is not root and outer.world is not real):
+            if outer.world.is_disabled:
+                return function(*args, **kwargs)
+            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        now = monotonic()
+        if paused and now < plan.pause.until:
+            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
+        attempt = CallFrame()
+        attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        circuit, budget = plan.circuit, plan.budget
+        permit = 0
+        if circuit is not None:
+            if circuit.is_plain:
+                permit = circuit.era
+            else:
+                under_way = circuit.under_way
+                if under_way:
+                    circuit.count_overdue(now)
+                if circuit.is_closed:
+                    permit = circuit.era
+                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                    permit = circuit.admit(now)
+                else:
+                    permit = _admitted(circuit, now, outer, plan)
+                if under_way is not None:
+                    under_way[attempt] = None
+            attempt.permit = permit
+        if outer is not root and outer.deadline_at is not None and not outer.is_over:
+            attempt.deadline_at = outer.deadline_at
+        if budget is not None:
+            if now >= budget.turns_at:
+                budget.turn(now)
+            budget.calls += 1
+        error = result = None
+        token = current.set(attempt)
+        try:
+            try:
+                if plan.enter is not None:
+                    plan.enter(attempt)
+                result = function(*args, **kwargs)
+                if type(result) not in PLAIN:
+                    settled(function, result)
+            except StopIteration:
+                _let_go(plan, attempt)
+                raise
+            except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided on the long way
+                error = raised
+            else:
+                if type(result) in plan.plain:
+                    if plan.leave is not None:
+                        plan.leave(attempt, None)
+                    if circuit is not None and not circuit.is_silent:
+                        ended = monotonic()
+                        under_way = circuit.under_way
+                        # 0: it is not there any more, because it has been counted as overdue.
+                        if (
+                            under_way is None
+                            or under_way.pop(attempt, 0) is None
+                            or not circuit.is_counted(attempt)
+                        ):
+                            seconds = ended - now
+                            if seconds >= circuit.tell_after:
+                                circuit.succeeded(permit, ended, seconds)
+                    if hub.listening:
+                        call_worked(plan, monotonic() - now)
+                    return result
+            return run(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
+        finally:
+            attempt.outer = None
+            current.reset(token)
+            del error, attempt  # an error must not be held by a frame that it holds
+
+    attributes = call.__dict__  # read this way, the policy in force costs a third of `call.policy`
+    attributes["policy"] = binding.plan.policy
+    return call
+
+
+def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
+    """Go the long way from the start: in a test's environment, or with layers that wait or fall back."""
+    world = outer.world
+    now = world.monotonic()
+    inherits = outer.deadline_at is not None and not outer.is_over
+    first = new_frame(plan, outer, world, now, outer.deadline_at if inherits else None)
+    if plan.budget is not None:
+        plan.budget.deposit(now)
+    call.function = world.injected(call.function, binding)
+    if plan.thread_timeout is not None:
+        call.function = run_in_thread(call.function, plan)
+    token = CURRENT.set(first)
+    try:
+        return (yield from steps_of(plan, first, call))
+    finally:
+        first.outer = None
+        CURRENT.reset(token)
+        del first
+
+
+def _admitted(circuit: CircuitState, now: float, outer: CallFrame, plan: Plan) -> int:
+    """Ask a circuit that is not closed; its rejection ends the call before anything is called."""
+    try:
+        return circuit.admit(now)
+    except RejectedError as error:
+        if outer.plan is None and outer is not ROOT:
+            outer.calls = 0  # nothing was called: `capture` says so
+        if HUB.listening:
+            rejected(plan.name, "circuit", circuit.key, error.failure)
+            tell_finished(plan, "rejected", 0, 0.0, 0.0, error.failure)
+        raise
+
+
+def _let_go(plan: Plan, attempt: CallFrame) -> None:
+    """Leave the layers of a call that ended an iterator: neither a success nor a failure."""
+    exit_layers(reversed(plan.guards), attempt, GeneratorExit())
+    exit_layers(plan.around, attempt, None)
+    block_finished(plan, attempt, None)

@@ -1,0 +1,187 @@
+"""Generator functions, sync and async: protected up to their first item, committed from then on.
+
+Rule: an item that was handed out is never handed out again. Until the first one a stream is a call like any other, with every
+layer; after it a failure is raised as it comes, the circuit hears of it, and nothing is repeated. A Bulkhead holds its place
+until the stream ends, and a Deadline goes on (`stream_limits`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ...errors import DeadlineExceededError, Executed, Record, attach
+from ..breaker.guard import BreakerGuard
+from ..evidence import failure_in
+from ..finished import stream_finished
+from ..first_item import Begun, starting, starting_async
+from ..frame import CURRENT, CallFrame
+from ..frame import new_frame as begin_attempt
+from ..timeout.stream_limits import NO_LIMITS
+from .attempt_result import exit_layers
+from .runners import protect_async, protect_sync
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+
+    from ..guards import Guard
+    from .binding import Binding
+    from .plan import Plan
+
+__all__ = ["begin_held", "broken_off", "protect_async_stream", "protect_stream"]
+
+_NOTE = "not repeated: items had been handed out"
+
+
+def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
+    """Return a generator function behind the layers of `binding`."""
+
+    begin: Any = protect_sync(starting(function), binding)
+
+    def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        plan = _plan_in_force(binding, begin, attributes["policy"])
+        held = begin_held(plan)
+        begun: Begun | None = None
+        ending: BaseException | None = None
+        try:
+            for guard in _held_guards(plan, held):
+                if (turn := guard.enter(held)) is not None:
+                    turn.block()
+            begun = started = cast("Begun", begin(*args, **kwargs))
+            if started.is_empty:
+                return started.returned
+            returned = yield from _rest(started)
+        except BaseException as error:
+            ending = error
+            if begun is not None and isinstance(error, Exception):
+                broken_off(plan, held, error)
+            raise
+        finally:
+            _let_go(plan, held)
+            if begun is not None:
+                stream_finished(plan, held, begun, ending)
+            del ending  # an error must not be held by a frame that it holds
+        return returned
+
+    attributes = stream.__dict__
+    attributes["policy"] = binding.plan.policy
+    return stream
+
+
+def _rest(begun: Begun) -> Generator[Any, Any, Any]:
+    """Hand on the first item, then everything else, in both directions."""
+    items, item, limits = begun.items, begun.item, begun.limits
+    try:
+        while True:
+            try:
+                sent = yield item
+            except GeneratorExit:
+                items.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
+                item = items.throw(error)
+            else:
+                pull = partial(next, items) if sent is None else partial(items.send, sent)
+                item = pull() if limits is NO_LIMITS else limits.next(pull)
+    except StopIteration as end:
+        return end.value
+    except DeadlineExceededError:
+        close = getattr(items, "close", None)  # an iterator that is no generator may have none
+        if close is not None:
+            close()
+        raise
+
+
+def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist for async generators
+    function: Callable[..., Any], binding: Binding
+) -> Callable[..., Any]:
+    """Return an async generator function behind the layers of `binding`."""
+
+    begin: Any = protect_async(starting_async(function), binding)
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901, PLR0912, PLR0915 -- see above
+        plan = _plan_in_force(binding, begin, attributes["policy"])
+        held = begin_held(plan)
+        begun: Begun | None = None
+        ending: BaseException | None = None
+        try:
+            for guard in _held_guards(plan, held):
+                if (turn := guard.enter(held)) is not None:
+                    await turn.suspend()
+            begun = started = cast("Begun", await begin(*args, **kwargs))
+            if started.is_empty:
+                return
+            items, item, limits = started.items, started.item, started.limits
+            try:
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await items.aclose()
+                        raise
+                    except BaseException as error:  # noqa: BLE001 -- it is the generator's to handle
+                        item = await items.athrow(error)
+                    else:
+                        if limits is NO_LIMITS:
+                            item = await items.asend(sent)
+                        else:
+                            item = await limits.item(partial(items.asend, sent))
+            except StopAsyncIteration:
+                return
+            except DeadlineExceededError:
+                await items.aclose()
+                raise
+        except BaseException as error:
+            ending = error
+            if begun is not None and isinstance(error, Exception):
+                broken_off(plan, held, error)
+            raise
+        finally:
+            _let_go(plan, held)
+            if begun is not None:
+                stream_finished(plan, held, begun, ending)
+            del ending  # an error must not be held by a frame that it holds
+
+    attributes = stream.__dict__
+    attributes["policy"] = binding.plan.policy
+    return stream
+
+
+def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
+    """Return the plan of the policy that stands on the function now, for the whole of this stream."""
+    begin.policy = policy
+    return binding.plan if binding.plan.policy is policy else binding.adopt(policy)
+
+
+def begin_held(plan: Plan) -> CallFrame:
+    """Return where the layers that last as long as the stream keep what they took."""
+    around = CURRENT.get()
+    return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
+
+
+def _held_guards(plan: Plan, held: CallFrame) -> tuple[Guard, ...]:
+    return () if held.world.is_disabled else plan.held
+
+
+def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
+    """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
+    failure = failure_in(held, error)
+    held.seen = None
+    if failure is None or held.world.is_disabled:
+        return
+    says_nothing = issubclass(type(error), DeadlineExceededError)  # the caller's time is up
+    for guard in plan.guards:
+        if isinstance(guard, BreakerGuard) and not says_nothing:
+            guard.broke_off(held, error, failure)
+    record = Record(executed=Executed.MAYBE, crossed=0 if plan.proofs != "none" else 1)
+    if plan.retry is not None:
+        record = record._replace(stopped="not_idempotent", note=_NOTE)
+    if attach(error, record) and record.note:
+        with suppress(Exception):  # a frozen exception takes no note
+            error.add_note(_NOTE)
+
+
+def _let_go(plan: Plan, held: CallFrame) -> None:
+    exit_layers(plan.held, held, None)

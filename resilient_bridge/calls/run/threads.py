@@ -1,0 +1,48 @@
+"""A sync call bounded by `Timeout(…, thread=True)`: it runs in a thread, and is left behind there when its time is up.
+
+Rule: honest about what it cannot do. A thread cannot be stopped; the caller goes on, the thread ends when its function does,
+and an event says that it is still there. Context variables are those of the caller.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import wait
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Executed
+from ...telemetry import emit, events
+from ..frame import CURRENT
+from ..timeout.guards import timed_out, too_late
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .plan import Plan
+
+__all__ = ["run_in_thread"]
+
+
+def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
+    """Return `function` bounded by the plan's thread timeout."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = CURRENT.get()
+        timeout = plan.thread_timeout
+        seconds = timeout.of(attempt.number) if timeout is not None else 0.0
+        left = attempt.remaining
+        is_last = left is not None and left < seconds
+        if left is not None and is_last:
+            seconds = left
+        work = attempt.world.call_in_thread(partial(copy_context().run, function, *args, **kwargs))
+        try:
+            if wait([work], seconds).done:
+                return work.result()
+        finally:
+            del work  # it holds the error that holds this frame
+        emit(events.ThreadLeftBehind(name=plan.name, seconds=seconds))
+        raise too_late(seconds, Executed.MAYBE, None) if is_last else timed_out(seconds, None)
+
+    return call

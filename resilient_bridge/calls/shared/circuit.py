@@ -1,0 +1,277 @@
+"""A circuit that several processes share: this process's own circuit, which follows what is decided where they all tell of their calls.
+
+Rule: as long as the line is up, nothing is decided here. Calls are let in by the last view that came, their ends are told, and the
+window of this process only takes notes; so that, when the line goes down, its own circuit goes on alone from where they all were.
+When it is up again the shared circuit is taken up as it is, and what this process decided alone is forgotten. In virtual time a test is
+alone as well: the store lives by its own clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ...errors import Failure
+from ...world import REAL
+from ..breaker.rejection import CircuitOpenError
+from ..breaker.state import CircuitState
+from ..frame import CURRENT
+from .waits import waited_for
+
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from typing import Literal
+
+    from ..breaker.value import Breaker, State
+    from .ports import CircuitAnswer, CircuitView, Ending, Question, SharedState
+
+__all__ = ["Permit", "SharedCircuit", "is_real_time"]
+
+
+class Permit(int):
+    """The permit of this process's own circuit, and with it what the others know the call by."""
+
+    era: int
+    probe: int
+
+    @classmethod
+    def of(cls, local: int, era: int, probe: int = 0) -> Permit:
+        """Return the permit of a call that was let in in this shared era, as this probe (0: as none)."""
+        permit = cls(local)
+        permit.era, permit.probe = era, probe
+        return permit
+
+
+def is_real_time() -> bool:
+    """Return whether policies live by the real clock here, and not by that of a test."""
+    world = CURRENT.get().world
+    return world is REAL or world.monotonic is REAL.monotonic
+
+
+class SharedCircuit(CircuitState):
+    """The circuit `key`, shared by all who say that name to the same `store`."""
+
+    __slots__ = ("_failure", "_line", "_view", "store")
+
+    is_shared = True
+
+    def __init__(
+        self,
+        key: str,
+        breaker: Breaker,
+        rng: random.Random,
+        on_transition: Callable[[CircuitState, State, State, str, float], None],
+        store: SharedState,
+    ) -> None:
+        super().__init__(key, breaker, rng, on_transition)
+        self.store = store
+        self._view: CircuitView | None = None
+        self._failure: Failure | None = None  # the last one told of
+        self._line = store.circuit(key, breaker, _learner(self))
+
+    # ---- a call -------------------------------------------------------------------------------------------------
+
+    def admit(self, now: float) -> int:
+        """Return a permit, or raise CircuitOpenError; blocks where the store has to be asked."""
+        found = self.try_admit(now)
+        return found if isinstance(found, int) else self.settle(waited_for(found), now)
+
+    def try_admit(self, now: float) -> int | Question[CircuitAnswer]:
+        """Return a permit, or raise CircuitOpenError, by the last view; or what has to be asked, for `settle`.
+
+        Asked is for a circuit that nobody watches, one that this process's own failures may have opened, and the place of a probe.
+        """
+        line, view = self._line, self._view
+        if not (line.is_up and is_real_time()):
+            return super().admit(now)
+        line.use()
+        if view is None or not line.is_watched:
+            return line.ask()
+        unanswered = line.unanswered
+        if unanswered >= view.margin:
+            return line.ask()
+        if self.is_closed:
+            return Permit.of(self.era, view.era)
+        left = self._open_until - now
+        if left > 0 or self.state == "isolated":
+            raise CircuitOpenError(self.key, self.state, self.why, left if left > 0 else None, self.because)
+        if self.state == "half_open" and not view.free:
+            raise CircuitOpenError(self.key, "half_open", self.why, view.hint, self.because)
+        return line.ask()
+
+    def settle(self, answer: CircuitAnswer | None, now: float) -> int:
+        """Return the permit, or raise CircuitOpenError, by an answer; without one this process decides alone."""
+        if answer is None:
+            return super().admit(now)
+        view, probe = answer
+        if probe:
+            return Permit.of(self._lend(now), view.era, probe)
+        if view.state in ("closed", "disabled"):
+            return Permit.of(self.era, view.era)
+        hints: dict[str, float] = {"open": view.left, "half_open": view.hint}
+        raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
+
+    def unasked(self) -> int:
+        """Return the permit of a call that is under way in a closed circuit, without having been asked for."""
+        view = self._view
+        return self.era if view is None else Permit.of(self.era, view.era)
+
+    def succeeded(self, permit: int, now: float, seconds: float) -> None:
+        """The call ended well, after `seconds`; a slow one counts as a failure."""
+        if not self._is_led():
+            super().succeeded(permit, now, seconds)
+        elif seconds >= self.slow_after:
+            self._tell_of(permit, now, "slow", "")
+        elif isinstance(permit, Permit):
+            view = self._view
+            if permit.probe or view is None or not view.is_quiet or self._line.unanswered:
+                self._tell_of(permit, now, "succeeded", "")
+
+    def failed(
+        self,
+        permit: int,
+        now: float,
+        seconds: float,
+        critical: bool = False,
+        because: Failure | None = None,
+    ) -> None:
+        """The call failed in a way that counts; `critical` opens the circuit at once (R2)."""
+        if not self._is_led():
+            super().failed(permit, now, seconds, critical, because)
+            return
+        if because is not None:
+            self._failure = attrs.evolve(because, cause=None, history=())
+        ending: Ending = "critical" if critical else "slow" if seconds >= self.slow_after else "failed"
+        self._tell_of(permit, now, ending, "" if because is None else because.code)
+
+    def released(self, permit: int, now: float, seconds: float) -> None:
+        """The call ended in a way that says nothing, unless it was slow: then it counts as a failure."""
+        if not self._is_led():
+            super().released(permit, now, seconds)
+        elif seconds >= self.slow_after:
+            self._tell_of(permit, now, "slow", "")
+        elif isinstance(permit, Permit) and permit.probe:
+            self._tell_of(permit, now, "released", "")
+
+    # ---- by hand ------------------------------------------------------------------------------------------------
+
+    def configure(self, breaker: Breaker) -> None:
+        """Go on with other numbers, here and in what is told from now on."""
+        super().configure(breaker)
+        self._line.configure(breaker)
+
+    def reset(self, now: float) -> None:
+        """Close it for all, forget what was counted, and let the open times start over; waits for the store."""
+        if not self._put("closed"):
+            super().reset(now)
+
+    def isolate(self, now: float) -> None:
+        """Let nothing through, in any process, until `reset`; waits for the store."""
+        if not self._put("isolated"):
+            super().isolate(now)
+
+    def disable(self, now: float) -> None:
+        """Let everything through and count nothing, in any process, until `reset`; waits for the store."""
+        if not self._put("disabled"):
+            super().disable(now)
+
+    def _put(self, state: Literal["closed", "isolated", "disabled"]) -> bool:
+        """Set it where it is shared; return whether that is done, and known here."""
+        return is_real_time() and waited_for(self._line.put(state)) is not None
+
+    # ---- to look at ---------------------------------------------------------------------------------------------
+
+    def retry_after(self, now: float) -> float | None:
+        """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
+        view = self._view
+        if self.state == "half_open" and view is not None and self._is_led():
+            return view.hint or None
+        return super().retry_after(now)
+
+    def counts(self, now: float) -> tuple[int, int]:
+        """Return how many of how many calls failed, in all processes."""
+        view = self._view
+        return (view.failed, view.seen) if view is not None and self._is_led() else super().counts(now)
+
+    # ---- what comes from elsewhere ------------------------------------------------------------------------------
+
+    def learn(self, view: CircuitView) -> None:
+        """Take over a view; called by the store, in a thread of its own."""
+        before = self._view
+        is_new = before is not None and view.era != before.era
+        now = REAL.monotonic()
+        with self._lock:
+            if view.state != self.state:
+                self._change(view.state, view.said or "shared_state", now)
+            elif is_new:  # it has been elsewhere and is back: what is under way belongs to the past
+                self._change_back()
+            if view.state == "open":
+                self._open_until = now + view.left
+            if view.state != "closed":
+                self.why = view.why
+            self._openings, self._wait = view.openings, view.wait
+            if view.state in ("open", "half_open"):
+                self.because = self._reason(view.because)
+            self._view = view
+        self._tell()
+
+    def _change_back(self) -> None:
+        self.era += 1
+        if self.state == "closed":
+            self._window.clear()
+        elif self.state == "half_open":
+            self._leases = {}
+        self._refresh()
+
+    def _reason(self, code: str) -> Failure | None:
+        """Return the failure of this code: this process's own, if it met it, or what is known of any."""
+        for known in (self.because, self._failure):
+            if known is not None and known.code == code:
+                return known
+        try:
+            return Failure.of(code) if code else None
+        except ValueError:
+            return None
+
+    # ---- inside -------------------------------------------------------------------------------------------------
+
+    def _is_led(self) -> bool:
+        """Return whether others decide, too."""
+        return self._line.is_up and is_real_time()
+
+    def _lend(self, now: float) -> int:
+        """Return the own permit of a probe that has its place elsewhere, for the case that this process goes on alone."""
+        with self._lock:
+            lease = self._lease(now) if self.state == "half_open" else None
+            return self.era if lease is None else lease
+
+    def _tell_of(self, permit: int, now: float, ending: Ending, code: str) -> None:
+        """Tell how a call ended, and note it here. One that was let in by this process alone is of no interest to the others."""
+        if not isinstance(permit, Permit) or self.state == "disabled":
+            return
+        with self._lock:
+            if permit < 0:
+                self._leases.pop(int(permit), None)
+            elif permit == self._counted:
+                if ending == "succeeded":
+                    self._window.good(now)
+                else:
+                    self._window.bad(now)
+                self._set_calm(self._window.is_quiet)
+        self._line.tell(permit.era, permit.probe, ending, code)
+
+
+def _learner(circuit: SharedCircuit) -> Callable[[CircuitView], None]:
+    """Return what hands views to the circuit, without keeping it alive."""
+    from weakref import ref
+
+    found: Any = ref(circuit)
+
+    def learn(view: CircuitView) -> None:
+        if (one := found()) is not None:
+            one.learn(view)
+
+    return learn

@@ -1,0 +1,65 @@
+"""Waiting for a store's answer: a thread blocks, a task is suspended, both for no longer than the store's patience.
+
+Rule: an answer that nobody waits for any more is given back. Whoever has waited for all of the patience says so, that nobody else does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ...world import REAL
+from ...world.signal import Signal
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..frame import CallFrame
+    from .ports import Question
+
+__all__ = ["Answer", "waited_for"]
+
+T = TypeVar("T")
+
+
+def waited_for(question: Question[T], patience: float | None = None) -> T | None:
+    """Block until there is an answer; return it, or None where there is none in time."""
+    signal = Signal()
+    question.when_answered(signal.set)
+    try:
+        signal.wait(question.patience if patience is None else patience)
+    except BaseException:
+        question.cancel()
+        raise
+    return question.take(is_late=patience is None)
+
+
+class Answer(Generic[T]):
+    """The step of a call that needs an answer: `settle` is called with it, or with None, and may raise."""
+
+    __slots__ = ("_attempt", "_question", "_settle")
+
+    def __init__(self, question: Question[T], attempt: CallFrame, settle: Callable[[T | None], None]) -> None:
+        self._question = question
+        self._attempt = attempt
+        self._settle = settle
+
+    def block(self) -> None:
+        """Wait in this thread."""
+        self._settle(waited_for(self._question, self._shorter()))
+
+    async def suspend(self) -> None:
+        """Wait in this task."""
+        question, patience, signal = self._question, self._shorter(), Signal()
+        question.when_answered(signal.set)
+        try:
+            await signal.suspend(REAL, question.patience if patience is None else patience)
+        except BaseException:
+            question.cancel()
+            raise
+        self._settle(question.take(is_late=patience is None))
+
+    def _shorter(self) -> float | None:
+        """Return the time that the call has, if that is less than the store's patience."""
+        remaining = self._attempt.remaining
+        return remaining if remaining is not None and remaining < self._question.patience else None

@@ -1,0 +1,30 @@
+"""How long a call may take in all, repeats and waits included."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from ...values.fields import as_seconds, called, shown, some_seconds
+from ..layer import Layer
+
+
+__all__ = ["Deadline"]
+
+
+@attrs.frozen(repr=False, eq=False)
+class Deadline(Layer):
+    """All attempts and waits together take at most `seconds` (a timedelta will do), then DeadlineExceededError.
+
+    No wait starts that could not end before it. Policies inside inherit what is left, and the callee reads it from
+    `current_attempt().remaining`. A sync call is not interrupted: its attempts and waits are bounded. ConfigError names a bad field.
+    """
+
+    usual_place: ClassVar[int | None] = 0
+
+    seconds: float = attrs.field(converter=as_seconds, validator=some_seconds)
+
+    def __repr__(self) -> str:
+        """Return the constructor's call."""
+        return called(self, shown(self.seconds), seconds="")

@@ -1,0 +1,153 @@
+"""The layers that end an attempt, or a whole call, in time; and the errors they end it in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ...errors import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
+from .timers import Timers, timers_of
+
+
+if TYPE_CHECKING:
+    from ..frame import CallFrame
+    from .value import Timeout
+
+__all__ = [
+    "BlockDeadlineGuard",
+    "DeadlineGuard",
+    "SyncDeadlineGuard",
+    "TimeoutGuard",
+    "bound",
+    "still_left",
+    "timed_out",
+    "too_late",
+]
+
+E = TypeVar("E", bound=BaseException)
+
+
+class TimeoutGuard:
+    """Bounds one attempt of an async function; the last duration of an escalating one repeats."""
+
+    __slots__ = ("timers",)
+
+    def __init__(self, layer: Timeout) -> None:
+        self.timers = tuple(timers_of("timeout", seconds) for seconds in layer.seconds)
+
+    def enter(self, attempt: CallFrame) -> None:
+        timers = self.timers
+        (timers[0] if len(timers) == 1 else self._step(attempt)).enter(attempt, attempt.world)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+        timers = self.timers
+        step = timers[0] if len(timers) == 1 else self._step(attempt)
+        return timed_out(step.seconds, error) if step.leave(attempt, error) else error
+
+    def _step(self, attempt: CallFrame) -> Timers:
+        return self.timers[min(attempt.number, len(self.timers)) - 1]
+
+
+class DeadlineGuard:
+    """Bounds a whole call of an async function: every attempt and every wait in between."""
+
+    __slots__ = ("timers",)
+
+    def __init__(self, seconds: float) -> None:
+        self.timers = timers_of("deadline", seconds)
+
+    def enter(self, attempt: CallFrame) -> None:
+        bound(attempt, self.timers.seconds)
+        self.timers.enter(attempt, attempt.world)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+        return (
+            too_late(self.timers.seconds, Executed.MAYBE, error)
+            if self.timers.leave(attempt, error)
+            else error
+        )
+
+
+class BlockDeadlineGuard:
+    """Bounds one attempt of an async loop by what its deadline, set when the loop began, has left."""
+
+    __slots__ = ("running", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.running: dict[CallFrame, Timers] = {}
+
+    def enter(self, attempt: CallFrame) -> None:
+        timers = self.running[attempt] = Timers(still_left(attempt, self.seconds))
+        timers.enter(attempt, attempt.world)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+        timers = self.running.pop(attempt, None)
+        is_late = timers is not None and timers.leave(attempt, error)
+        if timers is not None:
+            timers.close()
+        return too_late(self.seconds, Executed.MAYBE, error) if is_late else error
+
+
+class SyncDeadlineGuard:
+    """Bounds a whole call of a sync function: nothing is begun, and nothing is waited for, beyond it."""
+
+    __slots__ = ("is_bound", "seconds")
+
+    def __init__(self, seconds: float, *, is_bound: bool) -> None:
+        self.seconds = seconds
+        self.is_bound = is_bound  # the deadline was set when the loop began
+
+    def enter(self, attempt: CallFrame) -> None:
+        if self.is_bound:
+            still_left(attempt, self.seconds)
+        else:
+            bound(attempt, self.seconds)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
+        return error
+
+
+def bound(attempt: CallFrame, seconds: float) -> None:
+    """Give the call its deadline, no later than one it inherits; a call that comes too late is not begun."""
+    now = attempt.world.monotonic()
+    inherited, own = attempt.deadline_at, now + seconds
+    attempt.deadline_at = own if inherited is None else min(own, inherited)
+    if attempt.deadline_at <= now:  # only one that was inherited can have passed already
+        attempt.is_rejected = True
+        text = "the deadline of the call around this one has passed"
+        raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
+
+
+def still_left(attempt: CallFrame, seconds: float) -> float:
+    """Return the seconds left of a deadline that has been set; an attempt that comes too late is not begun."""
+    left = attempt.remaining
+    if left is None:
+        return seconds
+    if left <= 0:
+        attempt.is_rejected = True
+        raise too_late(seconds, Executed.NO, None)
+    return left
+
+
+def too_late(seconds: float, executed: Executed, cause: BaseException | None) -> DeadlineExceededError:
+    """Return the error for a deadline that has passed."""
+    return _caused(
+        DeadlineExceededError(
+            Failure.of(
+                "SYS_DEADLINE_EXCEEDED", f"deadline of {seconds:g} s exceeded", executed=executed, cause=cause
+            )
+        ),
+        cause,
+    )
+
+
+def timed_out(seconds: float, cause: BaseException | None, of_what: str = "") -> AttemptTimeoutError:
+    """Return the error for one attempt, or one item of a stream, that took too long."""
+    text = f"timed out after {seconds:g} s{of_what}"
+    failure = Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause)
+    return _caused(AttemptTimeoutError(failure), cause)
+
+
+def _caused(error: E, cause: BaseException | None) -> E:
+    error.__cause__ = cause
+    return error

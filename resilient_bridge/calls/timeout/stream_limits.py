@@ -1,0 +1,110 @@
+"""How long a stream may take after its first item: what its Deadline has left, and at most `Timeout.idle` between two items.
+
+Rule: a Deadline is over all the waiting for items, the last one included; the time that the reader takes between them is not counted. A
+Timeout is over an attempt, and the attempt of a stream ends with its first item. An async stream is cancelled while it is waited for.
+A sync one cannot be: it is asked for nothing more once its time is over, and an item that comes late is handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import Executed
+from ...world import REAL
+from ..frame import CURRENT
+from .deadline import Deadline
+from .guards import timed_out, too_late
+from .value import Timeout
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...world import World
+
+__all__ = ["NO_LIMITS", "StreamLimits", "limits_of_call"]
+
+
+class StreamLimits:
+    """The limits of one stream: `left` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
+
+    __slots__ = ("_idle", "_left", "_seconds", "_world")
+
+    def __init__(self, world: World, left: float, seconds: float, idle: float) -> None:
+        self._world = world
+        self._left = left
+        self._seconds = seconds
+        self._idle = idle
+
+    def next(self, pull: Callable[[], Any]) -> Any:
+        """Return the next item of a sync stream, or what reads all of them. Raises DeadlineExceededError if its time is over."""
+        self._check()
+        started = self._world.monotonic()
+        try:
+            return pull()
+        finally:
+            self._left -= self._world.monotonic() - started
+
+    async def item(self, pull: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the next item. Raises DeadlineExceededError at the deadline, AttemptTimeoutError after `idle` seconds without one."""
+        return await self._within(pull, self._idle)
+
+    async def rest(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what reads the stream to its end, before the deadline."""
+        return await self._within(read, inf)
+
+    def _check(self) -> None:
+        if self._left <= 0:
+            raise too_late(self._seconds, Executed.MAYBE, None)
+
+    async def _within(self, pull: Callable[[], Awaitable[Any]], idle: float) -> Any:
+        self._check()
+        left = self._left
+        seconds, task = min(left, idle), asyncio.current_task()
+        if seconds == inf or task is None:
+            return await pull()
+        is_late, cancelled_before, started = False, task.cancelling(), self._world.monotonic()
+
+        def expire() -> None:
+            nonlocal is_late
+            is_late = True
+            task.cancel()
+
+        timer = self._world.call_later(asyncio.get_running_loop(), seconds, expire)
+        try:
+            return await pull()
+        except asyncio.CancelledError as error:
+            if not is_late or task.uncancel() > cancelled_before:
+                raise  # somebody else's
+            is_late = False
+            if left <= idle:
+                raise too_late(self._seconds, Executed.MAYBE, error) from error
+            raise timed_out(idle, error, " without an item") from error
+        finally:
+            timer.cancel()
+            self._left -= self._world.monotonic() - started
+            if is_late and task.cancelling() > cancelled_before:  # it ended otherwise, in the same moment
+                task.uncancel()
+
+
+NO_LIMITS: Final = StreamLimits(REAL, inf, 0.0, inf)
+"""Those of a stream whose policy has none."""
+
+
+def limits_of_call() -> StreamLimits:
+    """Return the limits of the stream that the call in progress has begun."""
+    attempt = CURRENT.get()
+    plan: Any = attempt.plan
+    if plan is None or attempt.world.is_disabled:
+        return NO_LIMITS
+    layers: tuple[object, ...] = plan.policy.layers
+    deadline = next((layer for layer in layers if isinstance(layer, Deadline)), None)
+    timeout = next((layer for layer in layers if isinstance(layer, Timeout)), None)
+    idle = timeout.idle if timeout is not None else None
+    left = attempt.remaining if deadline is not None else None
+    if left is None and idle is None:
+        return NO_LIMITS
+    seconds = 0.0 if deadline is None else deadline.seconds
+    return StreamLimits(attempt.world, inf if left is None else left, seconds, inf if idle is None else idle)

@@ -1,0 +1,135 @@
+"""One timer for all calls of one duration: those that began first run out of time first.
+
+`asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this costs an entry in a
+dict. Rule: what asyncio.timeout promises about cancellation holds here too. An expiry is a `task.cancel()` that is taken back
+with `uncancel()`, and only a CancelledError that is nobody else's becomes a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import current_task, get_running_loop
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, ref
+
+from ...world import REAL
+
+
+if TYPE_CHECKING:
+    from ...world import World
+    from ...world.real import Timer
+    from ..frame import CallFrame
+
+__all__ = ["Timers", "timers_of"]
+
+
+class _Queue:
+    """The running calls of one loop, first to expire first, and at most one timer for them."""
+
+    __slots__ = ("entries", "expired", "has_our_clock", "is_armed", "loop", "seconds", "timer", "world")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, world: World, seconds: float) -> None:
+        # Weak: a decorated function lives as long as its module, and must not keep every loop that ever ran it.
+        self.loop = ref(loop)
+        self.world = world
+        self.seconds = seconds
+        # A loop may be simulated, or cache its clock. Most have the clock that the attempt has been begun by.
+        self.has_our_clock = world is REAL and type(loop).time is asyncio.BaseEventLoop.time
+        # What a call needs to be ended: when, which task, and how often that had been cancelled before.
+        self.entries: dict[CallFrame, tuple[float, asyncio.Task[object], int]] = {}
+        self.expired: dict[CallFrame, tuple[asyncio.Task[object], int]] = {}
+        self.is_armed = False
+        self.timer: ref[Timer] | None = None  # weak: it holds its loop
+
+    def arm(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        """Set the timer for the first entry."""
+        when, _, _ = next(iter(self.entries.values()))
+        self.timer = ref(self.world.call_later(loop, max(0.0, when - now), self._expire))
+        self.is_armed = True
+
+    def _expire(self) -> None:
+        loop = self.loop()
+        self.is_armed = False
+        if loop is None:
+            return
+        entries, now = self.entries, self.world.time_of(loop)
+        # One walk: looking for the first entry again and again would pass all those deleted before it.
+        for attempt, (when, task, cancelled_before) in list(entries.items()):
+            if when > now:
+                break
+            del entries[attempt]
+            self.expired[attempt] = task, cancelled_before
+            task.cancel()
+        if entries:
+            self.arm(loop, now)
+
+
+class Timers:
+    """The calls that run within one duration, whatever loops and environments they run in."""
+
+    __slots__ = ("_lock", "_queue", "_queues", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._lock = Lock()  # loops of other threads come and go; only who looks for a queue takes it
+        self._queue: _Queue | None = None
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
+
+    def enter(self, attempt: CallFrame, world: World = REAL) -> None:
+        """Begin: the running task is cancelled after `seconds` of that world, unless the attempt is left before."""
+        loop = get_running_loop()
+        task = current_task(loop)
+        if task is None:
+            message = "a Timeout or Deadline of an async function needs a running task"
+            raise RuntimeError(message)
+        queue = self._queue
+        if queue is None or queue.loop() is not loop or queue.world is not world:
+            queue = self._queue = self._queue_of(loop, world)
+        now = attempt.started if queue.has_our_clock else queue.world.time_of(loop)
+        queue.entries[attempt] = now + self.seconds, task, task.cancelling()
+        if not queue.is_armed:
+            queue.arm(loop, now)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> bool:
+        """End, in time or not. Return whether `error` is the cancellation that the expiry asked for, and nobody else."""
+        queue = self._queue
+        if queue is not None and queue.entries.pop(attempt, None) is not None:
+            return False
+        for each in self._all():
+            if each.entries.pop(attempt, None) is not None:
+                return False
+            if (expired := each.expired.pop(attempt, None)) is not None:
+                task, cancelled_before = expired
+                return task.uncancel() <= cancelled_before and isinstance(error, asyncio.CancelledError)
+        return False  # never entered
+
+    def close(self) -> None:
+        """Call the timer off: nothing will be entered again."""
+        for queue in self._all():
+            timer = None if queue.timer is None else queue.timer()
+            if timer is not None:
+                timer.cancel()
+
+    def _all(self) -> list[_Queue]:
+        with self._lock:
+            return [queue for queues in self._queues.values() for queue in queues]
+
+    def _queue_of(self, loop: asyncio.AbstractEventLoop, world: World) -> _Queue:
+        with self._lock:
+            queues = self._queues.setdefault(loop, [])
+            for queue in queues:
+                if queue.world is world:
+                    return queue
+            queue = _Queue(loop, world, self.seconds)
+            # Of tests' environments only the last can still be in use with nothing running in it.
+            queues[:] = [old for old in queues if old.entries or old.expired or old.world is REAL]
+            queues.append(queue)
+            return queue
+
+
+@lru_cache(maxsize=256)
+def timers_of(layer: str, seconds: float) -> Timers:  # noqa: ARG001 -- half of the key: an attempt may be in the queue of each
+    """Return the queues for layers of one sort and duration, which share them: what began first runs out of time first."""
+    return Timers(seconds)

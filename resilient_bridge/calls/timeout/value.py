@@ -1,0 +1,78 @@
+"""How long one attempt of a call may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from ...values.fields import (
+    LONGEST,
+    Seconds,
+    as_seconds,
+    called,
+    flag,
+    is_number,
+    optional,
+    path_of,
+    refuse,
+    shown,
+    some_seconds,
+)
+from ..layer import Layer
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Timeout"]
+
+
+def _as_steps(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
+    return tuple(map(as_seconds, value if isinstance(value, tuple) else (value,)))
+
+
+def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+    path, wanted = path_of(instance, attribute), f"seconds above 0, at most {LONGEST:.0f}"
+    if not value:
+        refuse(path, wanted, value)
+    for place, step in enumerate(value):
+        if not is_number(step) or not 0 < step <= LONGEST:
+            refuse(path if len(value) == 1 else f"{path}[{place}]", wanted, step)
+
+
+@attrs.frozen(repr=False, eq=False)
+class Timeout(Layer):
+    """Each attempt takes at most `seconds` (a timedelta will do), then fails with AttemptTimeoutError; it may have run.
+
+    `Timeout.escalating(2, 5, 30)` gives the second and third attempt more (G4); the last step is that of all later ones. A sync
+    function cannot be stopped: with `thread=True` it runs in a thread that is left behind and reported, without it a
+    Timeout on a sync function is refused. ConfigError names a bad field.
+
+    The attempt of an async stream ends with its first item; `idle` then bounds the wait for each further one.
+    """
+
+    usual_place: ClassVar[int | None] = 6
+
+    seconds: tuple[float, ...] = attrs.field(converter=_as_steps, validator=_check_steps)
+    thread: bool = attrs.field(default=False, validator=flag, kw_only=True)
+    idle: float | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(some_seconds),
+        kw_only=True,
+    )
+
+    @classmethod
+    def escalating(cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None) -> Self:
+        """Return a timeout that grows from attempt to attempt, as listed."""
+        return cls(seconds, thread=thread, idle=idle)
+
+    def of(self, attempt: int) -> float:
+        """Return the seconds that attempt number `attempt` (1, 2, 3 …) may take."""
+        return self.seconds[min(attempt, len(self.seconds)) - 1]
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        by = "Timeout" if len(self.seconds) == 1 else "Timeout.escalating"
+        return called(self, *map(shown, self.seconds), by=by, seconds="")

@@ -1,0 +1,129 @@
+"""What differs between bridges, as one value: the names on the wire, the codec, the limits.
+
+Rule: a server that names things otherwise, or cannot replay or acknowledge, is a configuration and never a subclass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import attrs
+
+from ...values.fields import (
+    Value,
+    as_tuple,
+    count,
+    flag,
+    is_count,
+    one_of,
+    optional,
+    path_of,
+    refuse,
+    tuple_of,
+)
+
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = ["Dialect"]
+
+Name: TypeAlias = "str | None"
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and value != "" and " " not in value
+
+
+def _is_close_code(value: object) -> bool:
+    return is_count(value, 1000) and not is_count(value, 5000)
+
+
+def _word(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not _is_word(value):
+        refuse(path_of(instance, attribute), "a name without spaces, or None", value)
+
+
+def _pong(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> None:
+    # A ping that nothing can answer would declare every healthy peer dead.
+    if dialect.ping is not None and value is None:
+        refuse("Dialect.pong", "a name while ping has one", value)
+
+
+def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> None:
+    if dialect.request_replay is not None and value is None:
+        refuse("Dialect.replay", "a name while request_replay has one", value)
+
+
+def _is_said(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not (isinstance(value, bool) or (isinstance(value, str) and value == "stated")):
+        refuse(path_of(instance, attribute), 'True, False, or "stated"', value)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Dialect(Value):
+    """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
+
+    `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by `replay`, `ping` by `pong`; `ack`
+    confirms a message and `error` reports one. `epoch` is the field of `auth_ack` that identifies the server's life.
+    `dedupes` says whether the server runs a message once that arrives twice with one id and key: True, False, or "stated": while it
+    has said so (`dedupes: true` in its answer to auth or join), or has answered one of ours as a duplicate. To a server that does not,
+    nothing that was handed out is sent again.
+    `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
+    somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
+    where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
+    """
+
+    @classmethod
+    def plain(cls, **names: Any) -> Self:
+        """For a server that speaks JSON of its own and nothing of this protocol: no greeting, session, replay, ping or acknowledgement.
+
+        A token goes into the header `Authorization: Bearer`. READY comes with the connection; each reconnection ends UNKNOWN; a send
+        ends `written` when it was written, unless the server answers with its id. `names` switch single ones on again.
+        """
+        nothing: dict[str, Any] = dict.fromkeys(
+            (
+                "auth",
+                "auth_ack",
+                "auth_error",
+                "join",
+                "joined",
+                "request_replay",
+                "replay",
+                "ping",
+                "pong",
+                "ack",
+                "epoch",
+            )
+        )
+        settings: dict[str, Any] = {**nothing, "unreplayed": (), **names}
+        return cls(**settings)
+
+    auth: Name = attrs.field(default="auth", validator=optional(_word))
+    auth_ack: Name = attrs.field(default="connection_ack", validator=optional(_word))
+    auth_error: Name = attrs.field(default="connection_error", validator=optional(_word))
+    join: Name = attrs.field(default="session_join", validator=optional(_word))
+    joined: Name = attrs.field(default="session_joined", validator=optional(_word))
+    request_replay: Name = attrs.field(default="request_replay", validator=optional(_word))
+    replay: Name = attrs.field(default="replay_buffer", validator=[optional(_word), _replay])
+    ping: Name = attrs.field(default="heartbeat_ping", validator=optional(_word))
+    pong: Name = attrs.field(default="heartbeat_pong", validator=[optional(_word), _pong])
+    ack: Name = attrs.field(default="message_ack", validator=optional(_word))
+    error: Name = attrs.field(default="error", validator=optional(_word))
+    epoch: Name = attrs.field(default="server_id", validator=optional(_word))
+    dedupes: Literal[True, False, "stated"] = attrs.field(default="stated", validator=_is_said)
+    session_from_join: bool = attrs.field(default=False, validator=flag)
+    superseded: tuple[int, ...] = attrs.field(
+        default=(4409,),
+        converter=as_tuple,
+        validator=tuple_of("a close code from 1000 to 4999", _is_close_code),
+    )
+    unreplayed: tuple[str, ...] = attrs.field(
+        default=("heartbeat_", "connection_"),
+        converter=as_tuple,
+        validator=tuple_of("the beginning of a message type", _is_word),
+    )
+    codec: Literal["auto", "json", "orjson"] = attrs.field(
+        default="auto", validator=one_of("auto", "json", "orjson")
+    )
+    max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)

@@ -1,0 +1,28 @@
+"""How much may wait to be read, and what happens when the reader is slower than the server.
+
+Rule: nothing that was received is thrown away; a full inbox stops the source instead.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from ...values.fields import Value, count, one_of
+
+
+__all__ = ["Inbox"]
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Inbox(Value):
+    """The queue of messages waiting for the reader, bounded by `max_messages` and `max_bytes`.
+
+    `overflow` is what happens when it is full: "pause" stops reading from the link, "resync" drops the link and has the
+    messages replayed. ConfigError names a bad field.
+    """
+
+    max_messages: int = attrs.field(default=1000, validator=count)
+    max_bytes: int = attrs.field(default=8 * 1024 * 1024, validator=count)
+    overflow: Literal["pause", "resync"] = attrs.field(default="pause", validator=one_of("pause", "resync"))

@@ -1,0 +1,178 @@
+"""What a loss means, lasting or passing: one table for every loop that connects again.
+
+`BridgeClient`, `EventSource`, `rb.reconnecting` and `Reconnect.process_exception` all ask `meaning`. It looks at the code, the
+close code and the HTTP status, then at whose mistake it was: a programming error (NameError, TypeError, ValueError …) of the
+code that opens connections is lasting, because the next attempt runs the same code; errors of the system and of the network,
+timeouts, and what nobody knows are passing.
+
+Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
+that can be overridden is overridden in the policy (`Reconnect.rules`), not here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from ...errors import Category, Kind
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...errors import Failure
+
+__all__ = [
+    "LossAction",
+    "is_programming_error",
+    "is_superseded",
+    "is_unreadable",
+    "meaning",
+    "reason_of",
+    "wants_slow_start",
+]
+
+
+class LossAction(StrEnum):
+    """Reconnect; refresh credentials first (once); join a new session; or give up for good."""
+
+    RECONNECT = "reconnect"
+    REFRESH = "refresh"
+    NEW_SESSION = "new_session"
+    FAIL = "fail"
+
+
+_R, _F, _N = LossAction.REFRESH, LossAction.FAIL, LossAction.NEW_SESSION
+
+_BY_CODE: Final[Mapping[str, LossAction]] = {
+    "AUTH_FORBIDDEN": _F,
+    "SESS_NOT_FOUND": _N,
+    "SESS_CLOSED": _N,
+    "CONN_REDIRECT_REFUSED": _F,
+    "CONN_INSECURE": _F,
+    "CONN_RECONNECT_EXHAUSTED": _F,
+    "SYS_CONFIG_INVALID": _F,
+    "AUTH_REFRESH_FAILED": LossAction.RECONNECT,
+}
+_BY_CLOSE: Final[Mapping[int, LossAction]] = {
+    1002: _F, 1003: _F, 1007: _F, 1010: _F,
+    1008: _R, 4001: _R, 4401: _R,
+    4003: _F, 4403: _F,
+    4004: _N, 4404: _N,
+}  # fmt: skip
+#: Close codes that we send ourselves when the peer's message cannot be taken: garbled, or larger than the client allows.
+_UNREADABLE: Final = frozenset({1002, 1003, 1007, 1009})
+_PROGRAMMING: Final = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError, RecursionError,
+    ReferenceError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
+_RETRIED_STATUS: Final = frozenset({408, 425, 429})
+_PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
+_TEXT: Final = 60  # characters of a peer's close text in a reason
+_SLOW_CLOSES: Final = frozenset({1012, 1013})
+#: Why a probe was sent, which is the reason if nobody answers it.
+_DOUBTS: Final = frozenset({"suspected_sleep", "probe_unanswered", "health_check_failed"})
+
+_REASON_BY_CODE: Final[Mapping[str, str]] = {
+    "CONN_HEARTBEAT_TIMEOUT": "heartbeat_timeout",
+    "CONN_REFUSED": "connect_refused",
+    "CONN_DNS_FAILED": "dns",
+    "CONN_TLS_HANDSHAKE_FAILED": "tls",
+    "CONN_TIMEOUT": "timeout",
+    "AUTH_TOKEN_EXPIRED": "auth_expired",
+    "SESS_NOT_FOUND": "session_lost",
+    "SESS_CLOSED": "session_lost",
+    "SESS_SUPERSEDED": "superseded",
+    "SYS_INBOX_FULL": "overflow",
+    "CONN_RECONNECT_EXHAUSTED": "exhausted",
+    "SYS_CONFIG_INVALID": "config",
+    "CONN_INSECURE": "config",
+}
+
+
+def meaning(
+    failure: Failure,
+    superseded: tuple[int, ...],
+    *,
+    poisoned: bool = False,
+    was_open: bool = False,
+    is_remade: bool = True,
+) -> LossAction:
+    """Return what to do about a link that ended with `failure`.
+
+    `poisoned`: one of our entries was found guilty of it. `was_open`: the connection had been made, so a programming error says
+    nothing about the code that makes one. `is_remade`: the next attempt makes its client afresh; where it is the same object
+    again (EventSource), whatever that object refuses permanently it will refuse again.
+    """
+    close = _peer_close(failure)
+    if is_superseded(failure, superseded):
+        return LossAction.FAIL
+    if poisoned:
+        return LossAction.RECONNECT
+    # An AUTH code that the server made up speaks of the credentials as well.
+    by_code = _BY_CODE.get(failure.code, _R if failure.code.startswith("AUTH_") else None)
+    if by_code is not None:
+        return by_code
+    if close is not None and close in _BY_CLOSE:
+        return _BY_CLOSE[close]
+    status = failure.details.get("http_status")
+    if isinstance(status, int):
+        if status == 401:
+            return LossAction.REFRESH
+        retried = status in _RETRIED_STATUS or (500 <= status <= 599 and status not in _PERMANENT_5XX)
+        return LossAction.RECONNECT if retried else LossAction.FAIL
+    if failure.code == "CONN_TLS_HANDSHAKE_FAILED" and not failure.retryable:
+        return LossAction.FAIL
+    if not was_open and is_programming_error(failure):
+        return LossAction.FAIL
+    if not is_remade and failure.kind is Kind.PERMANENT and failure.category is not Category.TIMEOUT:
+        return LossAction.FAIL
+    return LossAction.RECONNECT
+
+
+def is_programming_error(failure: Failure) -> bool:
+    """Is it a mistake in the code that was run? What a peer sent can be a ValueError, too: as JSON, as text, for a model of pydantic."""
+    cause = failure.cause
+    is_about_data = type(cause).__name__ == "ValidationError"
+    return (
+        failure.code == "SYS_INTERNAL_ERROR" and issubclass(type(cause), _PROGRAMMING) and not is_about_data
+    )
+
+
+def is_unreadable(failure: Failure) -> bool:
+    """Did we close because the peer sent what this client cannot take? If it comes again, another connection will not help."""
+    return failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
+
+
+def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:
+    """Did somebody else take the session?"""
+    return failure.code == "SESS_SUPERSEDED" or _peer_close(failure) in codes
+
+
+def _peer_close(failure: Failure) -> int | None:
+    close = failure.details.get("close_code")
+    return close if isinstance(close, int) and failure.details.get("close_by") == "peer" else None
+
+
+def wants_slow_start(failure: Failure) -> bool:
+    """1012, 1013 and 429 ask for patience: the server's hint, or at least five seconds."""
+    return _peer_close(failure) in _SLOW_CLOSES or failure.details.get("http_status") == 429
+
+
+def reason_of(failure: Failure) -> str:
+    """The reason a user reads on the edge that this failure causes."""
+    doubt = failure.details.get("reason")
+    if failure.code == "CONN_HEARTBEAT_TIMEOUT" and doubt in _DOUBTS:
+        return str(doubt)
+    if failure.code in _REASON_BY_CODE:
+        return _REASON_BY_CODE[failure.code]
+    status = failure.details.get("http_status")
+    if isinstance(status, int):
+        return f"upgrade_rejected({status})"
+    if failure.code.startswith("AUTH_"):
+        return "auth_rejected"
+    close = _peer_close(failure)
+    if close is not None:
+        text = str(failure.details.get("close_text") or "")[:_TEXT]
+        return f"peer_closed({close}, {text})" if text else f"peer_closed({close})"
+    return "protocol_error" if failure.code.startswith("PROTO_") else "connection_lost"

@@ -1,0 +1,103 @@
+"""What a bridge does about a lost connection: when it tries again, how often, and what it does when nothing helps.
+
+Rule: numbers only. Which losses are worth another attempt is decided by the failure's classification, not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from ...values.backoff import Backoff
+from ...values.fields import (
+    Value,
+    as_seconds,
+    as_tuple,
+    count,
+    flag,
+    instance_of,
+    is_count,
+    number,
+    one_of,
+    optional,
+    refuse,
+    seconds,
+    short_seconds,
+    tuple_of,
+)
+from ...values.rule import Rules, as_rules, check_rules, most_specific
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...values.rule import Rule
+
+__all__ = ["Reconnect"]
+
+
+def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
+    for what, rule in value.items():
+        path = f"{type(instance).__name__}.{attribute.name}[{what!r}]"
+        # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
+        if rule.before is not None:
+            refuse(f"{path}.before", "None (give the client a token callable)", rule.before)
+        # Other schedules are asked with the attempt of a call, and a link has none.
+        if rule.backoff is not None and not isinstance(rule.backoff, Backoff):
+            refuse(f"{path}.backoff", "a Backoff", rule.backoff)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Reconnect(Value):
+    """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
+
+    `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure its own schedule or count (R6).
+    After `attempts` failed attempts (None: no end), or when the outage passes `grace` (R4: the bridge keeps a session
+    5 minutes), `on_exhausted` decides: "suspend" tells the user and goes on (V7), "raise" gives up (R3).
+    `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
+    most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
+    accepted and die before that are limited: `connect_burst`, then `connects_per_minute`; a wait that this makes longer than
+    the schedule's has the reason `rate_capped`.
+    A server's Retry-After is a lower bound of the wait, and the first of an outage is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the hint.
+    Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (R6: the second). A token
+    goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
+    """
+
+    backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))
+    rules: Mapping[Any, Rule] = attrs.field(
+        default=Rules(), converter=as_rules, validator=(check_rules, _for_links)
+    )
+    attempts: int | None = attrs.field(default=5, validator=optional(count))
+    on_exhausted: Literal["suspend", "raise"] = attrs.field(
+        default="suspend", validator=one_of("suspend", "raise")
+    )
+    first_connect: Literal["retry", "raise"] = attrs.field(
+        default="retry", validator=one_of("retry", "raise")
+    )
+    grace: float = attrs.field(default=300.0, converter=as_seconds, validator=seconds())
+    connect_timeout: float = attrs.field(default=10.0, converter=as_seconds, validator=short_seconds)
+    stable_after: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
+    connect_burst: int = attrs.field(default=3, validator=count)
+    connects_per_minute: float = attrs.field(default=4, validator=number(least=0, above=True))
+    max_retry_after: float = attrs.field(default=86_400.0, converter=as_seconds, validator=seconds())
+    reuse_address_on: tuple[int, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
+    )
+    allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
+
+    def process_exception(self, error: Exception, /) -> Exception | None:
+        """Return None for a failed connection that is worth another attempt, else `error`: what websockets asks for.
+
+        For those who keep its own loop: `connect(uri, process_exception=reconnect.process_exception,
+        reconnect_delays=reconnect.backoff.waits)`. Unlike its default, a bad certificate ends the loop, and 408, 425 and 429 do not.
+        Credentials that were refused end it, too: the loop has no others to try; and so does a programming error (a ValueError,
+        a TypeError). A failure in `rules` is tried again.
+        """
+        from ...classification import classify
+        from .losses import LossAction, meaning
+
+        failure = classify(error)
+        if most_specific(self.rules, failure) is not None:
+            return None
+        return None if meaning(failure, ()) in (LossAction.RECONNECT, LossAction.NEW_SESSION) else error

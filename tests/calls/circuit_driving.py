@@ -1,0 +1,68 @@
+"""A circuit as tests drive it: at times they choose, and with all it told."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from resilient_bridge.calls.breaker.state import CircuitState
+from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.errors import CircuitOpenError
+
+
+class Circuit(CircuitState):
+    """A circuit that keeps what it told, and runs calls for a test."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, breaker: Breaker, seed: int = 0) -> None:
+        self.told: list[tuple[str, str, str, float]] = []
+        super().__init__("github", breaker, random.Random(seed), lambda _, *told: self.told.append(told))
+
+    def fail(self, times: int = 1, now: float = 0.0, **how) -> None:
+        for _ in range(times):
+            self.failed(self.admit(now), now, 0.0, **how)
+
+    def succeed(self, times: int = 1, now: float = 0.0) -> None:
+        for _ in range(times):
+            self.succeeded(self.admit(now), now, 0.0)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, _, reason, _ in self.told]
+
+
+def opened(breaker: Breaker | None = None, times: int = 3) -> Circuit:
+    """A circuit that three failures in a row opened at 0, for 10 s."""
+    circuit = Circuit(breaker or Breaker.consecutive(3, open_for=10))
+    circuit.fail(times)
+    assert circuit.state == "open"
+    return circuit
+
+
+def rejection(circuit: CircuitState, now: float) -> CircuitOpenError:
+    with pytest.raises(CircuitOpenError) as caught:
+        circuit.admit(now)
+    return caught.value
+
+
+def in_threads(call: Callable[[], None], count: int) -> None:
+    """Run `call` in so many threads at once; an error in one of them is raised here."""
+    failed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]

@@ -1,0 +1,165 @@
+"""A retry budget: what the calls of the last ten seconds have earned, against a list of everything that happened."""
+
+from __future__ import annotations
+
+import sys
+from math import floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.request_storms import OVERLOAD, storm
+from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls.retry.budget import RetryBudget
+from resilient_bridge.calls.retry.budget_state import BudgetState
+from resilient_bridge.calls.retry.value import Retry
+from tests.calls.circuit_driving import in_threads
+
+
+def _spent(state: BudgetState, now: float, asked: int = 10_000) -> int:
+    """How many repeats it allows at one instant."""
+    return sum(state.spend(now) for _ in range(asked))
+
+
+def test_the_floor_is_there_from_the_start():
+    """Without any calls: 10 repeats in 10 s, then none until the first ones are past."""
+    state = BudgetState("x", RetryBudget())
+    assert _spent(state, 100.0) == 10
+    assert _spent(state, 110.0) == 0
+    assert _spent(state, 111.0) == 10
+
+
+def test_calls_earn_a_share():
+    """100 calls earn 20 repeats beside the floor; ten seconds later they have earned them, or not."""
+    state = BudgetState("x", RetryBudget())
+    for _ in range(100):
+        state.deposit(5.5)
+    assert _spent(state, 14.9, 5) == 5
+    assert _spent(state, 14.9) == 25
+    idle = BudgetState("x", RetryBudget())
+    for _ in range(100):
+        idle.deposit(5.5)
+    assert _spent(idle, 15.0) == 10
+
+
+@pytest.mark.parametrize(("ratio", "calls", "repeats"), [(0.2, 5, 1), (0.2, 4, 0), (0.1, 30, 3), (1.5, 2, 3)])
+def test_parts_add_up_to_whole_repeats(ratio, calls, repeats):
+    """Five calls at 0.2 are one repeat, in spite of binary fractions; four are none."""
+    state = BudgetState("x", RetryBudget(ratio=ratio, floor=0))
+    for _ in range(calls):
+        state.deposit(1.0)
+    assert _spent(state, 1.0) == repeats
+
+
+def test_a_long_pause_forgets_everything():
+    """After an hour only the floor is left, and the first call earns again."""
+    state = BudgetState("x", RetryBudget(ratio=1, floor=2))
+    for second in range(30):
+        state.deposit(float(second))
+        state.spend(float(second))
+    state.deposit(3600.0)
+    assert _spent(state, 3600.0) == 3
+
+
+def test_an_earlier_time_counts_as_the_last_one():
+    """Threads read the clock before they get here: nothing breaks, and nothing is counted twice."""
+    state = BudgetState("x", RetryBudget(ratio=1, floor=0))
+    state.deposit(50.0)
+    state.deposit(49.0)
+    state.deposit(3.0)
+    assert _spent(state, 2.0) == 3
+    assert _spent(state, 50.5) == 0
+
+
+def test_other_numbers_keep_what_was_called_and_spent():
+    """Twice the ratio: what the same calls earn doubles, and what was spent stays spent."""
+    state = BudgetState("x", RetryBudget(ratio=0.2, floor=0))
+    for _ in range(100):
+        state.deposit(1.0)
+    assert _spent(state, 1.0) == 20
+    state.configure(RetryBudget(ratio=0.4, floor=0))
+    assert _spent(state, 1.0) == 20
+    state.configure(RetryBudget(ratio=0, floor=41))
+    assert _spent(state, 1.0) == 1
+
+
+def test_a_budget_without_a_share_needs_no_calls():
+    """`is_full` says that a deposit would change nothing."""
+    state = BudgetState("x", RetryBudget(ratio=0))
+    assert state.is_full
+    state.configure(RetryBudget())
+    assert not state.is_full
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    budget=st.builds(
+        RetryBudget, ratio=st.sampled_from([0.125, 0.5, 2.0]), floor=st.sampled_from([1, 1.5, 4.0])
+    ),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 3.25, 9.5, 10.0, 11.0, 40.0]), st.booleans()
+        ),
+        max_size=120,
+    ),
+)
+def test_it_is_the_stated_rule_over_the_whole_history(budget, steps):
+    """Whole seconds, to the strict side: a call earns in its second and the 9 after, a repeat counts in its second and 10 more."""
+    state, now = BudgetState("x", budget), 1000.5
+    calls, repeats = [], []
+    for wait, is_call in steps:
+        now += wait
+        if is_call:
+            calls.append(now)
+            state.deposit(now)
+            continue
+        earned = sum(floor(now) - floor(at) < 10 for at in calls) * budget.ratio + budget.floor
+        spent = sum(floor(now) - floor(at) < 11 for at in repeats)
+        allowed = state.spend(now)
+        assert allowed == (spent + 1 <= earned)
+        if allowed:
+            repeats.append(now)
+            exactly = sum(now - at < 10 for at in calls) * budget.ratio + budget.floor
+            assert sum(now - at <= 10 for at in repeats) <= exactly
+
+
+def test_no_repeat_is_given_twice_between_threads():
+    """8 threads ask 1,000 times each for what 4,000 calls earned: 800, and the floor."""
+    state = BudgetState("x", RetryBudget())
+    for _ in range(4000):
+        state.deposit(1.0)
+    given = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(lambda: given.append(_spent(state, 1.5, 1000)), 8)
+    finally:
+        sys.setswitchinterval(before)
+    assert sum(given) == 810
+
+
+SMALL = {"phases": ((5, 0.0), (15, 1.0), (15, 0.5), (5, 0.0)), "rate": 300, "clients": 3}
+
+
+def test_the_default_policy_bounds_the_load_of_an_outage():
+    """Everything fails: at most 1.25 attempts per call; half fails: at most 1.7, and at least 45 % are served in the end."""
+    _, down, half, _ = storm(Retry(), Breaker(), **SMALL).amplification
+    assert down <= 1.25
+    assert half <= 1.7
+    assert storm(Retry(), Breaker(), **SMALL).served[2] >= 0.45
+    assert storm(Retry(budget=None), Breaker(), **SMALL).served[2] >= 0.70
+
+
+def test_a_budget_alone_bounds_the_load():
+    """Without a circuit the amplification is 1 + ratio + floor, and without a budget the number of attempts."""
+    assert storm(Retry(), None, **SMALL).amplification[1] <= 1.25
+    assert storm(Retry(budget=None), None, **SMALL).amplification[1] > 2.5
+
+
+def test_retrying_does_not_keep_an_overloaded_server_down():
+    """After a total failure at 83 % load: healthy again within 4 s by default, and never without budget and circuit."""
+    overload = {"phases": ((5, 0.0), (10, 1.0), (20, 0.0)), "capacity": 360, "rate": 300, "clients": 3}
+    assert len(OVERLOAD) == len(overload["phases"])
+    assert storm(Retry(), Breaker(), **overload).healthy_after <= 4
+    assert storm(Retry(budget=None), None, **overload).healthy_after > 10

@@ -1,0 +1,255 @@
+"""Cancelled from outside, at every place where a call can wait: it ends at once, and everything it had is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+import resilient_bridge as rb
+from tests.calls.forms import Server, at_once, http_error, settle
+
+
+class Place:
+    """A policy, and how to bring a call of it to the place where it is cancelled."""
+
+    def __init__(self, where):
+        self.where = where
+        self.calls = 0
+        self.hold = asyncio.Event()
+        self.policy = {
+            "call": rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1), rb.Breaker(), rb.Timeout(30)),
+            "second attempt": rb.Policy(at_once(), rb.Bulkhead(1), rb.Breaker()),
+            "backoff": rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)), rb.Bulkhead(1), rb.Breaker()),
+            "queue": rb.Policy(at_once(), rb.Bulkhead(1, queue=1), rb.Breaker()),
+            "rate": rb.Policy(at_once(), rb.RateLimit(1, per=3600, max_wait=3600), rb.Bulkhead(1)),
+            "before": rb.Policy(at_once(rules={401: rb.Rule(attempts=2, before=self._wait)}), rb.Bulkhead(1)),
+            "fallback": rb.Policy(rb.Fallback(self._rung), at_once(attempts=1), rb.Bulkhead(1)),
+            "acknowledge": rb.Policy(
+                rb.Fallback(Server().get, acknowledge=self._rung), at_once(attempts=1), rb.Bulkhead(1)
+            ),
+        }[where]
+        self.get = self.policy(self._get, idempotent=True)
+
+    async def _wait(self):
+        await asyncio.get_running_loop().create_future()
+
+    async def _rung(self, *_):
+        await self._wait()
+
+    async def _get(self, what=""):
+        self.calls += 1
+        if what == "hold":
+            await self.hold.wait()
+        elif what == "well":
+            return "ok"
+        elif self.where == "before":
+            raise http_error(401)
+        elif self.where == "call" or (self.where == "second attempt" and self.calls > 1):
+            await self._wait()
+        elif self.where == "rate":
+            return "ok"
+        else:
+            raise ConnectionRefusedError
+        return "held"
+
+    async def occupied(self):
+        """Have somebody in the bulkhead, where the place to wait is its queue; use up the rate limit, where it is that."""
+        tasks = []
+        if self.where == "queue":
+            tasks.append(asyncio.create_task(self.get("hold")))
+        if self.where == "rate":
+            await self.get()
+        await settle()
+        return tasks
+
+
+PLACES = ["call", "second attempt", "backoff", "queue", "rate", "before", "fallback", "acknowledge"]
+everywhere_in_a_call = pytest.mark.parametrize("where", PLACES)
+
+
+@everywhere_in_a_call
+async def test_cancelled_it_ends_at_once_and_gives_back_what_it_had(where):
+    """CancelledError, no further attempt, and the bulkhead of one is free afterwards."""
+    place = Place(where)
+    others = await place.occupied()
+    call = asyncio.create_task(place.get())
+    await settle()
+    made = place.calls
+    call.cancel("stop")
+    with pytest.raises(asyncio.CancelledError, match="stop"):
+        await call
+    assert call.cancelled()
+    assert place.calls == made
+    place.hold.set()
+    assert await asyncio.gather(*others) == ["held"] * len(others)
+    if where == "rate":
+        return
+    assert await place.get("well") == "ok"
+
+
+@everywhere_in_a_call
+async def test_cancelled_by_a_group_around(where):
+    """A sibling fails: the call is cancelled, the group raises the sibling's error and nothing else."""
+    place = Place(where)
+    others = await place.occupied()
+
+    async def sibling():
+        await settle()
+        raise LookupError
+
+    calls = []
+
+    async def main():
+        async with asyncio.TaskGroup() as group:
+            calls.append(group.create_task(place.get()))
+            group.create_task(sibling())
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await asyncio.create_task(main())
+    assert [type(error) for error in raised.value.exceptions] == [LookupError]
+    assert calls[0].cancelled()
+    place.hold.set()
+    await asyncio.gather(*others)
+
+
+@everywhere_in_a_call
+@pytest.mark.real
+async def test_cancelled_by_asyncio_timeout_around(where):
+    """asyncio.timeout ends the call with its own TimeoutError, and the task is as it was."""
+    place = Place(where)
+    others = await place.occupied()
+    with pytest.raises(TimeoutError) as raised:
+        async with asyncio.timeout(0.01):
+            await place.get()
+    assert type(raised.value) is TimeoutError
+    assert asyncio.current_task().cancelling() == 0
+    place.hold.set()
+    await asyncio.gather(*others)
+
+
+@everywhere_in_a_call
+async def test_closed_without_being_cancelled(where):
+    """A coroutine that is thrown away half-way (GeneratorExit) gives back what it had, too, from whatever context."""
+    place = Place(where)
+    others = await place.occupied()
+    call = place.get()
+
+    async def drive():
+        with suppress(StopIteration):
+            call.send(None)
+        call.close()
+
+    if where == "acknowledge":
+        call.close()
+    else:
+        await asyncio.create_task(drive())
+    place.hold.set()
+    await asyncio.gather(*others)
+    if where != "rate":
+        assert await place.get("well") == "ok"
+
+
+async def test_a_cancelled_wait_for_a_turn_gives_the_turn_back():
+    """A turn of a rate limit that was reserved and not used is the next one's."""
+    get = rb.Policy(rb.RateLimit(1, per=3600, max_wait=3600))(settle)
+    await get()
+    waiting = asyncio.create_task(get())
+    await settle()
+    with pytest.raises(rb.ThrottledError):
+        await get()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    next_one = asyncio.create_task(get())
+    await settle()
+    assert not next_one.done()  # it waits for the turn that was given back, and is not refused
+    next_one.cancel()
+
+
+async def test_cancelled_calls_are_neither_told_nor_repeated():
+    """No event of a repeat or a giving up, no note on anything: whoever cancels knows."""
+    place = Place("call")
+    with rb.testing.record() as told:
+        call = asyncio.create_task(place.get())
+        await settle()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await call
+    assert told == []
+    assert not getattr(raised.value, "__notes__", [])
+
+
+async def test_uncancel_counts_are_the_callers():
+    """Two requests before, two after: a policy takes back its own and no other."""
+    get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang, idempotent=False)
+    counts = []
+
+    async def main():
+        for _ in range(2):
+            asyncio.current_task().cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        counts.append(asyncio.current_task().cancelling())
+        with suppress(rb.AttemptTimeoutError):
+            await get()
+        counts.append(asyncio.current_task().cancelling())
+
+    with rb.testing.virtual_time() as clock:
+        task = asyncio.create_task(main())
+        await settle()
+        clock.advance(3)
+        await task
+    assert counts == [2, 2]
+
+
+async def hang():
+    """Never ends by itself."""
+    await asyncio.get_running_loop().create_future()
+
+
+@contextmanager
+def interrupted_in(seconds):
+    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("where", ["queue", "rate", "thread"])
+def test_ctrl_c_while_a_sync_call_waits(where):
+    """In the queue of a bulkhead, before a turn, while a thread works: it ends at once, and the place is not lost."""
+    policy = {
+        "queue": rb.Policy(rb.Bulkhead(1, queue=1)),
+        "rate": rb.Policy(rb.RateLimit(1, per=3600, max_wait=3600)),
+        "thread": rb.Policy(rb.Bulkhead(1), rb.Timeout(60, thread=True)),
+    }[where]
+    hold = threading.Event()
+    if where == "rate":
+        policy.call(Server().get)
+    holder = threading.Thread(target=policy.call, args=(hold.wait, 10))
+    if where == "queue":
+        holder.start()
+        while policy.own_states().bulkhead(policy.layers[0]).running == 0:
+            pass
+    with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
+        policy.call(hold.wait, 10)
+    hold.set()
+    if where == "queue":
+        holder.join()
+    if where == "rate":  # the turn is the next one's: it waits for it, too, and is not refused
+        with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
+            policy.call(Server().get)
+    else:
+        assert policy.call(Server().get) == "ok"

@@ -1,0 +1,154 @@
+"""A Retry over a circuit: nobody waits for a rejection, and overdue calls count while they are still under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import weakref
+
+import pytest
+
+import resilient_bridge as rb
+from tests.calls.forms import Server, at_once, both, settle
+
+
+REFUSED = ConnectionRefusedError
+
+
+@both
+def test_e17_the_failure_that_opens_the_circuit_ends_the_call_at_once(form):
+    """The preset's sixth attempt would come after 8 s, of a circuit that is open for 30: no wait for it, no event that names it."""
+    seen = []
+    with rb.testing.virtual_time() as clock, rb.listen(seen.append):
+        server = Server(always=ConnectionResetError)
+        call = rb.presets.gasoline.calls(form.of(server.get), idempotent=True)
+        with pytest.raises(ConnectionResetError) as caught:
+            form.run(call)
+    assert (server.calls, clock.slept) == (5, [0, 1, 2, 4])
+    assert rb.classify(caught.value).stopped == "rejected"
+    waits = [event.wait for event in seen if isinstance(event, rb.events.RetryScheduled)]
+    assert waits == [0, 1, 2, 4]
+    assert not [event for event in seen if isinstance(event, rb.events.CallRejected)]
+
+
+@both
+def test_e17_who_names_the_circuit_sits_it_out(form):
+    """`on=CircuitOpenError` waits as its schedule says, and the probe gets through."""
+    retry = rb.Retry(
+        attempts=5,
+        on=(REFUSED, rb.CircuitOpenError),
+        backoff=rb.Backoff.constant(4, jitter="none"),
+        budget=None,
+    )
+    with rb.testing.virtual_time() as clock:
+        server = Server(REFUSED, REFUSED)
+        call = rb.Policy(retry, rb.Breaker.consecutive(2, open_for=6))(form.of(server.get), idempotent=True)
+        assert form.run(call) == "ok"
+    assert (server.calls, clock.slept) == (3, [4, 4, 4])
+
+
+@both
+def test_e17_a_repeat_that_comes_when_the_circuit_may_be_probed_is_made(form):
+    """Open for 6 s, the next attempt in 6: it is the probe."""
+    retry = rb.Retry(attempts=3, backoff=rb.Backoff.constant(6, jitter="none"), budget=None)
+    with rb.testing.virtual_time() as clock:
+        server = Server(REFUSED)
+        call = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=6))(form.of(server.get), idempotent=True)
+        assert form.run(call) == "ok"
+    assert (server.calls, clock.slept) == (2, [6])
+
+
+@both
+def test_e17_an_isolated_circuit_ends_the_call(form):
+    """By hand, while the call is under way: nobody says when it closes."""
+    breaker = rb.Breaker(key="isolated under way")
+
+    def pull():
+        rb.circuit("isolated under way").isolate()
+        raise REFUSED
+
+    with rb.testing.virtual_time() as clock:
+        with pytest.raises(REFUSED) as caught:
+            form.run(rb.Policy(at_once(), breaker)(form.of(pull), idempotent=True))
+        rb.circuit("isolated under way").reset()
+    assert (rb.classify(caught.value).stopped, clock.slept) == ("rejected", [])
+
+
+async def test_e19_calls_that_are_overdue_and_under_way_count():
+    """Three calls hang for 6 s under `slow_after=5`: the fourth is rejected, the circuit says so, and nothing counts twice."""
+    hung = asyncio.Event()
+
+    @rb.Policy(rb.Breaker.consecutive(3, slow_after=5, open_for=60))
+    async def ask():
+        await hung.wait()
+
+    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+        calls = [asyncio.create_task(ask()) for _ in range(3)]
+        await settle()
+        clock.advance(4)
+        assert rb.circuit(ask).state == "closed"
+        clock.advance(2)
+        with pytest.raises(rb.CircuitOpenError, match="slow"):
+            await ask()
+        hung.set()
+        await asyncio.gather(*calls)
+        assert rb.circuit(ask).state == "open"
+        (opened,) = [event for event in told if isinstance(event, rb.events.CircuitOpened)]
+        clock.advance(60)
+        await ask()
+        assert rb.circuit(ask).state == "closed"
+    assert opened.reason == "slow_consecutive_failures_3"
+
+
+def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
+    """Two are overdue and then fail: two failures of three, and the circuit stays closed; a third one opens it."""
+    handle = rb.circuit("counts once")
+
+    @rb.Policy(rb.Breaker.consecutive(3, slow_after=5, open_for=60, key="counts once"))
+    def nested(depth):
+        if depth == 2:
+            nested(1)
+        elif depth == 1:
+            clock.advance(6)
+            assert handle.state == "closed"
+        raise REFUSED
+
+    with rb.testing.virtual_time() as clock:
+        for depth, state in ((2, "closed"), (0, "open")):
+            with pytest.raises(REFUSED):
+                nested(depth)
+            assert handle.state == state
+
+
+def test_e19_a_block_that_is_overdue_counts():
+    """`with rb.circuit(…):` the same."""
+    handle = rb.circuit("a block that is overdue")
+    call = rb.Policy(rb.Breaker.consecutive(1, slow_after=5, open_for=60, key="a block that is overdue"))(
+        print
+    )
+    with rb.testing.virtual_time() as clock:
+        with handle:
+            clock.advance(6)
+            with pytest.raises(rb.CircuitOpenError):
+                call()
+            with pytest.raises(rb.CircuitOpenError), handle:
+                pass
+        assert handle.state == "open"
+
+
+def test_e19_a_call_that_never_ends_is_not_kept():
+    """A block that is left behind counts once, and is forgotten with it."""
+    policy = rb.Policy(rb.Breaker.consecutive(9, slow_after=5, key="never ends"))
+
+    def leave_behind():
+        attempt = next(iter(policy.attempts()))
+        attempt.__enter__()
+        return weakref.ref(attempt)
+
+    with rb.testing.virtual_time() as clock:
+        left = contextvars.copy_context().run(leave_behind)
+        clock.advance(6)
+        assert rb.circuit("never ends").state == "closed"
+        gc.collect()
+        assert left() is None

@@ -1,0 +1,207 @@
+"""E04: a 429 with Retry-After pauses every call of its function, client or origin, costs no budget and opens no circuit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+
+import httpx
+import pytest
+
+import resilient_bridge as rb
+from tests.calls.forms import Server, both, http_error, settle
+
+
+def limiter(per_second, clock):
+    """An API that serves so many requests in any second, and answers the rest with 429 and Retry-After: 1."""
+    served: deque[float] = deque()
+    asked: list[int] = []
+
+    def answer(request):
+        now = clock()
+        while served and served[0] <= now - 1:
+            served.popleft()
+        is_served = len(served) < per_second
+        asked.append(200 if is_served else 429)
+        if is_served:
+            served.append(now)
+            return httpx.Response(200)
+        return httpx.Response(429, headers={"Retry-After": "1"})
+
+    return answer, asked
+
+
+async def work(client, jobs, workers):
+    """Do the jobs with so many workers; return the statuses."""
+    queue, statuses = list(range(jobs)), []
+
+    async def worker():
+        while queue:
+            number = queue.pop()
+            response = await client.post(f"https://shop.example/{number}", json={})
+            statuses.append(response.status_code)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(worker())
+    return statuses
+
+
+@pytest.mark.parametrize(
+    "policy", [None, rb.Policy(rb.Retry(attempts=6), rb.Breaker())], ids=["default", "6"]
+)
+def test_e04_a_storm_is_one_pause(policy):
+    """200 jobs by 20 workers against 50 a second: all served, at most 1.3 requests a job, no circuit opens, no budget is used up."""
+
+    async def main(world):
+        answer, asked = limiter(50, asyncio.get_running_loop().time)
+
+        async def slowly(request):
+            await asyncio.sleep(0.005)
+            return answer(request)
+
+        given = {} if policy is None else {"policy": policy}
+        transport = rb.HTTPTransport(inner=httpx.MockTransport(slowly), **given)
+        seen: list[rb.events.Event] = []
+        with rb.listen(seen.append):
+            async with httpx.AsyncClient(transport=transport) as client:
+                statuses = await work(client, 200, 20)
+        return statuses, asked, [event for event in seen if isinstance(event, rb.events.CircuitOpened)]
+
+    statuses, asked, opened = rb.testing.simulate(main, seed=1)
+    assert (statuses, opened) == ([200] * 200, [])
+    assert len(asked) <= 260
+
+
+@both
+def test_e04_one_call_is_told_and_all_wait(form):
+    """The second call of the function waits for the end of the pause before it is made at all, and is made once."""
+    server = Server(http_error(429, retry_after="10"), None, None)
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry(attempts=1))(form.of(server.get), idempotent=True)
+        with pytest.raises(httpx.HTTPStatusError):
+            form.run(get)
+        assert clock.slept == []
+        form.run(get)
+        assert (clock.slept == [10] or 10 <= clock.slept[0] <= 11, len(clock.slept)) == (True, 1)
+        form.run(get)
+    assert len(clock.slept) == 1
+
+
+@both
+@pytest.mark.parametrize("layers", [(rb.Deadline(5),), ()], ids=["deadline", "max_retry_after"])
+def test_e04_nobody_waits_for_longer_than_it_may(form, layers):
+    """A pause of 10 s, and 5 s of time or patience: rejected at once, nothing was called, and the hint is there."""
+    server = Server(http_error(429, retry_after="10"))
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry(attempts=1))(form.of(server.get), idempotent=True)
+        with pytest.raises(httpx.HTTPStatusError):
+            form.run(get)
+        retry = rb.Retry(attempts=1, max_retry_after=120 if layers else 5)
+        get.policy = rb.Policy(*layers, retry)
+        with pytest.raises(rb.ThrottledError) as raised:
+            form.run(get)
+    assert (clock.slept, server.calls) == ([], 1)
+    assert raised.value.retry_after == 10
+    assert raised.value.failure.executed == "no"
+
+
+@both
+def test_e04_a_pause_above_the_ceiling_is_none(form):
+    """Told to come back in an hour, each call finds out for itself: its own error says so."""
+    server = Server(always=http_error(429, retry_after="3600"))
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry())(form.of(server.get), idempotent=True)
+        for _ in range(2):
+            with pytest.raises(httpx.HTTPStatusError):
+                form.run(get)
+    assert (clock.slept, server.calls) == ([], 2)
+
+
+@both
+def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
+    """Fifty calls that are told to wait once each, with a budget for none of the repeats."""
+    refused = [http_error(429, retry_after="1"), None] * 50
+    server = Server(*refused)
+    with rb.testing.virtual_time():
+        retry = rb.Retry(budget=rb.RetryBudget(ratio=0.01, floor=0), backoff=rb.Backoff.constant(0))
+        get = rb.Policy(retry, rb.Breaker.consecutive(1))(form.of(server.get), idempotent=True)
+        for _ in range(50):
+            form.run(get)
+        assert rb.circuit(get).state == "closed"
+    assert server.calls == 100
+
+
+async def test_e04_a_pause_that_grows_is_waited_for_again():
+    """Told again by another call meanwhile, those who wait go on waiting."""
+    with rb.testing.virtual_time() as clock:
+        policy = rb.Policy(rb.Retry(attempts=1, backoff=rb.Backoff.constant(0)), rb.Breaker(key="grows"))
+        server = Server(http_error(429, retry_after="10"), http_error(429, retry_after="10"), None)
+
+        async def get():
+            return server.get()
+
+        first, second = (policy(get, idempotent=True) for _ in range(2))  # two functions, one key
+        with pytest.raises(httpx.HTTPStatusError):
+            await first()
+        waiting = [asyncio.create_task(first()), asyncio.create_task(second())]
+        await settle()
+        clock.advance(10)
+        await settle()
+        assert server.calls <= 3
+        clock.advance(20)
+        await asyncio.wait(waiting)
+    assert server.calls == 3
+
+
+def test_e04_a_pause_of_virtual_time_is_none_in_real_time():
+    """Two clocks: what a test was told does not delay what comes after it."""
+    policy = rb.Policy(rb.Retry(attempts=1), rb.Breaker(key="two clocks"))
+    server = Server(http_error(429, retry_after="100"), None)
+    get = policy(server.get, idempotent=True)
+    with rb.testing.virtual_time(), pytest.raises(httpx.HTTPStatusError):
+        get()
+    began = time.monotonic()
+    get()
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("door", ["transport", "decorated"])
+async def test_e04_a_storm_on_a_real_socket(door):
+    """aiohttp serves 50 a second; 200 jobs by 20 workers, over HTTPTransport and through a decorated function."""
+    web = pytest.importorskip("aiohttp.web")
+    answer, asked = limiter(50, time.monotonic)
+
+    async def handle(request):
+        response = answer(request)
+        return web.Response(status=response.status_code, headers={**response.headers, "Content-Length": "0"})
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    inner = httpx.AsyncHTTPTransport()
+    transport = rb.HTTPTransport(inner=inner) if door == "transport" else inner
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            post = client.post
+            if door == "decorated":
+                post = rb.Policy(rb.Retry(), rb.Breaker())(client.post, idempotent=True)
+            queue, statuses = list(range(200)), []
+
+            async def worker():
+                while queue:
+                    statuses.append((await post(f"/{queue.pop()}")).status_code)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(20):
+                    group.create_task(worker())
+    finally:
+        await runner.cleanup()
+    assert statuses == [200] * 200
+    assert len(asked) <= 260

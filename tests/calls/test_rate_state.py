@@ -1,0 +1,158 @@
+"""The turns of a rate limit: a burst, then evenly; what is not used is given back."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resilient_bridge import errors
+from resilient_bridge.calls.rate_limit.state import RateState
+from resilient_bridge.calls.rate_limit.value import RateLimit
+from resilient_bridge.errors import ThrottledError
+from tests.calls.circuit_driving import in_threads
+
+
+def test_a_burst_then_evenly():
+    """5 per second: five at once, then one every 0.2 s; who may not wait is told for how long."""
+    state = RateState("api", RateLimit(5))
+    assert [state.reserve(100.0, 0) for _ in range(5)] == [0] * 5
+    with pytest.raises(ThrottledError) as caught:
+        state.reserve(100.0, 0)
+    assert caught.value.retry_after == pytest.approx(0.2)
+    assert state.reserve(100.2, 0) == 0
+    with pytest.raises(ThrottledError):
+        state.reserve(100.3, 0)
+
+
+def test_who_may_wait_is_told_its_turn():
+    """Each reserved turn is a fifth of a second after the one before; a refusal takes none."""
+    state = RateState("api", RateLimit(5))
+    for _ in range(5):
+        state.reserve(0.0, 0)
+    assert [state.reserve(0.0, 1) for _ in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    for _ in range(3):
+        with pytest.raises(ThrottledError) as caught:
+            state.reserve(0.0, 1)
+        assert caught.value.retry_after == pytest.approx(1.2)
+
+
+def test_a_turn_given_back_is_the_next_ones():
+    """After `cancel` the next that asks comes as if it had never been taken."""
+    state = RateState("api", RateLimit(1, per=10))
+    state.reserve(0.0, 0)
+    assert state.reserve(0.0, 60) == 10
+    state.cancel()
+    assert state.reserve(0.0, 60) == 10
+    state.cancel()
+    state.cancel()
+    assert state.reserve(0.0, 0) == 0
+    of_many = RateState("api", RateLimit(4))
+    for _ in range(5):
+        of_many.reserve(0.0, 1)
+    of_many.cancel()
+    assert of_many.reserve(0.0, 1) == 0.25
+
+
+def test_a_pause_fills_it_up_and_no_further():
+    """After an hour the burst is five, not 18,000; turns given back on a full one make it no fuller."""
+    state = RateState("api", RateLimit(5))
+    state.reserve(0.0, 0)
+    state.cancel()
+    state.cancel()
+    assert [state.reserve(3600.0, 0) for _ in range(5)] == [0] * 5
+    with pytest.raises(ThrottledError):
+        state.reserve(3600.0, 0)
+
+
+def test_fractions_do_not_add_up():
+    """A hundred per second, asked for exactly every hundredth: never a wait, for a minute."""
+    state = RateState("api", RateLimit(100))
+    for _ in range(100):
+        state.reserve(0.0, 0)
+    assert all(state.reserve(n / 100, 0) == 0 for n in range(1, 6000))
+
+
+def test_other_numbers_keep_the_share_that_is_used():
+    """Half of the bucket is used up before and after; refused or not."""
+    state = RateState("api", RateLimit(4, per=4))
+    for _ in range(2):
+        state.reserve(0.0, 0)
+    state.configure(RateLimit(8, per=80))
+    assert [state.reserve(0.0, 0) for _ in range(4)] == [0] * 4
+    with pytest.raises(ThrottledError) as caught:
+        state.reserve(0.0, 0)
+    assert caught.value.retry_after == pytest.approx(10)
+    state.configure(RateLimit(8, per=8))
+    for _ in range(2):
+        with pytest.raises(ThrottledError) as caught:
+            state.reserve(0.0, 0)
+        assert caught.value.retry_after == pytest.approx(1)
+
+
+def test_the_rejection_says_which_limit():
+    """Never sent, worth repeating, and when."""
+    state = RateState("api", RateLimit(1, per=60))
+    state.reserve(0.0, 0)
+    with pytest.raises(ThrottledError) as caught:
+        state.reserve(0.0, 0)
+    failure = caught.value.failure
+    assert (failure.code, failure.executed, failure.retryable) == ("SYS_THROTTLED", "no", True)
+    assert str(failure) == "rate limit api of 1 in 60 s used up (TRANSPORT, retry in 60 s)"
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert type(copied) is errors.ThrottledError
+    assert copied.failure == failure
+    with pytest.raises(AttributeError):
+        caught.value.nothing  # noqa: B018
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    calls=st.integers(1, 4),
+    per=st.sampled_from([0.5, 1.0, 8.0]),
+    max_wait=st.sampled_from([0.0, 0.25, 4.0]),
+    waits=st.lists(st.sampled_from([0.0, 0.0, 0.125, 0.5, 2.0, 16.0]), max_size=60),
+)
+def test_it_is_a_bucket_that_is_refilled(calls, per, max_wait, waits):
+    """Against the textbook: tokens that are counted, refilled with time, at most `calls`, and below zero for who waits."""
+    state, now, tokens = RateState("x", RateLimit(calls, per=per)), 64.0, float(calls)
+    starts = []
+    for wait in waits:
+        now += wait
+        tokens = min(calls, tokens + wait * calls / per)
+        expected = max(0.0, (1 - tokens) * per / calls)
+        try:
+            found = state.reserve(now, max_wait)
+        except ThrottledError as error:
+            assert expected > max_wait
+            assert error.retry_after == pytest.approx(expected)
+            continue
+        assert found == pytest.approx(expected, abs=1e-6)
+        tokens -= 1
+        starts.append(now + found)
+    for first in range(len(starts)):
+        for last in range(first, len(starts)):
+            fit = calls + (starts[last] - starts[first]) * calls / per
+            assert last - first + 1 <= fit + 1e-6
+
+
+def test_no_turn_is_given_twice_between_threads():
+    """8 threads ask 200 times each within a second for what are 1,000 turns."""
+    state, given_out = RateState("x", RateLimit(1000, per=3600)), []
+
+    def call():
+        for _ in range(200):
+            with contextlib.suppress(ThrottledError):
+                given_out.append(state.reserve(0.0, 0))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(call, 8)
+    finally:
+        sys.setswitchinterval(before)
+    assert given_out == [0] * 1000

@@ -1,0 +1,228 @@
+"""Waiting for one's turn: the queue of a bulkhead and the pace of a rate limit, in tasks and in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import resilient_bridge as rb
+from tests.calls.forms import Server, at_once, both, everywhere, settle
+
+
+class Gate:
+    """A function that lets the test say when a call ends; `inside` lists who is in it."""
+
+    def __init__(self):
+        self.inside = []
+        self.order = []
+        self._ends = {}
+
+    async def __call__(self, name):
+        self._ends[name] = asyncio.get_running_loop().create_future()
+        self.inside.append(name)
+        self.order.append(name)
+        try:
+            return await self._ends[name]
+        finally:
+            self.inside.remove(name)
+
+    async def end(self, name):
+        self._ends[name].set_result(name)
+        await settle()
+
+
+async def started(get, *names):
+    """Start a call for each name."""
+    tasks = []
+    for name in names:
+        tasks.append(asyncio.create_task(get(name)))
+        await settle()
+    return tasks
+
+
+async def test_so_many_at_once_and_so_many_in_line():
+    """Two at work, one waits, the next is refused at once; whoever waited gets the place that becomes free."""
+    gate = Gate()
+    get = rb.Policy(rb.Bulkhead(2, queue=1))(gate)
+    a, b, c = await started(get, "a", "b", "c")
+    assert gate.inside == ["a", "b"]
+    with pytest.raises(rb.BulkheadFullError) as rejected:
+        await get("d")
+    assert rejected.value.failure.retryable
+    assert rejected.value.failure.executed is rb.Executed.NO
+    await gate.end("a")
+    assert gate.inside == ["b", "c"]
+    for name in "bc":
+        await gate.end(name)
+    assert await asyncio.gather(a, b, c) == ["a", "b", "c"]
+
+
+async def test_first_come_first_served():
+    """Ten in line are let in in their order, and nobody who comes later overtakes them."""
+    gate = Gate()
+    get = rb.Policy(rb.Bulkhead(1, queue=20))(gate)
+    names = [str(number) for number in range(10)]
+    tasks = await started(get, *names)
+    for name in names:
+        await gate.end(name)
+        if name == "3":
+            tasks += await started(get, "late")
+    await gate.end("late")
+    await asyncio.gather(*tasks)
+    assert gate.order == [*names, "late"]
+
+
+async def test_who_leaves_the_queue_makes_room_in_it():
+    """A cancelled one does not hold the place of another that wants to wait."""
+    gate = Gate()
+    get = rb.Policy(rb.Bulkhead(1, queue=1))(gate)
+    (a,) = await started(get, "a")
+    (b,) = await started(get, "b")
+    b.cancel()
+    await settle()
+    (c,) = await started(get, "c")
+    await gate.end("a")
+    await gate.end("c")
+    assert await asyncio.gather(a, c) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "error"),
+    [
+        ([rb.Bulkhead(1, queue=5, max_wait=3)], rb.BulkheadFullError),
+        (
+            [rb.Deadline(3), rb.Retry(), rb.Bulkhead(1, queue=5)],
+            (rb.BulkheadFullError, rb.DeadlineExceededError),
+        ),
+    ],
+    ids=["max_wait", "deadline"],
+)
+async def test_patience_ends_in_the_time_of_the_policies(layers, error):
+    """After `max_wait`, or at the deadline, a waiting call is refused; the next in line is not disturbed."""
+    gate = Gate()
+    with rb.testing.virtual_time() as clock:
+        key = f"patience {len(layers)}"
+        shared = [*layers[:-1], rb.Bulkhead(1, queue=5, max_wait=layers[-1].max_wait, key=key)]
+        (a,) = await started(
+            rb.Policy(rb.Bulkhead(1, queue=5, max_wait=layers[-1].max_wait, key=key))(gate), "a"
+        )
+        (b,) = await started(rb.Policy(*shared)(gate, idempotent=True), "b")
+        clock.advance(2.9)
+        await settle()
+        assert not b.done()
+        clock.advance(0.2)
+        await settle()
+        assert b.done()
+        with pytest.raises(error):
+            await b
+        await gate.end("a")
+        assert await a == "a"
+    assert gate.order == ["a"]
+
+
+@pytest.mark.real
+@both
+def test_patience_ends_in_real_time(form):
+    """20 ms in line, sync and async, then BulkheadFullError that says how long it has waited."""
+    hold = threading.Event()
+    policy = rb.Policy(rb.Bulkhead(1, queue=1, max_wait=0.02))
+    inside = threading.Event()
+
+    def occupy():
+        inside.set()
+        hold.wait(10)
+
+    holder = threading.Thread(target=policy.call, args=(occupy,))
+    holder.start()
+    inside.wait(10)
+    with pytest.raises(rb.BulkheadFullError, match=r"0\.02 s"):
+        form.run(policy(idempotent=True).call, form.of(Server().get))
+    hold.set()
+    holder.join()
+    assert form.run(policy(idempotent=True).call, form.of(Server().get)) == "ok"
+
+
+def test_threads_share_the_places():
+    """20 threads, 3 places: never four at once, and everyone is served."""
+    at_work, most, lock, done = 0, 0, threading.Lock(), []
+
+    @rb.Policy(rb.Bulkhead(3, queue=20))
+    def work():
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        with lock:
+            at_work -= 1
+        done.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(done) == 20
+    assert most <= 3
+
+
+@both
+def test_a_pace(form):
+    """Five at once, then one each fifth of a second; who may wait long enough waits for its turn, and is told in `slept`."""
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.RateLimit(5, per=1, max_wait=10))(form.of(Server().get))
+        for _ in range(8):
+            form.run(get)
+    assert clock.slept == pytest.approx([0.2, 0.2, 0.2])
+
+
+@everywhere
+def test_who_may_not_wait_is_told_when(form):
+    """ThrottledError with the seconds until its turn; it took none."""
+    with form.world() as clock:
+        get = rb.Policy(rb.RateLimit(1, per=60))(form.of(Server().get))
+        form.run(get)
+        for _ in range(3):
+            with pytest.raises(rb.ThrottledError) as rejected:
+                form.run(get)
+            assert 59 < rejected.value.retry_after <= 60
+        if form.is_virtual:
+            clock.advance(60)
+            assert form.run(get) == "ok"
+
+
+@both
+def test_a_turn_after_the_deadline_is_refused_at_once(form):
+    """5 s left, a turn in 60: no wait is begun that could not end in time."""
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Deadline(5), rb.RateLimit(1, per=60, max_wait=3600))(form.of(Server().get))
+        form.run(get)
+        with pytest.raises(rb.ThrottledError):
+            form.run(get)
+    assert clock.slept == []
+
+
+@both
+def test_a_throttled_attempt_is_repeated_after_its_time(form):
+    """A Retry around the limit obeys its `retry_after` like a server's."""
+    server = Server()
+    with rb.testing.virtual_time() as clock:
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)), rb.RateLimit(1, per=60))(
+            form.of(server.get), idempotent=True
+        )
+        assert [form.run(get), form.run(get)] == ["ok", "ok"]
+    assert clock.slept == [60]
+
+
+@everywhere
+def test_a_circuit_does_not_hear_of_them(form):
+    """Neither a full bulkhead nor a used-up limit says anything about the other side."""
+    with form.world():
+        policy = rb.Policy(at_once(on=()), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))
+        get = policy(form.of(Server().get), idempotent=True)
+        form.run(get)
+        for _ in range(3):
+            with pytest.raises(rb.ThrottledError):
+                form.run(get)
+        assert rb.circuit(get).state == "closed"

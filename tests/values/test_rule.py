@@ -1,0 +1,200 @@
+"""Rules: what they accept, and which of them wins."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from http import HTTPStatus
+
+import pytest
+
+from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigError, Failure, Kind, Severity
+from resilient_bridge.protocol.policies.reconnect import Reconnect
+from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values.rule import Rule, most_specific
+
+
+class BusyError(ConnectionResetError):
+    """An exception of the user's own."""
+
+
+def a_predicate(failure: Failure) -> bool:
+    return failure.retry_after is None
+
+
+def another_predicate(failure: Failure) -> bool:
+    return failure.retry_after == 5
+
+
+FAILURE = Failure.of(
+    "CONN_UPGRADE_REJECTED",
+    "server said busy",
+    category=Category.TRANSPORT,
+    kind=Kind.TRANSIENT,
+    details={"http_status": 503},
+    cause=BusyError("x"),
+)
+# From the particular to the general: each key fits FAILURE better than all that follow.
+LADDER = [
+    503,
+    BusyError,
+    re.compile("busy"),
+    "CONN_UPGRADE_REJECTED",
+    a_predicate,
+    ConnectionResetError,
+    ConnectionError,
+    OSError,
+    Category.TRANSPORT,
+    Kind.TRANSIENT,
+    Exception,
+]
+OTHERS = [
+    502,
+    ValueError,
+    ("websockets", "BusyError"),
+    re.compile("idle"),
+    "CONN_TIMEOUT",
+    another_predicate,
+    Category.AUTH,
+    Kind.PERMANENT,
+    AuthError,
+]
+
+
+def _numbered(keys: list) -> dict:
+    return {what: Rule(attempts=place + 1) for place, what in enumerate(keys)}
+
+
+@pytest.mark.parametrize("place", range(len(LADDER)))
+def test_the_most_specific_key_wins_in_any_order(place):
+    """Of the keys that fit, the particular one wins, wherever it is written."""
+    keys = LADDER[place:]
+    for order in (keys, keys[::-1]):
+        assert most_specific(_numbered(order), FAILURE) == Rule(attempts=order.index(keys[0]) + 1)
+
+
+@pytest.mark.parametrize("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
+def test_a_key_that_does_not_fit_is_passed_over(what):
+    """A near miss of each sort of key finds nothing."""
+    assert most_specific({what: Rule()}, FAILURE) is None
+
+
+def test_a_class_can_be_named_without_importing_it():
+    """("package", "Class") finds the class of the cause, and its base classes by their own package."""
+    package = BusyError.__module__.partition(".")[0]
+    assert most_specific(
+        {(package, "BusyError"): Rule(attempts=1), "CONN_UPGRADE_REJECTED": Rule()}, FAILURE
+    ) == Rule(attempts=1)
+    assert most_specific({("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(attempts=2)
+
+
+def test_a_number_is_an_http_status_a_close_code_or_a_json_rpc_code():
+    """1012 finds the close code, -32002 the code of a JSON-RPC error; a number that the failure does not carry finds nothing."""
+    answered = Failure.of("SYS_UPSTREAM_REJECTED", details={"rpc_code": -32002})
+    assert most_specific({-32002: Rule(attempts=8)}, answered) == Rule(attempts=8)
+    closed = Failure.of("CONN_WEBSOCKET_CLOSED", details={"close_code": 1012})
+    assert most_specific({1012: Rule(attempts=9)}, closed) == Rule(attempts=9)
+    assert most_specific({1011: Rule(attempts=9)}, closed) is None
+
+
+def test_our_exceptions_name_families_of_failures():
+    """AuthError fits a failure that would be raised as one, and says less than the code."""
+    expired = Failure.of("AUTH_TOKEN_EXPIRED", cause=BusyError())
+    assert most_specific({AuthError: Rule(attempts=1)}, expired) == Rule(attempts=1)
+    assert most_specific({AuthError: Rule(attempts=1), BridgeError: Rule()}, expired) == Rule(attempts=1)
+    both = {AuthError: Rule(attempts=1), "AUTH_TOKEN_EXPIRED": Rule(attempts=2)}
+    assert most_specific(both, expired) == Rule(attempts=2)
+
+
+def test_of_two_equal_ones_the_first_wins():
+    """Two patterns that fit: the order in which they are written decides."""
+    first, second = re.compile("busy"), re.compile("server")
+    assert most_specific({first: Rule(attempts=1), second: Rule(attempts=2)}, FAILURE) == Rule(attempts=1)
+    assert most_specific({second: Rule(attempts=2), first: Rule(attempts=1)}, FAILURE) == Rule(attempts=2)
+
+
+def test_no_rules_fit_nothing():
+    """An empty table has no answer."""
+    assert most_specific({}, FAILURE) is None
+
+
+def test_a_table_is_a_value():
+    """Rules in a policy: order does not count, they hash, pickle, and cannot be changed from outside."""
+    given = _numbered(
+        [503, OSError, "CONN_TIMEOUT", ("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
+    )
+    policy = Reconnect(rules=given)
+    turned = Reconnect(rules=dict(reversed(given.items())))
+    copy = pickle.loads(pickle.dumps(policy))
+    assert policy == turned == copy
+    assert hash(policy) == hash(turned) == hash(copy)
+    given.clear()
+    assert len(policy.rules) == 6
+    with pytest.raises(TypeError):
+        policy.rules[1] = Rule()
+
+
+def test_a_table_prints_as_it_is_written():
+    """Every key evaluates back: classes and enum members by name, an IntEnum as its number."""
+    policy = Reconnect(
+        rules={
+            HTTPStatus.TOO_MANY_REQUESTS: Rule(attempts=6, backoff=Backoff.constant(60)),
+            OSError: Rule(attempts=2),
+            Category.AUTH: Rule(attempts=1),
+            ("websockets", "InvalidStatus"): Rule(),
+            re.compile("busy"): Rule(),
+        }
+    )
+    assert repr(policy) == (
+        "Reconnect(rules={429: Rule(attempts=6, backoff=Backoff.constant(60)), OSError: Rule(attempts=2), "
+        "Category.AUTH: Rule(attempts=1), ('websockets', 'InvalidStatus'): Rule(), re.compile('busy'): Rule()})"
+    )
+    names = {"Reconnect": Reconnect, "Rule": Rule, "Backoff": Backoff, "Category": Category, "re": re}
+    assert eval(repr(policy), names) == policy
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        True,
+        "",
+        "conn_timeout",
+        "TIMEOUT_CONN",
+        1.5,
+        None,
+        int,
+        (),
+        ("a",),
+        ("a", 1),
+        re.compile(b"x"),
+        Severity.ERROR,
+    ],
+)
+def test_a_key_outside_the_vocabulary_is_refused(what):
+    """A ConfigError that names the table."""
+    with pytest.raises(ConfigError, match=r"Reconnect\.rules"):
+        Reconnect(rules={what: Rule()})
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Reconnect(rules={"CONN_TIMEOUT": 5}), "Reconnect.rules['CONN_TIMEOUT']"),
+        (lambda: Reconnect(rules=[("CONN_TIMEOUT", Rule())]), "Reconnect.rules"),
+        (lambda: Reconnect(rules=None), "Reconnect.rules"),
+        (lambda: Rule(attempts=0), "Rule.attempts"),
+        (lambda: Rule(attempts=True), "Rule.attempts"),
+        (lambda: Rule(backoff=5), "Rule.backoff"),
+        (lambda: Rule(before="log in"), "Rule.before"),
+    ],
+)
+def test_a_bad_rule_is_refused_by_name(make, field):
+    """A ConfigError with the path of what is wrong."""
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert caught.value.failure.details["violations"][0]["field"] == field
+
+
+def test_before_is_kept():
+    """A function to run first is part of the value."""
+    assert Rule(before=a_predicate) == Rule(before=a_predicate) != Rule()
