@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .daemon import DaemonHealth as DaemonHealth
     from .event_source import EventSource as EventSource
     from .http import HTTPTransport as HTTPTransport
-    from .link import Reconnecting as Reconnecting
-    from .link import reconnecting as reconnecting
     from .link_health import LinkHealth as LinkHealth
     from .peer import Peer as Peer
+    from .reconnecting_link import Reconnecting as Reconnecting
+    from .reconnecting_link import reconnecting as reconnecting
     from .repeats import Call as Call
     from .requests_adapter import HTTPAdapter as HTTPAdapter
 
@@ -69,8 +69,8 @@ _HOMES = {
     "HTTPTransport": "http",
     "LinkHealth": "link_health",
     "Peer": "peer",
-    "Reconnecting": "link",
-    "reconnecting": "link",
+    "Reconnecting": "reconnecting_link",
+    "reconnecting": "reconnecting_link",
     "stdio": "child_process",
     "wrap": "clients",
 }

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 from ..errors import config_error, mapping_of
 from ..transports.process import ChildProcess
 from ..values.fields import is_count
-from .peer import Peer, checked_seconds
+from .peer import Peer
+from .peer_exchange import PeerExchange, checked_seconds
 
 
 if TYPE_CHECKING:
@@ -76,16 +77,16 @@ class _Factory:
     async def __call__(self) -> AsyncGenerator[Peer]:
         """Start one child, and end it when the block is left."""
         child = ChildProcess(self._command, cwd=self._cwd, env=self._env, max_line=self._max_line)
-        peer = Peer(child, self._max_line)
-        await child.start(peer.heard, peer.lost)
+        exchange = PeerExchange(child, self._max_line)
+        await child.start(exchange.on_line, exchange.on_exit)
         try:
-            yield peer
+            yield Peer(exchange)
         finally:
-            peer.closing()
+            exchange.on_closing()
             try:
                 await child.close(self._close_timeout)
             finally:
-                peer.closed()
+                exchange.on_closed()
 
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:

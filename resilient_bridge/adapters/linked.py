@@ -15,7 +15,7 @@ from ..calls.evidence import failure_in
 from ..calls.frame import CURRENT, new_frame
 from ..calls.run.protect import bind
 from ..calls.states import States
-from ..errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
+from ..errors import BridgeError, Executed, Record, attach, config_error, record_of, unproven
 from .call_endings import (
     did_not_run,
     ending,
@@ -100,7 +100,7 @@ class Link(Protocol):
         """Return the first connection that may have something to read, waiting for one."""
         ...
 
-    def read_up(self, connection: Connection) -> None:
+    def drained(self, connection: Connection) -> None:
         """There is nothing more to read from a connection."""
 
 
@@ -255,7 +255,7 @@ class Calls:
             try:
                 result = await _at_once(begin())
             except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
-                self.link.read_up(connection)
+                self.link.drained(connection)
             else:
                 connection.took()
                 return result
@@ -363,7 +363,9 @@ class _Linked(_ObjectProxy):
         return _call(self._self_calls, name, value)
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
-        stays_here(self._self_calls.link)
+        raise config_error(
+            "Reconnecting", "one made where it is used: it holds connections", "a pickle or a copy of one"
+        )
 
     __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
 
@@ -383,7 +385,7 @@ class _Linked(_ObjectProxy):
                 connection.end(error)
             else:
                 connection.end(close_cause(connection.client))
-            link.read_up(connection)
+            link.drained(connection)
 
 
 def _call(calls: Calls, name: str, method: Any) -> Callable[..., Any]:

@@ -74,7 +74,7 @@ class Wrapping:
         if sdk is not None and (is_async or not sdk.async_part):
             self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
 
-    def circuit_state(self) -> CircuitState | None:
+    def __circuit__(self) -> CircuitState | None:
         """Return the circuit in use, None without a Breaker."""
         return self.states.current
 

@@ -7,14 +7,14 @@ its turn returns the wait, and the runner, which knows how, does it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..telemetry.hub import HUB
 from .finished import rejected
 
 
 if TYPE_CHECKING:
-    from ..errors import RejectedError
+    from ..errors import Failure, RejectedError
     from .frame import CallFrame
 
 __all__ = ["Guard", "Wait", "not_admitted"]
@@ -30,14 +30,35 @@ class Wait(Protocol):
         """Wait in this task."""
 
 
-class Guard(Protocol):
-    """One layer around the call, with its state."""
+class Guard:
+    """One layer around the call, with its state. What the engine may ask of any; a strategy overrides what concerns it."""
+
+    __slots__ = ()
+
+    may_wait: ClassVar[bool] = False
+    """Whether `enter` may return a wait: then there is no short way."""
+    gives_back: ClassVar[bool] = True
+    """Whether `leave` does anything."""
+    circuit: Any = None
+    """The circuit that it asks (a CircuitState), if it asks one."""
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         """Take what the call needs, or raise a RejectedError."""
+        raise NotImplementedError
 
-    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- for those that give something back
         """Give it back; `error` is how the call ended. Return the error it ends with beyond this layer."""
+        return error
+
+    def conditions(self) -> tuple[Any, ...]:
+        """Return the conditions of the user's that `leave` and `answered` ask about a failure."""
+        return ()
+
+    def answered(self, attempt: CallFrame, failure: Failure) -> None:
+        """The call returned what stands for a failure, such as a 503; `leave` follows."""
+
+    def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
+        """A stream that had started well failed later."""
 
 
 def not_admitted(

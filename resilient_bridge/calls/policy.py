@@ -226,7 +226,7 @@ class Policy(Layer):
 
         return Explanation.of(self.layers, self.state)
 
-    def circuit_state(self) -> CircuitState | None:
+    def __circuit__(self) -> CircuitState | None:
         """Return the circuit that `call` and `attempts` use, None without a Breaker; `circuit(policy)` is its handle."""
         from .breaker.value import Breaker
 

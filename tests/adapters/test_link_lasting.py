@@ -318,3 +318,16 @@ async def test_e26_an_error_of_the_system_is_that_class_as_well():
             pytest.fail("entered")
     assert isinstance(caught.value, rb.ConfigError)
     assert caught.value.errno == 2
+
+
+async def test_j05_a_link_shows_what_its_user_may_do_and_no_callback():
+    """What keeps the link going is another object."""
+    link = rb.reconnecting(lambda: connect("ws://127.0.0.1:1"))
+    assert [name for name in dir(link) if not name.startswith("_")] == [
+        "aclose",
+        "events",
+        "health",
+        "reconnect_now",
+        "state",
+        "wait_ready",
+    ]

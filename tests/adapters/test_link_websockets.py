@@ -182,7 +182,7 @@ async def test_a_send_on_a_connection_that_is_already_closed_goes_to_the_next():
     """The library refuses it before a byte moves, so it is sent again, and arrives once."""
     async with served() as server, linked(server) as (ws, link):
         for number in range(20):
-            connection = link.current
+            connection = link._supervisor.current
             await connection.close()  # before the link can know
             await ws.send(f"{number}")
         await until(lambda: len(server.got) == 20)
@@ -346,9 +346,9 @@ async def test_what_came_before_a_cut_is_read_before_what_comes_after_it(read):
 async def test_what_is_sent_while_a_connection_closes_goes_over_the_next_one():
     """The library writes nothing once a closing handshake has begun: such a send provably did not run, and is made again."""
     async with served() as server, linked(server) as (ws, link):
-        closing = asyncio.create_task(link.current.close())
+        closing = asyncio.create_task(link._supervisor.current.close())
         await asyncio.sleep(0)
-        assert link.current.state.name == "CLOSING"
+        assert link._supervisor.current.state.name == "CLOSING"
         await ws.send("a")
         await closing
         await until(lambda: server.got == ["a"])

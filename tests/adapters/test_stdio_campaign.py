@@ -83,7 +83,7 @@ class Campaign:
         async with asyncio.timeout(100), link as peer:
             for number in range(ROUNDS):
                 await link.wait_ready(20)
-                self.pids.add(link.current.pid)
+                self.pids.add(link._supervisor.current.pid)
                 what = self.rng.choice([*ROUND, *[""] * 4])
                 calls = self._planned(number, what)
                 self.calls += calls
@@ -116,23 +116,23 @@ class Campaign:
         self.faults["killed" if what == "crash at start" else what] += 1
         if what == "crash at start":
             self.ledger.with_name(f"{self.ledger.name}.crash").touch()
-        pid = link.current.pid
+        pid = link._supervisor.current.pid
         os.kill(pid, signal.SIGKILL)
         while is_alive(pid):  # the loop stands still, so that the link cannot know
             pass
         if what == "killed at rest":
-            await until(lambda: link.state != "READY" or link.current.pid != pid)
+            await until(lambda: link.state != "READY" or link._supervisor.current.pid != pid)
 
     async def _deaf(self, link: rb.Reconnecting, peer: rb.Peer, calls: list[Call]) -> None:
         """It reads one call and nothing more: the pipe takes a part of the second, and the others never leave."""
-        pid = link.current.pid
+        pid = link._supervisor.current.pid
         first, *others = calls
         tasks = [asyncio.create_task(self._one(peer, first))]
         await until(lambda: self.ledger.exists() and f"deaf {pid}\n" in self.ledger.read_text())
         for call in others:
             call.filler = FILLER
             tasks.append(asyncio.create_task(self._one(peer, call)))
-        await until(lambda: f"waiting={CALLERS}" in repr(link.current))
+        await until(lambda: f"waiting={CALLERS}" in repr(link._supervisor.current))
         os.kill(pid, signal.SIGKILL)
         await asyncio.gather(*tasks)
         assert sum(call.told == "unknown" for call in others) <= 1, (others, self.replay)

@@ -154,7 +154,7 @@ class Campaign:
 
     async def _round(self, number: int, ws, link: rb.Reconnecting) -> None:
         self.rng = rng = random.Random(f"{self.seed}:{number}")
-        before = link.current
+        before = link._supervisor.current
         what = rng.choice([*GONE, *BROKEN, "", ""])
         calls = []
         for n in range(CALLERS):
@@ -173,12 +173,12 @@ class Campaign:
             next(iter(self._server.connections)).transport.resume_reading()
         await senders
         if what:  # the next round begins on a connection of its own
-            await until(lambda: link.current is not before and link.state == "READY")
+            await until(lambda: link._supervisor.current is not before and link.state == "READY")
         if what not in BROKEN:  # what was told to be sent is there, soon
             await until(lambda: all(self.ran[call.key] for call in calls if call.told == "done"))
 
     async def _break(self, what: str, victim: str, link: rb.Reconnecting) -> None:
-        rng, before = self.rng, link.current
+        rng, before = self.rng, link._supervisor.current
         here = list(self._server.connections)
         self._victim, self._fault = (victim, what) if what in BROKEN else ("", "")
         if what in {"closed at rest", "closed unnoticed", "cut at rest", "cut unnoticed"}:
@@ -198,12 +198,12 @@ class Campaign:
             await self._cut(what, here, link)
 
     async def _cut(self, what: str, here: list[ServerConnection], link: rb.Reconnecting) -> None:
-        before = link.current
+        before = link._supervisor.current
         if what in {"cut at rest", "cut unnoticed"}:
             for connection in here:
                 connection.transport.abort()
         if what == "cut at rest":
-            await until(lambda: link.state != "READY" or link.current is not before)
+            await until(lambda: link.state != "READY" or link._supervisor.current is not before)
         if what == "cut amid sending":
             here[0].transport.pause_reading()
             for transport, buffer in (here[0].transport, SO_RCVBUF), (before.transport, SO_SNDBUF):

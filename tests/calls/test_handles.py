@@ -109,7 +109,7 @@ def test_a_protected_function_has_a_handle():
         """What a decorated function carries."""
 
         def __init__(self, states):
-            self.circuit_state = lambda: states[0] if states else None
+            self.__circuit__ = lambda: states[0] if states else None
 
     states = [registry.own_circuit_state(name, Breaker()) for name in ("first", "second")]
 

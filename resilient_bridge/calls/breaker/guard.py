@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RejectedError
+from ..conditions import conditions
 from ..evidence import failure_in
-from ..guards import not_admitted
+from ..guards import Guard, not_admitted
 from .verdict import counts_for_breaker
 
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["BreakerGuard"]
 
 
-class BreakerGuard:
+class BreakerGuard(Guard):
     """Asks the circuit before the call, and tells it how the call ended."""
 
-    __slots__ = ("layer", "named", "state")
+    __slots__ = ("circuit", "layer", "named", "state")
 
     def __init__(self, state: CircuitState, layer: Breaker, named: tuple[object, ...]) -> None:
-        self.state = state
+        self.state = self.circuit = state
         self.layer = layer
         self.named = named
 
@@ -67,14 +68,15 @@ class BreakerGuard:
         self._ended(permit, attempt, error, failure_in(attempt, error))
         return error
 
+    def conditions(self) -> tuple[Any, ...]:
+        return conditions(self.layer)
+
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
-        """The call returned what stands for a failure, such as a 503."""
         permit, attempt.permit = attempt.permit, None
         if permit is not None and not self.state.is_counted(attempt):
             self._ended(permit, attempt, None, failure)
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
-        """A stream that had begun well failed later."""
         if self.state.is_closed:
             self._ended(self.under_way(), attempt, error, failure)
 

@@ -182,7 +182,7 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
     if isinstance(of, str) and of:
         return Circuit(partial(registry.circuit_by_name, of), of)
     find: Callable[[], CircuitState | None] | None = getattr(
-        getattr(of, "__binding__", of), "circuit_state", None
+        getattr(of, "__binding__", of), "__circuit__", None
     )
 
     def found() -> CircuitState:

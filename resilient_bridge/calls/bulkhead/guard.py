@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import RejectedError
 from ...world.signal import Signal
-from ..guards import not_admitted
+from ..guards import Guard, not_admitted
 
 
 if TYPE_CHECKING:
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["BulkheadGuard"]
 
 
-class BulkheadGuard:
+class BulkheadGuard(Guard):
     """Takes a place before the call, and frees it after."""
 
     __slots__ = ("layer", "state")
+
+    may_wait = True
 
     def __init__(self, state: BulkheadState, layer: Bulkhead) -> None:
         self.state = state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import RejectedError
-from ..guards import not_admitted
+from ..guards import Guard, not_admitted
 
 
 if TYPE_CHECKING:
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["RateGuard"]
 
 
-class RateGuard:
+class RateGuard(Guard):
     """Takes a turn before the call. A turn is used up by the call, however it ends."""
 
     __slots__ = ("layer", "state")
+
+    may_wait = True
+    gives_back = False
 
     def __init__(self, state: RateState, layer: RateLimit) -> None:
         self.state = state
@@ -36,9 +39,6 @@ class RateGuard:
             not_admitted(attempt, "rate_limit", self.state.key, error)
             raise
         return None if wait <= 0 else _Turn(self.state, wait, attempt)
-
-    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
-        return error
 
 
 class _Turn:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ...classification.plain import PLAIN
 from ...errors import Failure
 from ...values.what import ANSWERS
-from ..breaker.guard import BreakerGuard
 from ..conditions import Ask, conditions, tenacity_state, wants_another
 from ..evidence import failure_in, proven
 from ..frame import report
@@ -49,8 +49,8 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
     try:
         if error is not None:
             for guard in plan.exits:
-                if answers is not None and isinstance(guard, BreakerGuard):
-                    yield from _ask(guard.layer, frame, error, answers)
+                if answers is not None and (theirs := guard.conditions()):
+                    yield from _ask(theirs, frame, error, answers)
                 try:
                     error = _knowing(answers, guard.leave, frame, error)
                 except Exception as mistake:  # noqa: BLE001 -- the call ends in it, and the other layers are exited all the same
@@ -132,7 +132,7 @@ def _decided(  # noqa: PLR0917 -- all that is known of the attempt
 def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failure | None, bool]:
     """Exit the layers of an attempt that has returned; return what the answer stands for, and whether the policy asks for another."""
     try:
-        failure, is_asked_for = failure_of_answer(result), False
+        failure, is_asked_for = None if type(result) in PLAIN else failure_of_answer(result), False
         if plan.asks_result and plan.retry is not None and wants_another(plan.retry, frame, result):
             failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
@@ -140,25 +140,28 @@ def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failur
         exit_layers(plan.exits, frame, None)
         raise
     for guard in plan.exits:
-        if failure is not None and isinstance(guard, BreakerGuard):
+        if failure is not None:
             guard.answered(frame, failure)
         guard.leave(frame, None)
     return None if failure is None else proven(plan, frame, failure, None), is_asked_for
 
 
 def _ask(
-    layer: Any, frame: CallFrame, error: BaseException | None, answers: dict[int, bool | Exception]
+    theirs: tuple[Any, ...],
+    frame: CallFrame,
+    error: BaseException | None,
+    answers: dict[int, bool | Exception],
 ) -> Generator[Step, Any, None]:
-    """Ask a breaker's async conditions about the error that comes to it."""
+    """Ask the conditions of a layer about the error that comes to it."""
     failure = failure_in(frame, error) if isinstance(error, Exception) else None
     if failure is not None:
-        yield Ask(conditions(layer), failure, answers)
+        yield Ask(theirs, failure, answers)
 
 
 def _ask_of_answer(
     plan: Plan, frame: CallFrame, result: object, answers: dict[int, bool | Exception]
 ) -> Generator[Step, Any, None]:
-    """Ask the conditions about results, and those of the breakers about what this one stands for."""
+    """Ask the conditions about results, and those of the layers about what this one stands for."""
     retry = plan.retry
     if retry is not None and retry.on_result is not None:
         yield Ask((retry.on_result,), result, answers)
@@ -167,8 +170,8 @@ def _ask_of_answer(
     failure = failure_of_answer(result)
     if failure is not None:
         for guard in plan.guards:
-            if isinstance(guard, BreakerGuard):
-                yield Ask(conditions(guard.layer), failure, answers)
+            if theirs := guard.conditions():
+                yield Ask(theirs, failure, answers)
 
 
 def exit_layers(

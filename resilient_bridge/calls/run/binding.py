@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..breaker.state import CircuitState
     from ..explanation import Explanation
     from ..states import States
-    from .plan import Form, HasLayers, Proofs
+    from .layers import Form, HasLayers
+    from .plan import Proofs
 
 __all__ = ["Binding", "Options", "undecided"]
 
@@ -110,7 +111,7 @@ class Binding:
             plan.policy.layers, plan.policy.state, "" if plan.retry is None else _repeats(plan)
         )
 
-    def circuit_state(self) -> CircuitState | None:
+    def __circuit__(self) -> CircuitState | None:
         """Return the circuit in use, None without a Breaker."""
         return self.states.current
 

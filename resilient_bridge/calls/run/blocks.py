@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..retry.retrying import Retrying
     from ..states import States
     from ..steps import Step
-    from .plan import HasLayers
+    from .layers import HasLayers
     from .retry_loop import Steps
 
 __all__ = ["Attempts", "BlockAttempt"]

@@ -5,31 +5,23 @@ Rule: everything that can be decided before the first call is decided here, once
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ...classification.plain import PLAIN
 from ...errors import BridgeError
-from ...values.fields import refuse
-from ..breaker.guard import BreakerGuard
-from ..breaker.value import Breaker
-from ..bulkhead.guard import BulkheadGuard
 from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
 from ..fallback.value import Fallback
 from ..guards import Guard
-from ..rate_limit.guard import RateGuard
-from ..rate_limit.value import RateLimit
 from ..retry.decision import Matcher, asks_result, sits_out_circuits
 from ..retry.pause import NO_PAUSE, PauseGuard
 from ..retry.refresh_lock import Gate, gate_of
 from ..retry.value import Retry
 from ..shared.budget import SharedBudget
-from ..shared.circuit import SharedCircuit
-from ..shared.guard import SharedBreakerGuard
-from ..timeout.deadline import Deadline
-from ..timeout.guards import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from ..timeout.guards import TimeoutGuard
 from ..timeout.timers import Timers
 from ..timeout.value import Timeout
+from .layers import Form, for_thread, guard_of
 
 
 if TYPE_CHECKING:
@@ -40,30 +32,16 @@ if TYPE_CHECKING:
     from ..breaker.state import CircuitState
     from ..layer import Layer
     from ..retry.budget_state import BudgetState
-    from ..shared.ports import SharedState
     from ..states import States
-
-    class HasLayers(Protocol):
-        """The part of a Policy that a plan is made from."""
-
-        @property
-        def layers(self) -> tuple[Layer, ...]: ...
-        @property
-        def state(self) -> SharedState | None: ...
+    from .layers import HasLayers
 
 
 __all__ = ["Form", "Plan", "Proofs"]
-
-Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
-"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
-
 
 Proofs: TypeAlias = Literal["none", "request", "all"]
 """Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
 done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
 
-_MAY_WAIT: Final = (BulkheadGuard, RateGuard, SharedBreakerGuard)
-_GIVE_NOTHING_BACK: Final = (RateGuard, SyncDeadlineGuard)
 NO_RETRY: Final = Matcher(Retry(attempts=1))
 
 
@@ -143,7 +121,7 @@ class Plan:
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is taken for each block
             exits = iter((*exits, *self.around, *self.before))
-        self.exits = tuple(guard for guard in exits if not isinstance(guard, _GIVE_NOTHING_BACK))
+        self.exits = tuple(guard for guard in exits if guard.gives_back)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
         self.asks_result = self.retry is not None and asks_result(self.retry)
@@ -165,13 +143,13 @@ class Plan:
     def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
         """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
 
-        It knows no waiting, and an open circuit ends it. A breaker that comes next after the Retry is where it should be, and nearly
-        always there: the runners ask its circuit themselves.
+        It knows no waiting, and an open circuit ends it. The circuit that comes next after the Retry is where it should be, and
+        nearly always there: the runners ask it themselves.
         """
-        first = inner[0] if inner else None
+        first, asked = (inner[0] if inner else None), tuple(inner[:1])
         self.circuit: CircuitState | None = None
-        if isinstance(first, BreakerGuard):
-            self.circuit, inner = first.state, inner[1:]
+        if first is not None and first.circuit is not None:
+            self.circuit, inner = first.circuit, inner[1:]
         guards = [*outer, *inner]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
         self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards)))
@@ -179,7 +157,7 @@ class Plan:
             self.fallback is None
             and self.thread_timeout is None
             and self.tokens is None
-            and not any(isinstance(guard, _MAY_WAIT) for guard in (first, *guards))
+            and not any(guard.may_wait for guard in (*outer, *asked, *inner))
             and not (self.retry is not None and sits_out_circuits(self.retry))
         )
 
@@ -195,33 +173,15 @@ class Plan:
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
-            elif isinstance(layer, Breaker):
-                inner.append(_breaker_guard(states.circuit(layer, policy.state), layer, self.named))
-            elif (guard := self._guard(layer, states, form)) is not None:
-                inner.append(guard)
+            elif isinstance(layer, Timeout) and not form.startswith("async"):
+                self.thread_timeout = for_thread(layer, form, self.name)
+            else:
+                guard = guard_of(layer, policy, states, form, self.named)
+                if isinstance(layer, Bulkhead) and form.endswith("stream"):
+                    self.held = (guard,)  # a stream keeps its place until it ends, not until its first item
+                else:
+                    inner.append(guard)
         return before, around, inner
-
-    def _guard(self, layer: Layer, states: States, form: Form) -> Guard | None:
-        if isinstance(layer, Bulkhead):
-            places = BulkheadGuard(states.bulkhead(layer), layer)
-            if not form.endswith("stream"):
-                return places
-            self.held = (places,)  # a stream keeps its place until it ends, not until its first item
-            return None
-        if isinstance(layer, RateLimit):
-            return RateGuard(states.rate(layer), layer)
-        is_async = form.startswith("async")
-        if isinstance(layer, Deadline):
-            if form == "async_block":
-                return BlockDeadlineGuard(layer.seconds)
-            if is_async:
-                return DeadlineGuard(layer.seconds)
-            return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
-        if isinstance(layer, Timeout):
-            if is_async:
-                return TimeoutGuard(layer)
-            self.thread_timeout = _for_thread(layer, form, self.name)
-        return None
 
     def gate(self, rule: Rule | None) -> Gate:
         """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
@@ -247,13 +207,7 @@ def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitState, .
     """Return the circuits inside the Retry whose rejection ends the call."""
     if retry is None or sits_out_circuits(retry):
         return ()
-    return tuple(guard.state for guard in inner if isinstance(guard, BreakerGuard))
-
-
-def _breaker_guard(circuit: CircuitState, layer: Breaker, named: tuple[object, ...]) -> BreakerGuard:
-    if isinstance(circuit, SharedCircuit):
-        return SharedBreakerGuard(circuit, layer, named)
-    return BreakerGuard(circuit, layer, named)
+    return tuple(guard.circuit for guard in inner if guard.circuit is not None)
 
 
 def _shortest(guard: Guard) -> Guard | Timers:
@@ -276,13 +230,3 @@ def _is_error_class(what: object) -> bool:
 
 def _only(layers: Iterable[Layer], kind: type[Any]) -> Any:
     return next((layer for layer in layers if isinstance(layer, kind)), None)
-
-
-def _for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
-    if form == "stream" or not layer.thread:
-        refuse(
-            f"Timeout on {name}",
-            "an async function, or thread=True on a sync function that is no generator (it is left behind in its thread)",
-            layer,
-        )
-    return layer

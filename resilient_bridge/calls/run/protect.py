@@ -18,7 +18,7 @@ from .streams import protect_async_stream, protect_stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .plan import Form, HasLayers
+    from .layers import Form, HasLayers
 
 __all__ = ["bind", "form_of"]
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import DeadlineExceededError, Executed, Record, attach
-from ..breaker.guard import BreakerGuard
 from ..evidence import failure_in
 from ..finished import stream_finished
 from ..first_item import Begun, starting, starting_async
@@ -173,7 +172,7 @@ def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
         return
     says_nothing = issubclass(type(error), DeadlineExceededError)  # the caller's time is up
     for guard in plan.guards:
-        if isinstance(guard, BreakerGuard) and not says_nothing:
+        if not says_nothing:
             guard.broke_off(held, error, failure)
     record = Record(executed=Executed.MAYBE, crossed=0 if plan.proofs != "none" else 1)
     if plan.retry is not None:

@@ -30,6 +30,8 @@ class SharedBreakerGuard(BreakerGuard):
 
     __slots__ = ("shared",)
 
+    may_wait = True
+
     def __init__(self, shared: SharedCircuit, layer: Breaker, named: tuple[object, ...]) -> None:
         super().__init__(shared, layer, named)
         self.shared = shared

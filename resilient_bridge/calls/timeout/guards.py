@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
+from ..guards import Guard
 from .timers import Timers, timers_of
 
 
@@ -26,7 +27,7 @@ __all__ = [
 E = TypeVar("E", bound=BaseException)
 
 
-class TimeoutGuard:
+class TimeoutGuard(Guard):
     """Bounds one attempt of an async function; the last duration of an escalating one repeats."""
 
     __slots__ = ("timers",)
@@ -47,7 +48,7 @@ class TimeoutGuard:
         return self.timers[min(attempt.number, len(self.timers)) - 1]
 
 
-class DeadlineGuard:
+class DeadlineGuard(Guard):
     """Bounds a whole call of an async function: every attempt and every wait in between."""
 
     __slots__ = ("timers",)
@@ -67,7 +68,7 @@ class DeadlineGuard:
         )
 
 
-class BlockDeadlineGuard:
+class BlockDeadlineGuard(Guard):
     """Bounds one attempt of an async loop by what its deadline, set when the loop began, has left."""
 
     __slots__ = ("running", "seconds")
@@ -88,10 +89,12 @@ class BlockDeadlineGuard:
         return too_late(self.seconds, Executed.MAYBE, error) if is_late else error
 
 
-class SyncDeadlineGuard:
+class SyncDeadlineGuard(Guard):
     """Bounds a whole call of a sync function: nothing is begun, and nothing is waited for, beyond it."""
 
     __slots__ = ("is_bound", "seconds")
+
+    gives_back = False
 
     def __init__(self, seconds: float, *, is_bound: bool) -> None:
         self.seconds = seconds
@@ -102,9 +105,6 @@ class SyncDeadlineGuard:
             still_left(attempt, self.seconds)
         else:
             bound(attempt, self.seconds)
-
-    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
-        return error
 
 
 def bound(attempt: CallFrame, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""`reconnecting`: a client that is made again whenever it dies, and calls that know whether they may be made again with it.
+"""Makes a client again whenever it dies: what stands behind `reconnecting`.
 
 Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it provably did not run, or may
 be run twice; every other call that was under way is reported as what it is, an unknown outcome.
@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from ..calls.policy import Policy
-from ..client.arguments import checked_policy
 from ..client.loop_guard import LoopGuard
 from ..client.seconds import as_seconds
 from ..client.streams import EventStream, deliver
-from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for, stays_here
-from ..presets import BridgePolicy, default
+from ..errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ..presets import BridgePolicy
 from ..protocol.clock import Now
 from ..protocol.policies.losses import reason_of
 from ..telemetry import emit, events
@@ -26,19 +24,15 @@ from ..telemetry.events import BridgeState
 from ..world import current_world
 from .borrowed import with_class_of
 from .connection import Connection, failure_of
-from .given import check_flag
-from .limits import checked_bytes
-from .link_credentials import guarded
 from .link_health import LinkHealth
 from .link_losses import Losses
 from .linked import Calls, linked
-from .repeats import Idempotent, checked_idempotent
+from .repeats import Idempotent
 
 
 if TYPE_CHECKING:
     import weakref
     from datetime import timedelta
-    from types import TracebackType
     from typing import TypeAlias
 
     from ..calls.breaker.state import CircuitState
@@ -46,61 +40,14 @@ if TYPE_CHECKING:
 
     Seconds: TypeAlias = float | timedelta
 
-__all__ = ["Reconnecting", "reconnecting"]
+__all__ = ["LinkSupervisor"]
 
 T = TypeVar("T")
 _MOST_UNREAD: Final = 16
 
 
-def reconnecting(
-    factory: Callable[[], AbstractAsyncContextManager[T]],
-    policy: Policy | BridgePolicy = default,
-    *,
-    idempotent: Idempotent | None = None,
-    trust_hints: bool = False,
-    patience: Seconds = 30.0,
-    max_bytes: Mapping[str, int] | None = None,
-    allow_plaintext_credentials: bool = False,
-) -> Reconnecting[T]:
-    """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
-
-    What comes out of the `async with` looks like the client, across all reconnects; state, events and health stay with the
-    link. The policy's `reconnect` says when it is made again, its `calls` how calls are repeated. A call that was under way when
-    the client died is repeated only if the link itself knows that it did not run (it was never started, the connection of its one MCP
-    request was refused, the server does not know its session, the method raises NotExecutedError), or with permission:
-    `idempotent=` True, names of methods, or a predicate on a `Call` (no async one). What a method raises proves nothing about it.
-    False permits nothing. Left out, reads by protocol may be repeated (an MCP `list_tools`, a websocket's `recv`), what the policy
-    names `repeatable`, and a tool that an MCP server calls read-only, if the server is a command that you start. `trust_hints` also
-    believes a server at a URL, and a tool that is called idempotent, which is repeated while no other call was sent. Every other one
-    fails with OutcomeUnknownError, from the cause. A call made while the client is away waits, for `patience` seconds at most, then
-    fails with NotConnectedError: it was not sent. ConfigError names a bad argument.
-
-    Of a `connect` of websockets, credentials (in its headers, or in its url before the @) do not cross a network in clear text, ws:// to
-    another machine (CONN_INSECURE), unless `allow_plaintext_credentials`; and they follow no redirect to another origin, and nothing
-    follows one from wss to ws (CONN_REDIRECT_REFUSED). Both end the link before anything was sent there.
-    """
-    if not callable(factory):
-        raise config_error(
-            "reconnecting.factory", "a callable that returns an async context manager", factory
-        )
-    check_flag("reconnecting.allow_plaintext_credentials", allow_plaintext_credentials)
-    check_flag("reconnecting.trust_hints", trust_hints)
-    return Reconnecting(
-        guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
-        checked_policy(policy, "reconnecting.policy"),
-        idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
-        trust_hints=trust_hints,
-        patience=as_seconds(patience, "reconnecting.patience") or 0.0,
-        max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
-    )
-
-
-class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
-    """A link; `reconnecting` makes it. Entering waits for the first client, but not beyond one connection attempt.
-
-    `state` is IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (it goes on trying), FAILED or CLOSED. A loss that no new connection can
-    help (a configuration, refused credentials) is raised by whatever is done next.
-    """
+class LinkSupervisor(Generic[T]):
+    """Makes the client again when it is lost; what a user has of it is a `Reconnecting`."""
 
     def __init__(
         self,
@@ -136,14 +83,12 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     # ---- its life ---------------------------------------------------------------------------------------------
 
-    __reduce__ = stays_here
-
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that entered it."""
         return self._place.loop or asyncio.get_running_loop()
 
-    async def __aenter__(self) -> T:
+    async def enter(self) -> T:
         """Start, wait for the first client or its failure, and return what stands for it."""
         self.check_place()
         if self._owner is not None or self.state is not BridgeState.IDLE:
@@ -167,12 +112,6 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
             changed = self._changed or changed
         if self.state is BridgeState.FAILED and self._failure is not None:
             raise self._final(self._failure)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Close it."""
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
@@ -279,7 +218,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Return the first connection that may have something to read, waiting for one: it may be lost already."""
         return await self._waited(lambda: self._unread[0] if self._unread else None, seconds)
 
-    def read_up(self, connection: Connection) -> None:
+    def drained(self, connection: Connection) -> None:
         """There is nothing more to read from a connection."""
         with suppress(ValueError):
             self._unread.remove(connection)

@@ -1,0 +1,73 @@
+"""From a layer of a policy to what is entered and exited for it: the one place that knows every strategy by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from ...values.fields import refuse
+from ..breaker.guard import BreakerGuard
+from ..breaker.value import Breaker
+from ..bulkhead.guard import BulkheadGuard
+from ..bulkhead.value import Bulkhead
+from ..rate_limit.guard import RateGuard
+from ..rate_limit.value import RateLimit
+from ..shared.circuit import SharedCircuit
+from ..shared.guard import SharedBreakerGuard
+from ..timeout.deadline import Deadline
+from ..timeout.guards import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from ..timeout.value import Timeout
+
+
+if TYPE_CHECKING:
+    from ..guards import Guard
+    from ..layer import Layer
+    from ..shared.ports import SharedState
+    from ..states import States
+
+    class HasLayers(Protocol):
+        """The part of a Policy that a plan is made from."""
+
+        @property
+        def layers(self) -> tuple[Layer, ...]: ...
+        @property
+        def state(self) -> SharedState | None: ...
+
+
+__all__ = ["Form", "for_thread", "guard_of"]
+
+Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
+"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
+
+
+def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]) -> Guard:
+    """Return the guard of a layer. `named`: the exception classes that the Retry beside it names."""
+    if isinstance(layer, Breaker):
+        circuit = states.circuit(layer, policy.state)
+        if isinstance(circuit, SharedCircuit):
+            return SharedBreakerGuard(circuit, layer, named)
+        return BreakerGuard(circuit, layer, named)
+    if isinstance(layer, Bulkhead):
+        return BulkheadGuard(states.bulkhead(layer), layer)
+    if isinstance(layer, RateLimit):
+        return RateGuard(states.rate(layer), layer)
+    if isinstance(layer, Timeout):
+        return TimeoutGuard(layer)
+    if isinstance(layer, Deadline):
+        if form == "async_block":
+            return BlockDeadlineGuard(layer.seconds)
+        if form.startswith("async"):
+            return DeadlineGuard(layer.seconds)
+        return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
+    message = f"no guard for {layer!r}"
+    raise TypeError(message)
+
+
+def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
+    """Return a Timeout that bounds a sync function in a thread; ConfigError where there can be none."""
+    if form == "stream" or not layer.thread:
+        refuse(
+            f"Timeout on {name}",
+            "an async function, or thread=True on a sync function that is no generator (it is left behind in its thread)",
+            layer,
+        )
+    return layer
