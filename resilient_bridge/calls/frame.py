@@ -6,7 +6,8 @@ attempts around it, and the environment. A call reads it once and sets it once; 
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..world import REAL, World, current_world
@@ -49,6 +50,7 @@ __all__ = [
     "count_request",
     "enclosing",
     "inside_of",
+    "leave_context",
     "mark_around",
     "new_frame",
     "outside_of",
@@ -154,6 +156,12 @@ def outside_of(attempt: CallFrame) -> CallFrame:
 
 ROOT = CallFrame()
 CURRENT: ContextVar[CallFrame] = ContextVar("resilient_bridge.attempt", default=ROOT)
+
+
+def leave_context(token: Token[CallFrame]) -> None:
+    """Take a frame out of its context; that of an abandoned coroutine, which the garbage collector closes, is gone already."""
+    with suppress(ValueError):
+        CURRENT.reset(token)
 
 
 def report(first: CallFrame, calls: int) -> None:

@@ -5,12 +5,11 @@ Rule: `capture` is for failures. Cancellation and the end of the program pass th
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..classification import classify
 from ..errors import OWN_WORDS, model_report, model_type, unproven
-from .frame import CURRENT, CallFrame, new_frame
+from .frame import CURRENT, CallFrame, leave_context, new_frame
 
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     except Exception as error:  # noqa: BLE001 -- errors as data is what this is for
         return _raised(edge, error)
     finally:
-        CURRENT.reset(token)
+        leave_context(token)
 
 
 async def captured(
@@ -213,10 +212,7 @@ async def captured(
     except Exception as error:  # noqa: BLE001 -- errors as data is what this is for
         return _raised(edge, error)
     finally:
-        with suppress(
-            ValueError
-        ):  # an abandoned coroutine, closed by the garbage collector: its context is gone
-            CURRENT.reset(token)
+        leave_context(token)
 
 
 def _edge(function: object) -> CallFrame:

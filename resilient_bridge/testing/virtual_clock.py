@@ -9,30 +9,33 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from math import ceil, inf
 from time import monotonic
 from typing import Any, Final
+from weakref import ref
 
 from ..errors import config_error
 
 
 __all__ = ["VirtualTime"]
 
-_ROUNDS: Final = 100  # turns of a loop that cannot say whether anything is ready
+_ROUNDS: Final = (
+    1_000  # turns of a loop in which something is always ready: a test that polls with `sleep(0)`
+)
+_BLIND_ROUNDS: Final = 100  # turns of a loop that cannot say whether anything is ready
 
 
 class _Timer:
-    __slots__ = ("__weakref__", "callback", "is_cancelled")
+    __slots__ = ("__weakref__", "callback", "is_over")
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback = callback
-        self.is_cancelled = False
+        self.is_over = False  # it has run, or was cancelled
 
     def cancel(self) -> None:
-        self.is_cancelled = True
+        self.is_over = True
 
 
 class VirtualTime:
@@ -44,8 +47,9 @@ class VirtualTime:
         self._started = self._now = float(ceil(monotonic()))
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
-        self._waits: Counter[float] = Counter()  # of tasks, by the time they end at
-        self._is_watching = False  # whether a callback looks for the moment at which nothing else can run
+        self._waits: list[tuple[float, int, _Timer]] = []  # of tasks: those timers that move the clock
+        # The loop in which a callback looks for the moment at which nothing else can run. Weak: it may be closed before that comes.
+        self._watched: ref[asyncio.AbstractEventLoop] | None = None
 
     @property
     def now(self) -> float:
@@ -76,16 +80,13 @@ class VirtualTime:
             return
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
-        end = self._now + seconds
-        timer = self.call_later(seconds, partial(_wake, woken))
-        self._waits[end] += 1
+        timer = self.call_later(seconds, partial(_wake, loop, woken))
+        heapq.heappush(self._waits, (self._now + seconds, next(self._order), timer))
         self._watch(loop)
         try:
             await woken
         finally:
             timer.cancel()
-            self._waits[end] -= 1
-            self._waits += Counter()  # drop what is zero
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> _Timer:
         """Have `callback` run once that many seconds have passed."""
@@ -97,28 +98,31 @@ class VirtualTime:
         while self._timers and self._timers[0][0] <= until:
             at, _, timer = heapq.heappop(self._timers)
             self._now = max(self._now, at)
-            if not timer.is_cancelled:
+            if not timer.is_over:
+                timer.is_over = True
                 timer.callback()
         self._now = max(self._now, until)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, rounds: int = 0) -> None:
         """Move the clock to the earliest wait as soon as nothing else is ready in this loop."""
-        if rounds or not self._is_watching:
-            self._is_watching = True
+        if rounds or self._watched is None or self._watched() is not loop:
+            self._watched = ref(loop)
             loop.call_soon(self._look, loop, rounds + 1)
 
     def _look(self, loop: asyncio.AbstractEventLoop, rounds: int) -> None:
+        while self._waits and self._waits[0][2].is_over:
+            heapq.heappop(self._waits)
         ready: Any = getattr(loop, "_ready", None)  # asyncio's own loops; there is no public way to ask
         if not self._waits:
-            self._is_watching = False
-        elif ready if ready is not None else rounds < _ROUNDS:
+            self._watched = None
+        elif rounds < (_BLIND_ROUNDS if ready is None else _ROUNDS if ready else 0):
             self._watch(loop, rounds)
         else:
-            self._is_watching = False
-            self._advance_to(min(self._waits))
+            self._watched = None
+            self._advance_to(self._waits[0][0])
             self._watch(loop)
 
 
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
+def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    if not future.done() and not loop.is_closed():
         future.set_result(None)

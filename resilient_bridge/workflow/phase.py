@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import attrs
 
-from ..calls.frame import CURRENT, outside_of
+from ..calls.frame import CURRENT, leave_context, outside_of
 from ..calls.run.protect import form_of
 from ..errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
 from ..protocol.session_text import as_json
@@ -204,7 +204,7 @@ class Phase:
         try:
             outcome = await self._tools.call(tool, asked, idempotency_key=key)
         finally:
-            CURRENT.reset(token)
+            leave_context(token)
         if record is not None:
             await self._journal.end(record, outcome)
         failure = await self._failure_of(tool, asked, outcome)

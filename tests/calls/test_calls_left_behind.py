@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import weakref
 from contextlib import contextmanager, suppress
@@ -12,6 +13,11 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.log import muted
 from tests.calls.forms import at_once, both, everywhere, settle
+
+
+async def hang(*_):
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
 
 
 class LostError(ConnectionRefusedError):
@@ -195,3 +201,25 @@ async def test_no_exception_is_kept_by_a_timeout():
             del task
             await settle()
             assert [ref() for ref in cancelled if ref() is not None] == []
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        rb.Policy(rb.Bulkhead(5)),
+        rb.Policy(rb.Fallback(hang)),
+        rb.Policy(rb.Retry(rules={ConnectionError: rb.Rule(before=hang)})),
+    ],
+    ids=["a layer that may wait", "a rung", "a refresh"],
+)
+async def test_an_abandoned_call_is_closed_in_another_context(policy):
+    """As the garbage collector closes it: nothing is raised, wherever it waits."""
+
+    async def work():
+        if not isinstance(policy.layers[0], rb.Bulkhead):
+            raise ConnectionRefusedError
+        await hang()
+
+    coroutine = policy(work, idempotent=True)()
+    contextvars.copy_context().run(coroutine.send, None)
+    coroutine.close()

@@ -265,6 +265,29 @@ async def test_e02_a_wait_that_is_cancelled_moves_nothing():
         assert clock.now == began + 1
 
 
+async def test_e02_a_test_that_polls_is_not_waited_for():
+    """Something is ready at every turn: after a thousand of them the wait ends all the same."""
+    with rb.testing.virtual_time() as clock:
+        waiting = asyncio.create_task(failing_once(ConnectionRefusedError)())
+        while not waiting.done():
+            await asyncio.sleep(0)
+    assert (waiting.result(), clock.slept) == ("ok", [1])
+
+
+def test_e02_a_loop_that_was_closed_in_the_middle_of_a_wait_stops_nothing():
+    """The next loop under the same clock waits as if the first had never been."""
+    with rb.testing.virtual_time() as clock:
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(failing_once(ConnectionRefusedError)())
+        while not clock.slept:
+            loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        assert asyncio.run(failing_once(ConnectionRefusedError)()) == "ok"
+    assert clock.slept == [1, 1]
+    waiting._log_destroy_pending = False
+    waiting.get_coro().close()
+
+
 # ---- E09: disabled ---------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from ...values.what import add_note, matches_ended
 from ..conditions import Ask, answering, conditions
 from ..evidence import proven
 from ..first_item import starting, starting_async
-from ..frame import CURRENT, CallFrame, outside_of
+from ..frame import CURRENT, CallFrame, leave_context, outside_of
 from ..returned import failure_of_answer, keep_answer
 from ..steps import Call, Discard, Step
 
@@ -118,7 +118,7 @@ def _climb(
             return False, None
         raise ending
     finally:
-        CURRENT.reset(token)
+        leave_context(token)
         del error, ending, failure  # an error must not be held by a frame that it holds
 
 

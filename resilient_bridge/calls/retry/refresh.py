@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import config_error
-from ..frame import CURRENT, CallFrame, new_frame
+from ..frame import CURRENT, CallFrame, leave_context, new_frame
 
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Refresh:
                 if isawaitable(said):
                     await said
             finally:
-                CURRENT.reset(token)
+                leave_context(token)
             gate.refreshed(self.attempt)
 
     def block(self) -> None:
@@ -66,7 +66,7 @@ class Refresh:
                     wanted = "a sync function: the function it helps is sync"
                     raise config_error("Rule.before", wanted, self.before)
             finally:
-                CURRENT.reset(token)
+                leave_context(token)
             gate.refreshed(self.attempt)
 
 

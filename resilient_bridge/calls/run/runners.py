@@ -14,7 +14,7 @@ from ...errors import RejectedError
 from ...telemetry.hub import HUB
 from ...world import REAL
 from ..finished import block_finished, call_worked, rejected, tell_finished
-from ..frame import CURRENT, ROOT, CallFrame, new_frame
+from ..frame import CURRENT, ROOT, CallFrame, leave_context, new_frame
 from ..retry.pause import PAUSED
 from ..steps import Call, settled
 from .attempt_result import exit_layers
@@ -225,7 +225,7 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
         return (yield from steps_of(plan, first, call))
     finally:
         first.outer = None
-        CURRENT.reset(token)
+        leave_context(token)
         del first
 
 
