@@ -15,7 +15,7 @@ from ..calls.evidence import failure_in
 from ..calls.frame import CURRENT, new_frame
 from ..calls.run.protect import bind
 from ..calls.states import States
-from ..errors import BridgeError, Executed, Record, attach, config_error, record_of, unproven
+from ..errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
 from .call_endings import (
     did_not_run,
     ending,
@@ -363,9 +363,7 @@ class _Linked(_ObjectProxy):
         return _call(self._self_calls, name, value)
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
-        raise config_error(
-            "Reconnecting", "one made where it is used: it holds connections", "a pickle or a copy of one"
-        )
+        stays_here(self, name="Reconnecting")
 
     __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
 

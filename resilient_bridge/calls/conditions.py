@@ -1,14 +1,13 @@
 """Conditions of the user's that have to be awaited: asked before the decision that needs them, in calls that can wait.
 
-Rule: every condition of the policy is asked once for a failure, and the decision finds the answers (`policies.what.ANSWERS`). A call that
+Rule: every condition of the policy is asked once for a failure, and the decision finds the answers (`values.what.ANSWERS`). A call that
 cannot wait refuses an async condition when it is decorated, and an awaitable answer when it comes.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..values.fields import refuse
 from ..values.foreign import is_tenacity
@@ -16,13 +15,15 @@ from ..values.what import ANSWERS, ask, is_async, is_condition
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
 
     from .frame import CallFrame
     from .layer import Layer
-    from .retry.value import Retry
+    from .retry.decision import Matcher
 
-__all__ = ["Ask", "answering", "check_conditions", "conditions", "tenacity_state", "wants_another"]
+__all__ = ["Ask", "check_conditions", "conditions", "knowing", "tenacity_state", "wants_another"]
+
+T = TypeVar("T")
 
 _WAITING: Final = ("async", "async_stream")
 
@@ -52,12 +53,13 @@ class Ask:
                 self._answers[id(condition)] = wrong
 
 
-@contextmanager
-def answering(answers: dict[int, bool | Exception]) -> Generator[None]:
-    """Let decisions find these answers."""
+def knowing(answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any) -> T:
+    """Call the function; its decisions find the answers of the conditions that were asked before, if any were."""
+    if answers is None:
+        return function(*args)
     token = ANSWERS.set(answers)
     try:
-        yield
+        return function(*args)
     finally:
         ANSWERS.reset(token)
 
@@ -101,12 +103,12 @@ def tenacity_state(attempt: CallFrame, error: BaseException | None, result: obje
     return state
 
 
-def wants_another(retry: Retry, attempt: CallFrame, result: object) -> bool:
+def wants_another(matcher: Matcher, attempt: CallFrame, result: object) -> bool:
     """Return whether the policy repeats a call that returned this: by `on_result`, or by a condition of tenacity's in `on=`."""
-    if retry.on_result is not None and ask(retry.on_result, result):
+    on_result = matcher.retry.on_result
+    if on_result is not None and ask(on_result, result):
         return True
-    theirs = [what for what in retry.on if is_tenacity(what, "retry_base")]
-    if not theirs:
+    if not matcher.theirs:
         return False
     state = tenacity_state(attempt, None, result)
-    return any(ask(condition, state) for condition in theirs)
+    return any(ask(condition, state) for condition in matcher.theirs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..classification.lookup import failure_or_none
+from ..classification.lookup import raw_failure
 from ..classification.proofs import OF_THE_CALL
 from ..errors import OWN_LAYER, Executed, Record, attach, number_in, record_of, unproven
 from .frame import inside_of, mark_around
@@ -48,10 +48,10 @@ def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
         return seen[1]
     record = record_of(error)
     if record is None:
-        failure = failure_or_none(error)
+        failure = raw_failure(error)
     else:  # of a call that is over, or of one inside this: what it came to is not what has happened
         attach(error, None)
-        failure = failure_or_none(error)
+        failure = raw_failure(error)
         attach(error, record)
     attempt.seen = (error, failure)
     return failure

@@ -1,7 +1,7 @@
 """The engine's record of one attempt of a protected call, and the context variable that holds it.
 
 Rule: one context variable says everything about where we are: the attempt in progress, its deadline, its key, the
-attempts around it, and the environment. A call reads it once and sets it once; that is what keeps the success path short.
+attempts around it, and the world. A call reads it once and sets it once; that is what keeps the success path short.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..world import REAL, World, current_world
+from ..world import REAL, World
 
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class CallFrame:
         """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
         first = self.first or self
         if first.key is None:
-            first.key = current_world().new_id()
+            first.key = self.world.new_id()
         return first.key
 
 

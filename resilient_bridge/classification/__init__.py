@@ -64,15 +64,10 @@ class Classifier:
         """
         if issubclass(type(error), BaseException):  # not isinstance: it would ask the error for its __class__
             from .lookup import (
-                failure_of,  # here, and so below: most programs import `classify` long before they need it
+                read_failure,  # here, and so below: most programs import `classify` long before they need it
             )
 
-            try:
-                return _counted(failure_of(cast("BaseException", error)))
-            except Exception as wrong:
-                if wrong is error:  # it is no failure
-                    raise
-                return _unreadable(cast("BaseException", error))
+            return _counted(read_failure(cast("BaseException", error)))
         from .answers import answer_failure
 
         failure = answer_failure(error)
@@ -119,13 +114,6 @@ class Classifier:
         return "classify"
 
 
-def _unreadable(error: BaseException) -> Failure:
-    """Return the failure of an exception that cannot be looked at: whatever it does when it is asked, its class has a name."""
-    from ..errors import Failure, class_name
-
-    return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
-
-
 def _counted(failure: Failure) -> Failure:
     """Count the seconds to a moment that a Retry-After names, from now: its answer said nothing of its own clock."""
     from ..errors import changed, number_in
@@ -135,7 +123,6 @@ def _counted(failure: Failure) -> Failure:
     moment = number_in(failure, "retry_at")
     if moment is None:
         return failure
-
     return changed(failure, retry_after=max(0.0, moment - current_world().wall()))
 
 

@@ -48,7 +48,7 @@ _STOPS: Final = frozenset(  # never failures: they end the task, the program or 
 )
 # Errors that are nothing but their text. Any other built-in class (TypeError, KeyError, …) is a defect, whatever it says.
 _TEXTUAL: Final = frozenset({"Exception", "RuntimeError", "OSError", "ConnectionError"})
-_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp", "requests", "urllib3"})
+_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _MOST_CLASSES: Final = 1_024
 
 
@@ -99,7 +99,7 @@ def _work_out(cls: type) -> Dispatch:
         else next((_PROVIDERS[key] for key in keys if key in _PROVIDERS), ""),
         keys=frozenset(keys),
         is_group=issubclass(cls, BaseExceptionGroup),
-        is_http=not _HTTP_LIBRARIES.isdisjoint(package for package, _ in keys),
+        is_http=keys[0][0] in _HTTP_LIBRARIES,
     )
     return found
 

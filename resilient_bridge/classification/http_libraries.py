@@ -214,7 +214,8 @@ LEAVES: Final = frozenset(
 
 # ---- one request ---------------------------------------------------------------------------------------------------
 
-_MARK: Final = "__rb_one_request__"
+ONE_REQUEST: Final = "__rb_one_request__"
+"""The attribute of an error by which an adapter of ours says that it came of one request."""
 _DEEP: Final = 8  # errors below each other
 _CONNECTING: Final = frozenset({("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")})
 _TOO_LATE: Final = frozenset({("requests", "ConnectTimeout"), ("aiohttp", "ConnectionTimeoutError")})
@@ -228,20 +229,18 @@ _NOT_CONNECTED: Final = frozenset(
 def allow_proof(error: BaseException) -> None:
     """Say that an error came of one request, sent by an adapter of ours: then it can prove that this did not run."""
     with suppress(Exception):  # a class may refuse attributes
-        object.__setattr__(error, _MARK, True)
+        object.__setattr__(error, ONE_REQUEST, True)
 
 
 def withdraw_proof(error: BaseException) -> None:
     """Say that a request was sent before the one whose error this is."""
     with suppress(Exception):
-        object.__setattr__(error, _MARK, False)
+        object.__setattr__(error, ONE_REQUEST, False)
 
 
 def proof_of(error: BaseException, root: BaseException) -> str:
     """Return the row of the table of proofs that an error of one request is, empty for none; `root` is what stands below it."""
     try:
-        if object.__getattribute__(error, "__dict__").get(_MARK) is not True:
-            return ""
         chain = _classes_below(error, root)
         number = getattr(root, "errno", None)
     except Exception:  # noqa: BLE001 (a class may hide what it has)

@@ -24,7 +24,7 @@ from ..errors import (
 )
 from .dispatch import KNOWN, Dispatch, dispatch, package_of
 from .finding import Finding, short_of
-from .http_libraries import proof_of
+from .http_libraries import ONE_REQUEST, proof_of
 from .payloads import coded_finding
 from .proofs import SAID_ON_THE_WIRE
 from .registry import Registration, applied, seconds_in
@@ -75,7 +75,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     ):  # where in the call it broke says more than how
         executed = None if proof else Executed.MAYBE
         finding = attrs.evolve(finding, executed=executed, proof=proof)
-    if known.is_http and (own := proof_of(error, root)):  # of our own adapter: one entry is one request
+    if _is_of_one_request(error) and (own := proof_of(error, root)):
         finding = attrs.evolve(finding, executed=None, proof=own)
     provider = _provider(error, known)
     if not provider and not is_root:
@@ -90,13 +90,31 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     return applied(failure, error, root, known=is_known) if Registration.in_force else failure
 
 
-def failure_or_none(error: BaseException) -> Failure | None:
-    """Return the failure of an exception, None for one that is no failure: a cancelled task, the end of the program."""
+def _is_of_one_request(error: BaseException) -> bool:
+    """Return whether an adapter of ours says that the error came of one request that it sent; never raises."""
+    try:
+        return object.__getattribute__(error, "__dict__").get(ONE_REQUEST) is True
+    except Exception:  # noqa: BLE001 (a class may hide what it has)
+        return False
+
+
+def read_failure(error: BaseException) -> Failure:
+    """Return the failure of any exception, one too that cannot be looked at; raises what is none again."""
     try:
         return failure_of(error)
-    except BaseException as wrong:  # noqa: BLE001 -- what is no failure is raised again
-        # Anything else cannot be looked at: whatever it does when it is asked, its class has a name.
-        return None if wrong is error else Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
+    except Exception as wrong:
+        if wrong is error:  # it is no failure
+            raise
+        # Whatever it does when it is asked, its class has a name.
+        return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
+
+
+def raw_failure(error: BaseException) -> Failure | None:
+    """Return the failure of an exception, None for one that is none; a moment in its Retry-After is not counted in seconds yet."""
+    try:
+        return read_failure(error)
+    except BaseException:  # noqa: BLE001 -- what is no failure is raised again
+        return None
 
 
 def _with_wait(failure: Failure, error: BaseException) -> Failure:

@@ -190,8 +190,10 @@ def config_error(field: str, constraint: str, received: object) -> ConfigError:
     )
 
 
-def stays_here(self: object) -> NoReturn:
-    """Refuse to be pickled or copied: the `__reduce__` of what holds connections."""
+def stays_here(self: object, *, name: str = "") -> NoReturn:
+    """Refuse to be pickled or copied: the `__reduce__` of what holds connections. `name`: what its user knows it by."""
     raise config_error(
-        type(self).__name__, "one made where it is used: it holds connections", "a pickle or a copy of one"
+        name or type(self).__name__,
+        "one made where it is used: it holds connections",
+        "a pickle or a copy of one",
     )

@@ -11,7 +11,7 @@ from ..calls.run.binding import Binding
 from ..classification.statuses import status_finding
 from ..errors import config_error, error_for
 from ..world import World
-from .worlds import Inside, TestWorld
+from .worlds import AlteredWorld, Inside
 
 
 __all__ = ["PASS", "Injection", "inject"]
@@ -56,7 +56,7 @@ class Injection:
         return call
 
 
-class _InjectedWorld(TestWorld):
+class _InjectedWorld(AlteredWorld):
     def __init__(self, around: World, injection: Injection) -> None:
         super().__init__(around)
         self._injection = injection

@@ -44,7 +44,7 @@ class VirtualTime:
     def __init__(self) -> None:
         self.slept: list[float] = []
         # From about now, so that circuits that existed before keep their times; whole, so that steps add up exactly.
-        self._started = self._now = float(ceil(monotonic()))
+        self._now = float(ceil(monotonic()))
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
         self._waits: list[tuple[float, int, _Timer]] = []  # of tasks: those timers that move the clock
@@ -55,11 +55,6 @@ class VirtualTime:
     def now(self) -> float:
         """The monotonic time that policies see, in seconds."""
         return self._now
-
-    @property
-    def passed(self) -> float:
-        """The seconds that have passed since the clock was made."""
-        return self._now - self._started
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass: waits, timeouts and deadlines that end in between do. ConfigError for a negative number or nan."""

@@ -16,20 +16,18 @@ from typing import Any, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
 from ..world import WORLD, World, current_world
-from ..world.threads import run_into
+from ..world.real import run_into
 from .timeline import Timeline
 from .virtual_clock import VirtualTime
 
 
-__all__ = ["Inside", "TestWorld", "disabled", "enter_simulation", "virtual_time"]
+__all__ = ["AlteredWorld", "Inside", "disabled", "enter_simulation", "virtual_time"]
 
 T = TypeVar("T")
 
 
-class TestWorld(World):
+class AlteredWorld(World):
     """The world around a block, with one thing changed: which is what a subclass does, or whoever makes it."""
-
-    __test__ = False  # no test, whatever pytest thinks of its name
 
     def __init__(self, around: World) -> None:
         super().__init__()
@@ -52,25 +50,29 @@ class TestWorld(World):
     ) -> Any:
         return self.around.call_later(loop, seconds, callback)
 
-    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
-        return self.around.call_in_thread(function)
+    def call_in_thread(self, function: Callable[[], T], name: str) -> Future[T]:
+        return self.around.call_in_thread(function, name)
 
     def injected(self, function: Any, owner: object) -> Any:
         return self.around.injected(function, owner)
 
 
-class _VirtualWorld(TestWorld):
+class _VirtualWorld(AlteredWorld):
     """Waits take no time and move a clock of the test's; random numbers come from a seed."""
 
     def __init__(self, around: World, time: VirtualTime, seed: int) -> None:
         super().__init__(around)
-        started = around.wall()
+        ahead = around.wall() - time.now
         self.time = time
         self.monotonic = lambda: time.now
-        self.wall = lambda: started + time.passed
+        self.wall = lambda: time.now + ahead
         self.use_random(Random(seed), Random(f"{seed}/ids"))
-        self.sleep = time.sleep  # type: ignore[method-assign]
-        self.asleep = time.asleep  # type: ignore[method-assign]
+
+    def sleep(self, seconds: float) -> None:
+        self.time.sleep(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        await self.time.asleep(seconds)
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
         del loop
@@ -83,19 +85,23 @@ class _VirtualWorld(TestWorld):
         return self.time.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
 
 
-class _SimulatedWorld(TestWorld):
+class _SimulatedWorld(AlteredWorld):
     """The clocks of a simulated loop, and random numbers from the seed of the run. There are no threads: what runs in one runs here."""
 
     def __init__(self, around: World, loop: Timeline, rng: Random, ids: Random) -> None:
         super().__init__(around)
         self.monotonic, self.wall, self.loop_wall = loop.time, loop.wall, loop.wall
         self.use_random(rng, ids)
-        self.sleep = loop.stall  # type: ignore[method-assign]
+        self.loop = loop
+
+    def sleep(self, seconds: float) -> None:
+        self.loop.stall(seconds)
 
     def new_rng(self) -> Random:
         return self.ids  # one source for all owners: in a simulation they come in a fixed order
 
-    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
+    def call_in_thread(self, function: Callable[[], T], name: str) -> Future[T]:
+        del name
         future: Future[T] = Future()
         run_into([future], function)
         return future
@@ -153,7 +159,7 @@ def disabled() -> AbstractContextManager[None]:
     """Let protected functions and blocks run as if no policy protected them."""
 
     def without_policies(around: World) -> World:
-        world = TestWorld(around)
+        world = AlteredWorld(around)
         world.is_disabled = True
         return world
 

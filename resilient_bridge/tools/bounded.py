@@ -24,7 +24,7 @@ from ..errors import AttemptTimeoutError, Executed, Failure, Kind
 from ..telemetry import emit, events
 from ..values.fields import LONGEST
 from ..world.signal import Signal
-from ..world.threads import DAEMON_THREADS
+from ..world.threads import TOOL_THREADS
 from .arguments import ANEW
 
 
@@ -106,7 +106,7 @@ def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) ->
         steps = (LONGEST,) if attempt.world.is_disabled else limit(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
-            DAEMON_THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
+            TOOL_THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
         )
         try:
             if await _is_done_in_steps(work, attempt.world, steps, name):
@@ -137,7 +137,7 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
         if left is not None and is_last:
             steps = (*(step for step in steps if step < left), left)
         work = attempt.world.call_in_thread(
-            partial(copy_context().run, partial(_ended_sync, function, args, kwargs))
+            partial(copy_context().run, partial(_ended_sync, function, args, kwargs)), "tool"
         )
         try:
             for waited, step in _waits(steps):

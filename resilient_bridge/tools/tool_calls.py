@@ -19,7 +19,7 @@ from ..calls.frame import CURRENT
 from ..calls.outcome import Outcome, captured
 from ..errors import BridgeError, Executed, Failure, config_error, error_for, redact
 from ..telemetry import emit, events
-from ..world.threads import DAEMON_THREADS
+from ..world.threads import TOOL_THREADS
 from .arguments import ANEW, Parameters, invalid
 from .commands import MistakeError
 from .near_misses import close_names
@@ -195,7 +195,7 @@ async def _with_fixes(
         from .suggestions import suggest
 
         look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
-        work = asyncio.get_running_loop().run_in_executor(DAEMON_THREADS, look)
+        work = asyncio.get_running_loop().run_in_executor(TOOL_THREADS, look)
         try:
             # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
             await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)

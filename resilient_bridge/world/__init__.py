@@ -4,8 +4,8 @@ Rule: nothing else reads a clock, draws a random number, makes an id or starts a
 else. So a test that puts another world in place (`rb.testing`) changes all of them at once, for its own context and nobody else's. The
 one other clock is that of a running event loop, which a simulated loop replaces: what waits for I/O goes by it.
 
-Pure code takes `now`, an rng or an id as an argument. Three public doors read the world for their callers: `classify`, an event's `at`
-and `Failure.to_report`.
+Pure code takes `now`, an rng or an id as an argument. Four public doors read the world for their callers: `classify`, an event's `at`,
+`Failure.to_report` and `Backoff.waits`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         def cancel(self) -> None: ...
 
 
-__all__ = ["REAL", "WORLD", "World", "current_world"]
+__all__ = ["REAL", "WORLD", "World", "current_world", "run_into"]
 
 T = TypeVar("T")
 
@@ -114,11 +115,15 @@ class World:
         thread.start()
         return thread
 
-    def call_in_thread(self, function: Callable[[], T]) -> Future[T]:
+    def call_in_thread(self, function: Callable[[], T], name: str) -> Future[T]:
         """Call `function` in a daemon thread of its own; a simulated world calls it here, before this returns."""
-        from .threads import DAEMON_THREADS
+        from concurrent.futures import Future
 
-        return DAEMON_THREADS.submit(function)
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        # In a list, and taken out of it: an error holds the frames it came through, and must not be held by one of them.
+        self.start_thread(partial(run_into, [future], function), name)
+        return future
 
     def new_executor(self, name: str) -> ThreadPoolExecutor:
         """Return an executor with one thread. The caller shuts it down."""
@@ -142,3 +147,14 @@ WORLD: Final[ContextVar[World]] = ContextVar("resilient_bridge.world", default=R
 def current_world() -> World:
     """Return the world of this context."""
     return WORLD.get()
+
+
+def run_into(held: list[Future[Any]], function: Callable[[], Any]) -> None:
+    """Call the function, and put what comes of it into the future, which is taken out of its list."""
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
+        held.pop().set_exception(error)
+    else:
+        held.pop().set_result(result)
+        del result

@@ -57,6 +57,9 @@ class Signal:
 
 
 def _wake_in(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> bool:
+    if asyncio._get_running_loop() is loop:  # noqa: SLF001 -- exported for this; `get_running_loop` raises where there is none
+        _resolve(future)
+        return True
     try:
         loop.call_soon_threadsafe(_resolve, future)
     except RuntimeError:  # the loop is closed

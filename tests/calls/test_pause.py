@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.retry.pause import PAUSED
 from tests.calls.forms import Server, both, http_error, settle
 
 
@@ -160,8 +161,10 @@ def test_e04_a_pause_of_virtual_time_is_none_in_real_time():
     policy = rb.Policy(rb.Retry(attempts=1), rb.Breaker(key="two clocks"))
     server = Server(http_error(429, retry_after="100"), None)
     get = policy(server.get, idempotent=True)
+    before = set(PAUSED)
     with rb.testing.virtual_time(), pytest.raises(httpx.HTTPStatusError):
         get()
+    assert before == PAUSED, "real calls look for a pause that is none of theirs"
     began = time.monotonic()
     get()
     assert time.monotonic() - began < 60

@@ -11,8 +11,9 @@ import weakref
 import httpx
 import pytest
 
-from resilient_bridge.classification import classify, dispatch
+from resilient_bridge.classification import classify, dispatch, failure_or_none
 from resilient_bridge.classification.finding import Finding
+from resilient_bridge.classification.lookup import raw_failure
 from resilient_bridge.errors import CODES, PREFIXES, BridgeError, Failure, error_for
 
 
@@ -38,6 +39,29 @@ def test_what_ends_a_task_is_no_failure(error):
     with pytest.raises(BaseExceptionGroup) as caught_group:
         classify(group)
     assert caught_group.value is group
+
+
+def _wrapping(below):
+    error = httpx.ReadError("wrapper")
+    error.__cause__ = below
+    return error
+
+
+class _HostileError(Exception):
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+
+def test_the_engine_and_classify_agree_on_what_is_no_failure():
+    """What ends a call, and what `classify` raises again, is one set; what is a failure is the same one to both."""
+    refused = ValueError("x")
+    stops = [
+        *STOPS,
+        BaseExceptionGroup("g", [KeyboardInterrupt()]),
+        BaseExceptionGroup("g", [refused, SystemExit()]),
+    ]
+    for error in [*stops, *map(_wrapping, stops), _HostileError(), _wrapping(_HostileError()), refused]:
+        assert raw_failure(error) == failure_or_none(error)
 
 
 def test_a_group_speaks_through_its_leaves():

@@ -107,9 +107,8 @@ class CircuitState:
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
         self._window = window_for(breaker)
-        self.slow_after = self.tell_after = (
-            inf  # a success is told if it took as many seconds as the second of them
-        )
+        # Seconds: a call that took `slow_after` counts as a failure, a success that took `tell_after` is reported at all.
+        self.slow_after = self.tell_after = inf
         # Of a circuit for which calls can be too slow: who is under way, the oldest first.
         self.under_way: dict[UnderWay, None] | None = None
         self._overdue: WeakSet[UnderWay] = WeakSet()  # under way, and counted; some never end

@@ -13,7 +13,7 @@ from ...classification import failure_or_none
 from ...errors import Executed
 from ...telemetry import emit, events
 from ...values.what import add_note, matches_ended
-from ..conditions import Ask, answering, conditions
+from ..conditions import Ask, conditions, knowing
 from ..evidence import proven
 from ..first_item import starting, starting_async
 from ..frame import CURRENT, CallFrame, leave_context, outside_of
@@ -129,8 +129,7 @@ def _is_for(plan: Plan, failure: Failure) -> Generator[Step, Any, bool]:
     answers: dict[int, bool | Exception] = {}
     if plan.asks:
         yield Ask(conditions(fallback), failure, answers)
-    with answering(answers):
-        return matches_ended(fallback.on, failure)
+    return knowing(answers, matches_ended, fallback.on, failure)
 
 
 def _may_try(plan: Plan, failure: Failure, rung: Callable[..., Any]) -> bool:

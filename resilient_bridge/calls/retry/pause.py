@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from ...errors import Failure, ThrottledError, is_limited
 from ...values.backoff import Backoff
+from ...world import REAL
 from ..guards import not_admitted
 
 
@@ -50,10 +51,9 @@ class Pause:
         until = now + seconds
         if self._clock is not world.monotonic or until > self.until:
             self._clock, self.until, self._seconds = world.monotonic, until, seconds
-        for other in list(PAUSED):
-            if other.until <= now:
-                PAUSED.discard(other)
-        PAUSED.add(self)
+        if world.monotonic is REAL.monotonic:
+            PAUSED.difference_update([other for other in list(PAUSED) if other.until <= now])
+            PAUSED.add(self)
 
     def left(self, world: World) -> float:
         """Return the seconds until it is over, 0 or less when it is."""
@@ -65,7 +65,7 @@ class Pause:
 
 
 PAUSED: Final[set[Pause]] = set()
-"""Those that may not be over: while there is none, which is nearly always, the runners look no further."""
+"""Those in real time that may not be over: while there is none, which is nearly always, the runners look no further."""
 
 NO_PAUSE: Final = Pause("")
 """That of a policy without a Retry: nothing says how long its calls would wait."""
@@ -94,9 +94,6 @@ class PauseGuard:
 
     def enter(self, attempt: CallFrame) -> _Waiting | None:
         return None if self.pause.left(attempt.world) <= 0 else _Waiting(self, attempt)
-
-    def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- as guards do
-        return error
 
     def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
         """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""

@@ -18,8 +18,6 @@ __all__ = ["Circuit", "Plan"]
 class Circuit(Protocol):
     """A circuit inside of the Retry, as far as a repeat depends on it."""
 
-    @property
-    def is_closed(self) -> bool: ...
     def rejects(self, now: float, /) -> bool: ...
 
 

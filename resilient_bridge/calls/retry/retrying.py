@@ -195,6 +195,7 @@ class Retrying:
         key = place(self.rule if self.rule is not None and self.rule.backoff is not None else None)
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
+        # The levels are those of `telemetry.log`: an event that nobody hears is not made.
         if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.DEBUG):
             scheduled = events.RetryScheduled(
                 name=self.plan.name,
@@ -207,9 +208,7 @@ class Retrying:
         return None
 
     def _decided(self, attempt: CallFrame, failure: Failure, found: Match) -> Decision:
-        recurred = 0
-        for earlier in self.history:
-            recurred += earlier.code == failure.code
+        recurred = sum(earlier.code == failure.code for earlier in self.history)
         self.history.append(failure)
         decision = decide(
             self.plan.matcher,
@@ -218,22 +217,22 @@ class Retrying:
             may_repeat=bool(self.permission),
             counts=self.counts,
             cap=self.cap,
-            elsewhere=self._failed_elsewhere() if self.around else 0,
+            elsewhere=self._failed_elsewhere(),
             recurred=recurred,
             drawn=self._drawn(attempt, failure) if found.is_repeatable else 0.0,
             remaining=attempt.remaining,
             world=attempt.world,
         )
         if decision.stop is None:
-            if self.rule is not None and self.rule.before is not None and self._recurses():
+            if self._recurses():
                 return Decision(0.0, "attempts")
             if attempt.is_last:
                 return Decision(0.0, "not_retryable")
-            if attempt.may_repeat_until is not None and self._comes_too_late(attempt, decision.wait):
+            if self._comes_too_late(attempt, decision.wait):
                 return Decision(0.0, "not_idempotent")
-            for circuit in self.plan.circuits:
-                if not circuit.is_closed and circuit.rejects(attempt.world.monotonic() + decision.wait):
-                    return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
+            next_at = attempt.world.monotonic() + decision.wait
+            if any(circuit.rejects(next_at) for circuit in self.plan.circuits):
+                return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
         return decision
 
     def _drawn(self, attempt: CallFrame, failure: Failure) -> float:
@@ -300,7 +299,7 @@ class Retrying:
         return False
 
     def _may_spend(self, budget: BudgetState) -> bool:
-        if self.history[-1].retry_after is not None and is_limited(self.history[-1]):
+        if is_limited(self.history[-1]):
             return True  # a limiter answered: the service is up, and one pause is for all
         token = (
             self.first.token

@@ -6,12 +6,12 @@ the Retry decides by it, and a budget shared between processes before a repeat. 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...classification.plain import PLAIN
 from ...errors import Failure
-from ...values.what import ANSWERS
-from ..conditions import Ask, conditions, tenacity_state, wants_another
+from ..conditions import Ask, conditions, knowing, tenacity_state, wants_another
 from ..evidence import failure_in, proven
 from ..frame import report
 from ..retry.retrying import Retrying
@@ -45,6 +45,8 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
     Return the run that repeats it; or None, with the error that the call ends in (None: the result stays).
     """
     answers: dict[int, bool | Exception] | None = {} if plan.asks else None
+    # Where no condition waits, no module more is entered.
+    asking: Callable[..., Any] = _directly if answers is None else partial(knowing, answers)
     is_asked_for = False
     try:
         if error is not None:
@@ -52,7 +54,7 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
                 if answers is not None and (theirs := guard.conditions()):
                     yield from _ask(theirs, frame, error, answers)
                 try:
-                    error = _knowing(answers, guard.leave, frame, error)
+                    error = asking(guard.leave, frame, error)
                 except Exception as mistake:  # noqa: BLE001 -- the call ends in it, and the other layers are exited all the same
                     error = mistake
             failure = None
@@ -70,7 +72,7 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
             first.answered = None
             if answers is not None:
                 yield from _ask_of_answer(plan, frame, result, answers)
-            failure, is_asked_for = _knowing(answers, _exit_answered, plan, frame, result)
+            failure, is_asked_for = asking(_exit_answered, plan, frame, result)
             if failure is None:
                 if retrying is not None:
                     retrying.recovered(frame)
@@ -78,25 +80,21 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
             if answers is not None:
                 yield Ask(conditions(plan.retry), failure, answers)
         if plan.tokens is not None:
-            step = _knowing(answers, token_for, plan, frame, failure, retrying, is_asked_for)
+            step = asking(token_for, plan, frame, failure, retrying, is_asked_for)
             if step is not None:
                 yield step
-        return _knowing(answers, _decided, plan, first, frame, error, result, failure, retrying, is_asked_for)
+        decided: tuple[Retrying | None, BaseException | None] = asking(
+            _decided, plan, first, frame, error, result, failure, retrying, is_asked_for
+        )
+        return decided
     finally:
         if plan.tokens is not None:
             give_back(plan, first)
         error = None  # an error must not be held by a frame that it holds
 
 
-def _knowing(answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any) -> T:
-    """Call the function; its decisions find the answers of the conditions that were asked before."""
-    if answers is None:
-        return function(*args)
-    token = ANSWERS.set(answers)
-    try:
-        return function(*args)
-    finally:
-        ANSWERS.reset(token)
+def _directly(function: Callable[..., T], *args: Any) -> T:
+    return function(*args)
 
 
 def _decided(  # noqa: PLR0917 -- all that is known of the attempt
@@ -133,7 +131,7 @@ def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failur
     """Exit the layers of an attempt that has returned; return what the answer stands for, and whether the policy asks for another."""
     try:
         failure, is_asked_for = None if type(result) in PLAIN else failure_of_answer(result), False
-        if plan.asks_result and plan.retry is not None and wants_another(plan.retry, frame, result):
+        if plan.asks_result and wants_another(plan.matcher, frame, result):
             failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
         # A mistake in `on_result` says nothing of the server.

@@ -146,18 +146,18 @@ class Plan:
         It knows no waiting, and an open circuit ends it. The circuit that comes next after the Retry is where it should be, and
         nearly always there: the runners ask it themselves.
         """
-        first, asked = (inner[0] if inner else None), tuple(inner[:1])
-        self.circuit: CircuitState | None = None
-        if first is not None and first.circuit is not None:
-            self.circuit, inner = first.circuit, inner[1:]
         guards = [*outer, *inner]
+        may_wait = any(guard.may_wait for guard in guards)
+        self.circuit: CircuitState | None = inner[0].circuit if inner else None
+        if self.circuit is not None:
+            guards = [*outer, *inner[1:]]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards)))
+        self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back))
         self.is_short = (
             self.fallback is None
             and self.thread_timeout is None
             and self.tokens is None
-            and not any(guard.may_wait for guard in (*outer, *asked, *inner))
+            and not may_wait
             and not (self.retry is not None and sits_out_circuits(self.retry))
         )
 

@@ -81,9 +81,8 @@ def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one
             return result
         return (yield from _failed(plan, first, call, ending, fell_back=fell_back))
     finally:
-        error = ending = outcome = (
-            None  # an error must not be held by a frame that it holds; so everywhere here
-        )
+        # An error must not be held by a frame that it holds; so everywhere here.
+        error = ending = outcome = None
 
 
 def _wait(frame: CallFrame, retrying: Retrying) -> Generator[Step, Any, CallFrame]:

@@ -210,7 +210,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
 
 
 def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
-    """Go the long way from the start: in a test's environment, or with layers that wait or fall back."""
+    """Go the long way from the start: in a test's world, or with layers that wait or fall back."""
     world = outer.world
     now = world.monotonic()
     inherits = outer.deadline_at is not None and not outer.is_over

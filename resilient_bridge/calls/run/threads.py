@@ -36,7 +36,7 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
         is_last = left is not None and left < seconds
         if left is not None and is_last:
             seconds = left
-        work = attempt.world.call_in_thread(partial(copy_context().run, function, *args, **kwargs))
+        work = attempt.world.call_in_thread(partial(copy_context().run, function, *args, **kwargs), plan.name)
         try:
             if wait([work], seconds).done:
                 return work.result()
