@@ -101,7 +101,7 @@ def damage(session: nox.Session) -> None:
     """
     files = [
         str(path)
-        for path in sorted(Path("tests").glob("*/test_*.py"))
+        for path in sorted(Path("tests").rglob("test_*.py"))
         if "from tests.samples import" in path.read_text()
     ]
     session.run(

@@ -13,11 +13,18 @@ if TYPE_CHECKING:
 __all__ = ["lazily"]
 
 
-def lazily(room: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a room: `homes` says in which of its modules each name is, "=module" that it is the module itself.
+def lazily(
+    room: str, names: Mapping[str, str], inside: Mapping[str, str] | None = None
+) -> tuple[list[str], Callable[[], list[str]], Callable[[str], Any]]:
+    """Return the `__all__`, `__dir__` and `__getattr__` of a room.
+
+    `names` says which names each of its modules has, between spaces; "=module" is the module itself, under one name. `inside` says the same
+    of names that other rooms use and users do not: they can be imported, and are not listed.
 
     A room puts it under `if not TYPE_CHECKING`: a checker that saw it would believe every misspelt name.
     """
+    public = {name: home for home, listed in names.items() for name in listed.split()}
+    homes = public | {name: home for home, listed in (inside or {}).items() for name in listed.split()}
 
     def load(name: str) -> Any:
         home = homes.get(name)
@@ -29,4 +36,4 @@ def lazily(room: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[room], name, value)  # the next look-up costs what any global costs
         return value
 
-    return load
+    return sorted(public), lambda: sorted({*vars(sys.modules[room]), *public}), load

@@ -259,7 +259,7 @@ def error_page() -> str:
         [
             "Every failure has one code. The code decides what is written here; what is known of the single case may override a",
             "field (a 503 may bring a `retry_after`). `rb.classify(error)` gives the `Failure` of any exception, and `error.failure` is",
-            "that of a `BridgeError`.",
+            "that of a `BridgeError`. What is raised stands in `rb.errors`, the errors of a first week in `rb` as well.",
             "",
             "*Retryable*: repeating the same call can help. *Ran?*: can the other side have acted on it (`failure.executed`).",
             "A code with one of these prefixes that is not listed, because a server made it up, is treated like its nearest relative.",

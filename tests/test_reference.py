@@ -72,9 +72,9 @@ def test_every_code_has_a_row():
 
 
 def test_the_exceptions_on_the_page_are_public():
-    """What a code is raised as can be caught as `rb.NAME`."""
+    """What a code is raised as can be caught as `rb.errors.NAME`."""
     raised = {type(errors.error_for(errors.Failure.of(code))).__name__ for code in errors.CODES}
-    assert raised <= set(rb.__all__)
+    assert raised <= set(rb.errors.__all__)
 
 
 def test_every_event_has_a_row_with_all_its_fields():

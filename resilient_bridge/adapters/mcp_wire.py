@@ -23,7 +23,7 @@ from ..errors import Executed, mapping_of
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .repeats import Call
+    from .idempotency import Call
 
 __all__ = [
     "CURRENT_WIRE",

@@ -33,50 +33,23 @@ if TYPE_CHECKING:
     from .timeout.deadline import Deadline as Deadline
     from .timeout.value import Timeout as Timeout
 
-__all__ = [
-    "Attempt",
-    "Breaker",
-    "Bulkhead",
-    "Circuit",
-    "Deadline",
-    "Explanation",
-    "Fallback",
-    "Outcome",
-    "Policy",
-    "Protected",
-    "RateLimit",
-    "Retry",
-    "RetryBudget",
-    "Timeout",
-    "capture",
-    "circuit",
-    "circuits",
-    "current_attempt",
-    "resilient",
-]
-
-_HOMES = {
-    "Breaker": "breaker.value",
-    "Bulkhead": "bulkhead.value",
-    "Deadline": "timeout.deadline",
-    "Timeout": "timeout.value",
-    "Fallback": "fallback.value",
-    "RateLimit": "rate_limit.value",
-    "Retry": "retry.value",
-    "RetryBudget": "retry.budget",
-    "Attempt": "attempt",
-    "Circuit": "breaker.handle",
-    "Explanation": "explanation",
-    "Outcome": "outcome",
-    "Policy": "policy",
-    "Protected": "policy",
-    "capture": "outcome",
-    "circuit": "breaker.handle",
-    "circuits": "breaker.handle",
-    "current_attempt": "attempt",
-    "resilient": "recommended",
+_NAMES = {
+    "attempt": "Attempt current_attempt",
+    "breaker.handle": "Circuit circuit circuits",
+    "breaker.value": "Breaker",
+    "bulkhead.value": "Bulkhead",
+    "explanation": "Explanation",
+    "fallback.value": "Fallback",
+    "outcome": "capture Outcome",
+    "policy": "Policy Protected",
+    "rate_limit.value": "RateLimit",
+    "recommended": "resilient",
+    "retry.budget": "RetryBudget",
+    "retry.value": "Retry",
+    "timeout.deadline": "Deadline",
+    "timeout.value": "Timeout",
 }
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

@@ -19,7 +19,7 @@ __all__ = ["LIMIT", "as_line", "printed"]
 LIMIT: Final = 100_000
 """Characters of a result that a model is shown."""
 _DEEPEST: Final = 20
-_COMMANDS: Final = "resilient_bridge.tools.commands"
+_COMMANDS: Final = "resilient_bridge.agent.tools.shell_commands"
 _LINE: Final = 8_000  # characters of one line of it: all that `redact` looks at
 _BINARY: Final = 10  # one character in so many that is none
 # Readers end a line there as well, and JSON lets them be.

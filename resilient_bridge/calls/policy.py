@@ -104,7 +104,7 @@ def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
 class Protected(Generic[F_co]):
     """What a type checker takes a decorated function for: called exactly as the function, with what the policy adds to it.
 
-    For annotations alone: `def patience(f: rb.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
+    For annotations alone: `def patience(f: rb.calls.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
     this class. A method keeps its own type (a checker binds only functions), and so does a function that takes any arguments:
     their `policy` is there when it runs, and unknown to the checker. It knows methods by a first parameter named `self` or `cls`.
     """

@@ -148,16 +148,16 @@ def classify_close(code: int | None, text: str, by: By | None) -> Failure:
     return close_finding(code, text, by).failure()
 
 
-_HOMES = {
-    "By": "closes",
-    "Registration": "registry",
-    "classify_error_payload": "payloads",
-    "exit_finding": "exits",
-    "parse_retry_after": "retry_after",
-    "rule_for": "dispatch",
-    "text_finding": "texts",
+_NAMES = {
+    "closes": "By",
+    "dispatch": "rule_for",
+    "exits": "exit_finding",
+    "payloads": "classify_error_payload",
+    "registry": "Registration",
+    "retry_after": "parse_retry_after",
+    "texts": "text_finding",
 }
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    _, _, __getattr__ = lazily(__name__, _NAMES)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 
 from ..errors import Failure, StoreError, config_error
-from ..stores.file_changes import keep_copy, replace_atomically, set_aside, write_all
-from ..stores.private_files import (
+from ..files.file_changes import keep_copy, replace_atomically, set_aside, write_all
+from ..files.private_files import (
     close_quietly,
     open_private,
     path_of,

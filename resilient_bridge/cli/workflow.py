@@ -14,8 +14,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..agent import Workflow, WorkflowReport, WorkflowStatus
 from ..errors import BridgeError, text_of
-from ..workflow import Workflow, WorkflowReport, WorkflowStatus
 from .printing import complain, show
 from .progress import Progress
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error
 from ..presets import BridgePolicy, default
-from ..stores import MemoryStore
 
 
 if TYPE_CHECKING:
-    from ..protocol import Store
     from ..protocol.policies.dialect import Dialect
 
 __all__ = [
@@ -25,7 +22,6 @@ __all__ = [
     "checked_policy",
     "secrets_of",
     "shown",
-    "store_of",
 ]
 
 
@@ -66,24 +62,6 @@ def check_session(session_id: object, on_gap: object) -> None:
         raise config_error("BridgeClient.session_id", "text that UTF-8 can write", session_id)
     if on_gap is not None and not callable(on_gap):
         raise config_error("BridgeClient.on_gap", "a callable that takes a Gap", on_gap)
-
-
-def store_of(store: object, path: str = "BridgeClient.store") -> Store:
-    """The store of a client: of a path or a URL, the one given, or memory."""
-    if store is None:
-        return MemoryStore()
-    if isinstance(store, str) and store.startswith(("redis://", "rediss://", "unix://")):
-        from ..stores import RedisStore
-
-        return RedisStore(store)
-    if isinstance(store, (str, os.PathLike)):
-        from ..stores import SQLiteStore
-
-        return SQLiteStore(cast("str | os.PathLike[str]", store))
-    if all(hasattr(store, name) for name in ("is_durable", "open", "put", "mark", "settle")):
-        return cast("Store", store)
-    wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
-    raise config_error(path, wanted, type(store).__name__)
 
 
 def check_health_check(check: object, dialect: Dialect) -> None:

@@ -15,6 +15,7 @@ from ..errors import (
 )
 from ..presets import default as default_policy
 from ..protocol import Session
+from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..world import current_world
 from .arguments import (
@@ -25,7 +26,6 @@ from .arguments import (
     check_url,
     checked_policy,
     shown,
-    store_of,
 )
 from .dialing import FactoryDialer, URLDialer
 from .driver import Driver

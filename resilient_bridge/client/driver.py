@@ -16,7 +16,7 @@ from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
-from .loop_guard import LoopGuard
+from ..transports.loop_guard import LoopGuard
 from .streams import EventStream, deliver
 
 
@@ -201,7 +201,7 @@ class Driver:
 
     async def enter(self) -> None:
         """The session's record becomes active. Raises SessionError if it may not, StoreError."""
-        from .session_record import on_enter  # here: a client whose store nobody shares has none
+        from ..stores.session_record import on_enter  # here: a client whose store nobody shares has none
 
         watermark = self.session.inbound.watermark
         await on_enter(self.store, watermark.session_id, self.now())
@@ -211,7 +211,7 @@ class Driver:
     async def _move_record(self, watermark: Watermark) -> None:
         if self._recorded is None:
             return
-        from .session_record import on_lost, on_renamed
+        from ..stores.session_record import on_lost, on_renamed
 
         known, session_id = self._recorded
         if watermark.session_id != session_id:
@@ -222,7 +222,7 @@ class Driver:
     async def leave(self) -> None:
         """The session's record is paused, at the position of now. Raises StoreError."""
         if self._recorded is not None:
-            from .session_record import on_exit
+            from ..stores.session_record import on_exit
 
             watermark = self.session.inbound.watermark
             await self._move_record(watermark)

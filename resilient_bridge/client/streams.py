@@ -12,7 +12,7 @@ from ..telemetry.events import Closed, GaveUp
 
 if TYPE_CHECKING:
     from ..telemetry.events import Event
-    from .loop_guard import LoopGuard
+    from ..transports.loop_guard import LoopGuard
 
 __all__ = ["EventStream", "deliver"]
 

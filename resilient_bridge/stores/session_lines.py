@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
-from .state_document import instant
+from .state_files.document import instant
 
 
 if TYPE_CHECKING:

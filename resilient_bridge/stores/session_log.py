@@ -11,11 +11,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
+from ..files.file_changes import write_all
+from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from ..telemetry import emit, events, listen
 from ..values.fields import is_count
 from ..world import current_world
-from .file_changes import write_all
-from .private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from .session_lines import LONGEST_LINE, event_line, log_line, record_line
 
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from .hub import has_listeners as has_listeners
     from .hub import listen as listen
 
-__all__ = ["emit", "events", "has_listeners", "listen"]
-
-_HOMES = {"emit": "hub", "events": "=events", "has_listeners": "hub", "listen": "hub"}
+_NAMES = {
+    "=events": "events",
+    "hub": "emit has_listeners listen",
+}
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

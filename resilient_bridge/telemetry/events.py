@@ -387,14 +387,8 @@ class StateSetAside(Event):
 
 # The records of work are as many again, and a program that only retries or sends makes none of them; those of single calls are made only
 # while somebody listens.
-_CALLS = ("CallFinished", "CallOutcome", "CallRejected")
+_CALLS = "CallFinished CallOutcome CallRejected"
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(
-        __name__,
-        {
-            name: ".call_events" if name in _CALLS else ".work_events"
-            for name in __all__
-            if name not in globals()
-        },
-    )
+    _works = " ".join({*__all__} - {*globals()} - {*_CALLS.split()})
+    _, _, __getattr__ = lazily(__name__, {".call_events": _CALLS, ".work_events": _works})

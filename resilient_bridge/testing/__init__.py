@@ -31,54 +31,22 @@ if TYPE_CHECKING:
     from .worlds import disabled as disabled
     from .worlds import virtual_time as virtual_time
 
-__all__ = [
-    "PASS",
-    "Behaviour",
-    "BridgeServer",
-    "Fault",
-    "FaultProxy",
-    "Faults",
-    "HTTPFault",
-    "Injection",
-    "Judgement",
-    "Ledger",
-    "ScriptedFault",
-    "SimulationError",
-    "VirtualTime",
-    "assert_sent_at_most_once",
-    "disabled",
-    "inject",
-    "record",
-    "simulate",
-    "virtual_time",
-]
-
-_HOMES = {
-    "assert_sent_at_most_once": "at_most_once",
-    "PASS": "injection",
-    "Injection": "injection",
-    "VirtualTime": "virtual_clock",
-    "disabled": "worlds",
-    "inject": "injection",
-    "record": "recording",
-    "virtual_time": "worlds",
-    "Behaviour": "server_faults",
-    "BridgeServer": "server",
-    "Fault": "proxy",
-    "FaultProxy": "proxy",
-    "Faults": "faults",
-    "ScriptedFault": "faults",
-    "HTTPFault": "faulty_http",
-    "Judgement": "ledger",
-    "Ledger": "ledger",
-    "SimulationError": "timeline",
-    "simulate": "simulation",
+_NAMES = {
+    "at_most_once": "assert_sent_at_most_once",
+    "faults": "Faults ScriptedFault",
+    "faulty_http": "HTTPFault",
+    "injection": "inject Injection PASS",
+    "ledger": "Judgement Ledger",
+    "proxy": "Fault FaultProxy",
+    "recording": "record",
+    "server": "BridgeServer",
+    "server_faults": "Behaviour",
+    "simulation": "simulate",
+    "timeline": "SimulationError",
+    "virtual_clock": "VirtualTime",
+    "worlds": "disabled virtual_time",
 }
 
 
-if not TYPE_CHECKING:  # a checker that saw it would believe every misspelt name
-    __getattr__ = lazily(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

@@ -8,21 +8,19 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .backoff import Backoff
-    from .rule import Rule, Rules, most_specific
-    from .what import matches, names_class
+    from .backoff import Backoff as Backoff
+    from .rule import Rule as Rule
+    from .rule import Rules as Rules
+    from .rule import most_specific as most_specific
+    from .what import matches as matches
+    from .what import names_class as names_class
 
-__all__ = ["Backoff", "Rule", "Rules", "matches", "most_specific", "names_class"]
-
-_HOMES = {
-    "Backoff": "backoff",
-    "Rule": "rule",
-    "Rules": "rule",
-    "matches": "what",
-    "most_specific": "rule",
-    "names_class": "what",
+_NAMES = {
+    "backoff": "Backoff",
+    "rule": "most_specific Rule Rules",
+    "what": "matches names_class",
 }
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.event_source import EventSource
+from resilient_bridge.adapters.sse.event_source import EventSource
 from tests.adapters.event_servers import Server, answer, numbered, replay, silence, stream
 
 
@@ -141,18 +141,18 @@ async def test_no_content_ends_the_stream_for_good(library, before):
         assert (source.state, len(server.asked)) == ("CLOSED", len(before) + 1)
 
 
-NO_STREAM = rb.ProtocolError, "PROTO_INVALID_FRAME"
+NO_STREAM = rb.errors.ProtocolError, "PROTO_INVALID_FRAME"
 REFUSALS = {
-    "401": (answer(401), rb.AuthError, "AUTH_TOKEN_EXPIRED", ""),
-    "403": (answer(403), rb.AuthError, "AUTH_FORBIDDEN", "access forbidden"),
+    "401": (answer(401), rb.errors.AuthError, "AUTH_TOKEN_EXPIRED", ""),
+    "403": (answer(403), rb.errors.AuthError, "AUTH_FORBIDDEN", "access forbidden"),
     "404": (answer(404), rb.BridgeError, "SYS_UPSTREAM_REJECTED", ""),
-    "404 with a code": (answer(404, body=b'{"code": "SESS_NOT_FOUND", "message": "s1"}'), rb.SessionError, "SESS_NOT_FOUND", "s1"),
+    "404 with a code": (answer(404, body=b'{"code": "SESS_NOT_FOUND", "message": "s1"}'), rb.errors.SessionError, "SESS_NOT_FOUND", "s1"),
     "410": (answer(410), rb.BridgeError, "SYS_UPSTREAM_REJECTED", ""),
     "501": (answer(501), rb.BridgeError, "SYS_UPSTREAM_REJECTED", ""),
     "302": (answer(302, "Location: /"), *NO_STREAM, "got 302 with no content type"),
     "202": (answer(202, "Content-Type: text/event-stream"), *NO_STREAM, "got 202 with text/event-stream"),
     "html": (answer(200, "Content-Type: text/html; a=b"), *NO_STREAM, "wanted 200 with text/event-stream, got 200 with text/html"),
-    "too big": (stream(b"data: " + b"x" * 100), rb.ProtocolError, "PROTO_MESSAGE_TOO_BIG", "wanted at most 99 bytes, got more"),
+    "too big": (stream(b"data: " + b"x" * 100), rb.errors.ProtocolError, "PROTO_MESSAGE_TOO_BIG", "wanted at most 99 bytes, got more"),
 }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ async def test_what_was_sent_is_in_no_message(library):
     async with Server(echo).running() as server, library.AsyncClient(trust_env=False) as client:
         url = server.url.replace("http://", "http://me:swordfish@") + "?key=abc123"
         async with EventSource(client, url, headers={"Authorization": "Bearer hunter22"}) as source:
-            with pytest.raises(rb.AuthError) as caught:
+            with pytest.raises(rb.errors.AuthError) as caught:
                 await anext(source)
             told = caught.value.failure.explain() + str(caught.value) + repr(source)
     assert "not for [redacted], [redacted] or [redacted]" in told

@@ -212,7 +212,7 @@ async def test_a_body_has_an_end(kind, path, status):
             for read in (client.get, lambda url: client.streamed("GET", url)):
                 with pytest.raises(kind.library.RequestError, match="wanted at most 299999 bytes") as caught:
                     await read(server.url(path))
-                assert isinstance(caught.value, rb.ProtocolError)
+                assert isinstance(caught.value, rb.errors.ProtocolError)
                 assert caught.value.failure.code == "PROTO_MESSAGE_TOO_BIG"
                 await until(lambda: not server._open, "the end of the connection")
         async with kind.client(
@@ -269,7 +269,7 @@ def test_g03_raw_iteration_is_bounded_as_well():
     transport = rb.HTTPTransport(QUICK, httpx.MockTransport(answer), max_body=1_000_000)
     with (
         httpx.Client(transport=transport) as client,
-        pytest.raises(rb.ProtocolError, match="once decoded"),
+        pytest.raises(rb.errors.ProtocolError, match="once decoded"),
         client.stream("GET", "https://a.example/") as response,
     ):
         list(response.iter_raw())

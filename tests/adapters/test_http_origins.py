@@ -81,7 +81,7 @@ async def test_a_bulkhead_belongs_to_an_origin(key):
         await entered.wait()
         with pytest.raises(httpx.RequestError) as caught:
             await client.get(f"https://a.{host}/")
-        assert isinstance(caught.value, rb.BulkheadFullError)
+        assert isinstance(caught.value, rb.errors.BulkheadFullError)
         assert (await client.get(f"https://b.{host}/")).status_code == 200
         gate.set()
         assert (await hanging).status_code == 200

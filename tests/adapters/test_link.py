@@ -65,7 +65,7 @@ async def test_a_first_attempt_that_hangs_is_over_after_connect_timeout():
     ("error", "expected"),
     [
         (FileNotFoundError(2, "no such file", "server"), rb.ConfigError),
-        (rb.AuthError(Failure.of("AUTH_FORBIDDEN", "not you")), rb.AuthError),
+        (rb.errors.AuthError(Failure.of("AUTH_FORBIDDEN", "not you")), rb.errors.AuthError),
     ],
 )
 async def test_a_failure_that_no_attempt_can_mend_is_raised_at_once(error, expected):

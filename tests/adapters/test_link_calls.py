@@ -337,7 +337,7 @@ async def test_a_predicate_that_raises_stops_its_call_only():
     """Threat 48: its error is the caller's, nothing was called, and the link lives."""
     world = World()
 
-    def broken(call: rb.Call) -> bool:
+    def broken(call: rb.adapters.Call) -> bool:
         raise LookupError(call.method)
 
     async with rb.reconnecting(world.factory, quick(), idempotent=broken) as client:
@@ -352,18 +352,18 @@ async def test_a_predicate_that_must_be_awaited_permits_nothing():
     """A coroutine is true, and no permission: an async predicate is refused at once, one that only returns it at the call."""
     world = World()
 
-    async def later(call: rb.Call) -> bool:
+    async def later(call: rb.adapters.Call) -> bool:
         return False
 
     class Asked:
-        async def __call__(self, call: rb.Call) -> bool:
+        async def __call__(self, call: rb.adapters.Call) -> bool:
             return False
 
     for idempotent in (later, Asked()):
         with pytest.raises(rb.ConfigError, match=r"reconnecting\.idempotent"):
             rb.reconnecting(world.factory, quick(), idempotent=idempotent)
 
-    def returns_it(call: rb.Call) -> Any:
+    def returns_it(call: rb.adapters.Call) -> Any:
         return later(call)
 
     async with rb.reconnecting(world.factory, quick(), idempotent=returns_it) as client:

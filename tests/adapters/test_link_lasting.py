@@ -39,11 +39,11 @@ async def test_e10_a_close_that_refuses_the_credentials_ends_in_auth_error(code,
 
         link = rb.reconnecting(factory, quick())
         async with link as ws, asyncio.timeout(10):
-            with pytest.raises(rb.AuthError, match="bad token") as caught:
+            with pytest.raises(rb.errors.AuthError, match="bad token") as caught:
                 await read_all(ws)
             assert isinstance(caught.value.__cause__, ConnectionClosed)
             assert isinstance(caught.value, ConnectionClosed)  # which people catch (E26)
-            with pytest.raises(rb.AuthError):
+            with pytest.raises(rb.errors.AuthError):
                 await ws.send("x")
             assert (len(asked), len(made), link.state) == (2, 2, "FAILED")
 
@@ -265,7 +265,7 @@ async def test_e14_a_message_that_the_client_cannot_take_ends_the_link_the_secon
     async with served(attend) as (url, made):
         link = rb.reconnecting(lambda: connect(url), quick())
         async with link as ws, asyncio.timeout(10):
-            with pytest.raises(rb.ProtocolError) as caught:
+            with pytest.raises(rb.errors.ProtocolError) as caught:
                 if read == "recv":
                     while True:
                         got.append(await ws.recv())

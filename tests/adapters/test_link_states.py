@@ -23,7 +23,7 @@ async def test_health_says_how_it_is():
     """Ready with calls in flight; then away, why, since how many attempts, and for how long still."""
     world = World()
     link = rb.reconnecting(world.factory, quick(backoff=rb.Backoff.constant(20, jitter="none"), attempts=2))
-    assert link.health() == rb.LinkHealth(
+    assert link.health() == rb.adapters.LinkHealth(
         ready=False, state="IDLE", reason="user", attempt=0, reconnects=0, in_flight=0
     )
     async with link as client:

@@ -253,7 +253,7 @@ async def test_an_unauthorized_handshake_is_tried_once_more():
         server.statuses = [401] * 5
         link = rb.reconnecting(lambda: connect(server.url), quick())
         async with link as ws:
-            with pytest.raises(rb.AuthError) as caught:
+            with pytest.raises(rb.errors.AuthError) as caught:
                 await ws.send("x")
         assert isinstance(caught.value.__cause__, InvalidStatus)
         assert len(server.statuses) == 3

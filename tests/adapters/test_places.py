@@ -19,7 +19,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.child_process import stdio
+from resilient_bridge.adapters.processes.child_process import stdio
 from resilient_bridge.stores import MemoryStore
 from tests.adapters.event_servers import Server, numbered, stream
 from tests.adapters.link_peers import World, quick
@@ -238,7 +238,7 @@ async def test_d03_a_forked_process_makes_a_client_of_its_own():
 async def test_d03_events_and_records_are_read_on_their_own_loop():
     """The events of a link and the operations of Sessions are refused on another loop."""
     link = rb.reconnecting(World().factory, quick())
-    async with link, rb.Sessions(MemoryStore()) as sessions:
+    async with link, rb.stores.Sessions(MemoryStore()) as sessions:
         stream = link.events()
 
         async def subscribe():

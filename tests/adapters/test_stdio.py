@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.child_process import stdio
+from resilient_bridge.adapters.processes.child_process import stdio
 
 
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")))
@@ -136,8 +136,8 @@ async def test_reading_never_blocks_writing():
     ("error", "kind", "category", "retryable"),
     [
         ({"code": -32002, "message": "worker w1 failed"}, rb.BridgeError, rb.Category.UPSTREAM, False),
-        ({"code": -32601, "message": "no such method"}, rb.ProtocolError, rb.Category.PROTOCOL, False),
-        ({"code": -32003, "message": "who are you"}, rb.AuthError, rb.Category.AUTH, False),
+        ({"code": -32601, "message": "no such method"}, rb.errors.ProtocolError, rb.Category.PROTOCOL, False),
+        ({"code": -32003, "message": "who are you"}, rb.errors.AuthError, rb.Category.AUTH, False),
         (
             {"code": -32000, "message": "busy", "data": {"type": "TRANSPORT", "retryable": True}},
             rb.BridgeError,
@@ -164,7 +164,7 @@ async def test_a_malformed_answer_is_the_failure_of_the_worker(answer):
     """Neither result nor error: UPSTREAM, not retryable, and it may have run."""
     async with stdio(*CHILD)() as peer:
         with pytest.raises(
-            rb.ProtocolError, match="answer: invalid answer: wanted a result or an error"
+            rb.errors.ProtocolError, match="answer: invalid answer: wanted a result or an error"
         ) as caught:
             await peer.request("answer", answer)
         failure = rb.classify(caught.value)
@@ -361,6 +361,6 @@ async def test_each_block_has_a_child_of_its_own(tmp_path):
 
 def test_it_loads_no_network():
     """A child process needs neither a WebSocket nor an HTTP stack."""
-    code = "import sys, resilient_bridge.adapters.child_process; print({'websockets', 'httpx', 'mcp'} & set(sys.modules))"
+    code = "import sys, resilient_bridge.adapters.processes.child_process; print({'websockets', 'httpx', 'mcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

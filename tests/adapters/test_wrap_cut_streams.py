@@ -14,7 +14,7 @@ from google import genai
 from google.genai import types
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.model_streams import Ending
+from resilient_bridge.adapters.sdk.model_streams import Ending
 from tests.adapters.wrapped_openai import ASK
 from tests.peers.providers import Providers
 from tests.peers.turns import Turn

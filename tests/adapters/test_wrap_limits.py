@@ -156,7 +156,7 @@ async def test_over_the_concurrency_limit_is_retryable_and_openais():
         await client.chat.completions.create(model="m", messages=[])
     go.set()
     await first
-    assert isinstance(caught.value, rb.BulkheadFullError)
+    assert isinstance(caught.value, rb.errors.BulkheadFullError)
     failure = rb.classify(caught.value)
     assert (failure.category, failure.retryable, failure.executed) == (Category.TRANSPORT, True, Executed.NO)
     assert len(requests) == 1

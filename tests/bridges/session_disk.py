@@ -49,7 +49,7 @@ class Disk(MemoryStore):
             self.fine -= 1
         elif self.fails:
             self.fails -= 1
-            raise rb.StoreError(AWAY)
+            raise rb.errors.StoreError(AWAY)
 
 
 class Clock:

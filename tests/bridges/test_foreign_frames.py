@@ -223,5 +223,5 @@ async def test_c07_a_refused_send_is_told_by_its_receipt():
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
         receipt = await watch.client.send("message", {})
-        with pytest.raises(rb.ProtocolError, match="Unknown message type"):
+        with pytest.raises(rb.errors.ProtocolError, match="Unknown message type"):
             await receipt.confirmed(5)

@@ -139,7 +139,7 @@ async def test_c02_refused_credentials_end_as_auth_error(form, refreshes):
 
     async with Refusing(*REFUSALS[form]).running() as bridge:
         async with Watch(bridge.url, token=token if refreshes else "t1") as watch:
-            with pytest.raises(rb.AuthError):
+            with pytest.raises(rb.errors.AuthError):
                 await watch.client.wait_ready(5)
             assert watch.client.state == "FAILED"
             assert watch.client.health().failure.category == "AUTH"
@@ -159,7 +159,7 @@ async def test_c02_flat_fields_and_the_servers_advice_are_read():
 
         bridge.authenticate = authenticate
         async with Watch(bridge.url, token="t") as watch:
-            with pytest.raises(rb.AuthError, match="TLS required") as caught:
+            with pytest.raises(rb.errors.AuthError, match="TLS required") as caught:
                 await watch.client.wait_ready(5)
     assert caught.value.failure.suggestions == ("connect with wss://", "see https://docs.example/tls")
 
@@ -184,7 +184,7 @@ async def test_c02_a_close_1008_while_authenticating_is_a_refusal(refreshes):
 
         bridge.authenticate = authenticate
         async with Watch(bridge.url, token=(lambda: "t") if refreshes else "t") as watch:
-            with pytest.raises(rb.AuthError, match=r"^unknown message type") as caught:
+            with pytest.raises(rb.errors.AuthError, match=r"^unknown message type") as caught:
                 await watch.client.wait_ready(5)
         assert len(bridge.connections) == 1 + refreshes
     assert any("token" in text for text in caught.value.failure.suggestions)
@@ -241,7 +241,7 @@ async def test_c08_a_session_that_is_closed_is_left(code, error_ids):
         assert await (await watch.client.send("note", {"i": 2})).confirmed(5) == "applied"
         assert watch.read == ["GAP new_session"]
         if error_ids == "same":
-            with pytest.raises(rb.SessionError):
+            with pytest.raises(rb.errors.SessionError):
                 await receipt.confirmed(1)
         else:
             assert receipt.state in {"unknown", "dead"}
@@ -252,7 +252,7 @@ async def test_c08_a_session_of_the_users_is_not_ours():
     async with Mini(error_ids="same").running() as bridge, Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
         bridge.refuse = {"look": {"code": "SESS_NOT_FOUND", "message": "none", "session_id": "another"}}
-        with pytest.raises(rb.SessionError):
+        with pytest.raises(rb.errors.SessionError):
             await watch.client.request("look", {}, timeout=5)
         assert (watch.client.state, len(bridge.connections)) == ("READY", 1)
 
@@ -260,10 +260,10 @@ async def test_c08_a_session_of_the_users_is_not_ours():
 # -- a message that the server refuses ------------------------------------------------------------------------------------
 ANSWERS = {
     "SYS_RATE_LIMITED": rb.BridgeError,
-    "PROTO_SEQUENCE_ERROR": rb.ProtocolError,
-    "AUTH_TOKEN_EXPIRED": rb.AuthError,
+    "PROTO_SEQUENCE_ERROR": rb.errors.ProtocolError,
+    "AUTH_TOKEN_EXPIRED": rb.errors.AuthError,
     "TOOL_EXECUTION_FAILED": rb.BridgeError,
-    "SESS_CLOSED": rb.SessionError,
+    "SESS_CLOSED": rb.errors.SessionError,
     "NO_SUCH_CODE": rb.BridgeError,
 }
 

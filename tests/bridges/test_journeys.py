@@ -290,7 +290,7 @@ async def test_withdraw(stage):
         assert await receipts[0].confirmed(10) == "applied"
         assert await receipts[3].confirmed(10) == "applied"
         for receipt in receipts[1:3]:
-            with pytest.raises(rb.NotDeliveredError):
+            with pytest.raises(rb.errors.NotDeliveredError):
                 await receipt.confirmed(1)
             assert receipt.withdraw() is False
         assert await stage.payloads("note") == [{"n": 0}, {"n": 1}, {"n": 4}]
@@ -343,7 +343,7 @@ async def test_a_second_client_takes_the_session(stage):
         await old.until(lambda: old.ids == first, 10)
         async with stage.client(session_id="shared") as new:
             await old.until(lambda: old.client.state == "FAILED", 10)
-            with pytest.raises(rb.SessionError):
+            with pytest.raises(rb.errors.SessionError):
                 await old.client.send("note", {})
             second = await stage.bridge.push(2)
             await new.until(lambda: second[-1] in new.ids, 10)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.client.session_record import on_enter, on_exit, on_lost, on_renamed
-from resilient_bridge.client.sessions import Sessions
 from resilient_bridge.protocol import Watermark
 from resilient_bridge.protocol.session_records import SessionCheckpoint, SessionRecord
 from resilient_bridge.stores import MemoryStore
+from resilient_bridge.stores.session_record import on_enter, on_exit, on_lost, on_renamed
+from resilient_bridge.stores.sessions import Sessions
 from tests.bridges.session_disk import BROKEN, Clock, Disk, code_of
 
 
@@ -68,7 +68,7 @@ async def test_a_client_enters_no_session_that_is_over(store):
             ("closed", "SESS_CLOSED"), ("error", "SESS_NOT_RESUMABLE"), ("asleep", "SESS_NOT_RESUMABLE"),
         ):  # fmt: skip
             before = await sessions.get(session_id)
-            with pytest.raises(rb.SessionError) as caught:
+            with pytest.raises(rb.errors.SessionError) as caught:
                 await on_enter(store, session_id, clock.now)
             assert code_of(caught) == code
             assert await sessions.get(session_id) == before
@@ -137,11 +137,11 @@ async def test_a_loss_half_kept_has_lost_nothing():
     store = Disk()
     await on_enter(store, "old", clock.now)
     store.fails = 1
-    with pytest.raises(rb.StoreError):
+    with pytest.raises(rb.errors.StoreError):
         await on_lost(store, "old", "new", clock.now)
     assert list(store.records()) == ["old"]
     store.fine = store.fails = 1
-    with pytest.raises(rb.StoreError):
+    with pytest.raises(rb.errors.StoreError):
         await on_lost(store, "old", "new", clock.now)
     assert [SessionRecord.from_json(text).state for text in store.records().values()] == ["active", "active"]
     await on_lost(store, "old", "new", clock.now)
@@ -180,11 +180,11 @@ async def test_what_a_client_cannot_keep_goes_up():
     clock = Clock()
     store = Disk()
     store.fails = 1
-    with pytest.raises(rb.StoreError):
+    with pytest.raises(rb.errors.StoreError):
         await on_enter(store, "s1", clock.now)
     assert (await on_enter(store, "s1", clock.now)).state == "active"
     store.fails = 1
-    with pytest.raises(rb.StoreError):
+    with pytest.raises(rb.errors.StoreError):
         await on_exit(store, read_up_to(1), clock.now)
 
 

@@ -14,9 +14,9 @@ from pathlib import PurePosixPath
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.client.sessions import Sessions
 from resilient_bridge.protocol.session_records import SessionCheckpoint, SessionRecord
 from resilient_bridge.stores import MemoryStore, RedisStore
+from resilient_bridge.stores.sessions import Sessions
 from tests.bridges.session_disk import BROKEN, START, Clock, Disk, code_of
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import done
@@ -89,7 +89,7 @@ async def test_a_session_survives_a_restart(store):
             sessions.resume,
             sessions.close,
         ):
-            with pytest.raises(rb.SessionError) as caught:
+            with pytest.raises(rb.errors.SessionError) as caught:
                 await operation("s1")
             assert code_of(caught) == "SESS_CLOSED"
 
@@ -108,7 +108,7 @@ async def test_only_a_paused_resumable_session_is_resumed(store, state):
         if state == "error":
             await sessions.fail("s1", BROKEN)
         before = await sessions.get("s1")
-        with pytest.raises(rb.SessionError) as caught:
+        with pytest.raises(rb.errors.SessionError) as caught:
             await sessions.resume("s1")
         assert code_of(caught) == "SESS_NOT_RESUMABLE"
         assert await sessions.get("s1") == before
@@ -128,7 +128,7 @@ async def test_a_session_whose_process_was_killed_is_taken_over(store):
 
 WORKER = """
 import asyncio, os, signal, sys
-from resilient_bridge.client.sessions import Sessions
+from resilient_bridge.stores import Sessions
 from resilient_bridge.stores import RedisStore
 
 async def work():
@@ -169,7 +169,7 @@ async def test_a_failure_is_kept(store):
         assert (await sessions.fail("s1", BROKEN)).error == BROKEN
     async with Sessions(store) as sessions:
         assert (await sessions.get("s1")).error == BROKEN
-        with pytest.raises(rb.SessionError) as caught:
+        with pytest.raises(rb.errors.SessionError) as caught:
             await sessions.activate("s1")
         assert code_of(caught) == "SESS_NOT_RESUMABLE"
         assert (await sessions.close("s1")).error == BROKEN
@@ -224,7 +224,7 @@ async def test_an_unknown_session_is_answered_with_near_ones(store):
         for session_id in ("sess-abc123", "other"):
             await sessions.create("claude", "/work", session_id=session_id)
         for operation in (sessions.get, sessions.activate, sessions.resume, sessions.close, sessions.forget):
-            with pytest.raises(rb.SessionError) as caught:
+            with pytest.raises(rb.errors.SessionError) as caught:
                 await operation("sess-abc124")
             failure = caught.value.failure
             assert failure.code == "SESS_NOT_FOUND"
@@ -251,7 +251,7 @@ async def test_an_id_is_given_once(store):
         ):
             await sessions.create("other", "/", session_id=taken)
         await sessions.close(taken)
-        with pytest.raises(rb.SessionError) as caught:
+        with pytest.raises(rb.errors.SessionError) as caught:
             await sessions.create("other", "/", session_id=taken)
         assert code_of(caught) == "SESS_CLOSED"
         await sessions.forget(taken)
@@ -284,13 +284,13 @@ async def test_a_damaged_record_is_named_and_can_be_forgotten(store):
             await done(sessions._store.keep_record(session_id, text))
         for session_id, field in (("bad", "format: wanted 1"), ("moved", "id: wanted 'moved', got 'other'")):
             for operation in (sessions.get, sessions.activate):
-                with pytest.raises(rb.StoreError) as caught:
+                with pytest.raises(rb.errors.StoreError) as caught:
                     await operation(session_id)
                 assert caught.value.failure.message.startswith(
                     f"session {session_id}: session record: {field}"
                 )
                 assert code_of(caught) == "SYS_STATE_DAMAGED"
-            with pytest.raises(rb.StoreError, match=f"session {session_id}"):
+            with pytest.raises(rb.errors.StoreError, match=f"session {session_id}"):
                 await sessions.list()
             await sessions.forget(session_id)
         assert [kept.id for kept in await sessions.list()] == ["other"]

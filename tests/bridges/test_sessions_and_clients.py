@@ -24,8 +24,10 @@ def reopened(request, tmp_path):
     if request.param == "redis":
         url, name = request.getfixturevalue("server").url, f"t{time.monotonic_ns()}"
         return lambda: RedisStore(url, name=name)
-    kept = rb.MemoryStore()
-    return (lambda: kept) if request.param == "memory" else lambda: rb.SQLiteStore(tmp_path / "bridge.db")
+    kept = rb.stores.MemoryStore()
+    return (
+        (lambda: kept) if request.param == "memory" else lambda: rb.stores.SQLiteStore(tmp_path / "bridge.db")
+    )
 
 
 @pytest.mark.requirement("R10")
@@ -34,7 +36,7 @@ async def test_the_record_follows_the_client(reopened):
     """Active inside of `async with`; paused after it, at what the consumer took, with the snapshot that the user gave."""
     async with BridgeServer() as server:
         store = reopened()
-        async with rb.Sessions(store) as sessions:
+        async with rb.stores.Sessions(store) as sessions:
             made = await sessions.create("claude", "/work")
             async with rb.BridgeClient(server.url, session_id=made.id, store=store) as bridge:
                 await bridge.wait_ready(5)
@@ -47,12 +49,12 @@ async def test_the_record_follows_the_client(reopened):
             left = await sessions.get(made.id)
         assert (left.state, left.agent_type, left.working_directory) == ("paused", "claude", "/work")
         # The third was handed out, and not done with: he never asked for a fourth.
-        assert left.checkpoint == rb.SessionCheckpoint(
+        assert left.checkpoint == rb.stores.SessionCheckpoint(
             message_count=2, last_message_id=taken[1].id, context_snapshot={"plan": 1}
         )
 
         store = reopened()
-        async with rb.Sessions(store) as sessions:
+        async with rb.stores.Sessions(store) as sessions:
             assert await sessions.get(made.id) == left
             async with rb.BridgeClient(server.url, store=store) as bridge:
                 assert bridge.session_id == made.id
@@ -68,16 +70,16 @@ async def test_the_record_follows_the_client(reopened):
 async def test_a_session_that_is_over_is_not_entered(reopened, end, code):
     """Closed, in error, or paused and not resumable: a client that names it is told, and has opened nothing."""
     store = reopened()
-    async with rb.Sessions(store) as sessions:
+    async with rb.stores.Sessions(store) as sessions:
         made = await sessions.create("claude", "/work", resumable=False)
         await sessions.activate(made.id)
         over = getattr(sessions, end)
         await (over(made.id, rb.classify(OSError("gone"))) if end == "fail" else over(made.id))
     client = rb.BridgeClient("ws://127.0.0.1:1/", session_id=made.id, store=store)
-    with pytest.raises(rb.SessionError) as caught:
+    with pytest.raises(rb.errors.SessionError) as caught:
         await client.__aenter__()
     assert caught.value.failure.code == code
-    async with rb.Sessions(store) as sessions:  # which a file that was still open would refuse
+    async with rb.stores.Sessions(store) as sessions:  # which a file that was still open would refuse
         await sessions.forget(made.id)
 
 
@@ -89,7 +91,7 @@ async def test_who_names_no_session_gets_a_new_one_after_the_last_was_closed(reo
             await bridge.wait_ready(5)
             first = bridge.session_id
         store = reopened()
-        async with rb.Sessions(store) as sessions:
+        async with rb.stores.Sessions(store) as sessions:
             await sessions.close(first)
         async with rb.BridgeClient(server.url, store=store) as bridge:
             await bridge.wait_ready(5)
@@ -100,7 +102,7 @@ async def test_who_names_no_session_gets_a_new_one_after_the_last_was_closed(reo
 async def test_a_session_that_the_server_forgot_is_closed_and_its_owner_goes_on(reopened):
     """SESS_NOT_FOUND: the old record is closed, the new one is active, with the same owner and snapshot (R4)."""
     store = reopened()
-    async with rb.Sessions(store) as sessions:
+    async with rb.stores.Sessions(store) as sessions:
         made = await sessions.create("claude", "/work")
         await sessions.checkpoint(made.id, context_snapshot=["kept"])
         async with BridgeServer() as one, rb.BridgeClient(one.url, session_id=made.id, store=store) as bridge:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.client import session_record
-from resilient_bridge.client.sessions import Sessions
 from resilient_bridge.protocol.session_records import SessionCheckpoint
+from resilient_bridge.stores import session_record
+from resilient_bridge.stores.sessions import Sessions
 from tests.bridges.session_disk import AWAY, START, Clock, Disk
 
 
@@ -55,10 +55,10 @@ async def test_sessions_that_cannot_be_opened():
 
     class Away(Disk):
         async def open(self, now, *, outbox=True):
-            raise rb.StoreError(AWAY)
+            raise rb.errors.StoreError(AWAY)
 
     sessions = Sessions(Away())
-    with pytest.raises(rb.StoreError):
+    with pytest.raises(rb.errors.StoreError):
         await sessions.__aenter__()
     with pytest.raises(rb.ConfigError):
         await sessions.list()
@@ -74,11 +74,11 @@ async def test_what_the_store_refuses_has_not_happened():
         made = await sessions.create("claude", "/work", session_id="s1")
         for operation in (sessions.activate, sessions.checkpoint, sessions.close, sessions.forget):
             store.fails = 1
-            with pytest.raises(rb.StoreError):
+            with pytest.raises(rb.errors.StoreError):
                 await operation("s1")
             assert await sessions.get("s1") == made
         store.fails = 1
-        with pytest.raises(rb.StoreError):
+        with pytest.raises(rb.errors.StoreError):
             await sessions.create("claude", "/work", session_id="s2")
         assert [kept.id for kept in await sessions.list()] == ["s1"]
 

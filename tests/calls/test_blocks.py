@@ -110,7 +110,7 @@ def free(policy):
     """Whether the bulkhead of a policy is free."""
     try:
         return policy(idempotent=True).call(lambda: True)
-    except rb.BulkheadFullError:
+    except rb.errors.BulkheadFullError:
         return False
 
 

@@ -159,7 +159,7 @@ async def test_a_cancelled_wait_for_a_turn_gives_the_turn_back():
     await get()
     waiting = asyncio.create_task(get())
     await settle()
-    with pytest.raises(rb.ThrottledError):
+    with pytest.raises(rb.errors.ThrottledError):
         await get()
     waiting.cancel()
     await asyncio.wait([waiting])

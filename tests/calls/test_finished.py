@@ -73,7 +73,7 @@ def test_j01_a_limit_and_a_budget_reject_too():
     with rb.testing.virtual_time(), rb.listen(seen.append):
         limited = rb.Policy(rb.RateLimit(1, per=60, key="slow"))(Server().get)
         limited()
-        with pytest.raises(rb.ThrottledError):
+        with pytest.raises(rb.errors.ThrottledError):
             limited()
         poor = rb.Retry(attempts=2, budget=rb.RetryBudget(ratio=0.01, floor=0, key="poor"))
         with pytest.raises(REFUSED):
@@ -93,7 +93,7 @@ async def test_j01_a_full_bulkhead_and_a_cancelled_call():
 
         hanging = asyncio.create_task(hang())
         await asyncio.sleep(0)
-        with pytest.raises(rb.BulkheadFullError):
+        with pytest.raises(rb.errors.BulkheadFullError):
             await hang()
         hanging.cancel()
         await asyncio.wait([hanging])

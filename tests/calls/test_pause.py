@@ -101,7 +101,7 @@ def test_e04_nobody_waits_for_longer_than_it_may(form, layers):
             form.run(get)
         retry = rb.Retry(attempts=1, max_retry_after=120 if layers else 5)
         get.policy = rb.Policy(*layers, retry)
-        with pytest.raises(rb.ThrottledError) as raised:
+        with pytest.raises(rb.errors.ThrottledError) as raised:
             form.run(get)
     assert (clock.slept, server.calls) == ([], 1)
     assert raised.value.retry_after == 10

@@ -110,7 +110,7 @@ def test_tokens_and_turns_are_kept(form):
         get = rb.Policy(rb.RateLimit(1, per=3600))(form.of(Server().get), idempotent=True)
         form.run(get)
         get.policy = rb.Policy(at_once(on=()), rb.RateLimit(1, per=3600))
-        with pytest.raises(rb.ThrottledError):
+        with pytest.raises(rb.errors.ThrottledError):
             form.run(get)
 
         server = Server(always=REFUSED)
@@ -215,7 +215,7 @@ def test_e15_a_decorated_function_has_what_checkers_are_told_of_it(form):
         return text
 
     protected = rb.resilient(idempotent=True)(form.of(ask))
-    for name in rb.Protected.__annotations__:
+    for name in rb.calls.Protected.__annotations__:
         assert hasattr(protected, name), name
     assert inspect.isfunction(protected)
     assert protected.policy is rb.resilient

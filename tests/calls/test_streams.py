@@ -191,7 +191,7 @@ async def test_a_stream_holds_its_place_until_it_ends():
 
     first = items()
     assert await anext(first) == 1
-    with pytest.raises(rb.BulkheadFullError):
+    with pytest.raises(rb.errors.BulkheadFullError):
         await anext(items())
     await first.aclose()
     assert [item async for item in items()] == [1, 2]
@@ -228,7 +228,7 @@ def test_a_new_bulkhead_holds_from_the_first_stream_on():
     items.policy = rb.Policy(rb.Bulkhead(1))
     first = items()
     next(first)
-    with pytest.raises(rb.BulkheadFullError):
+    with pytest.raises(rb.errors.BulkheadFullError):
         next(items())
     first.close()
 

@@ -48,7 +48,7 @@ async def test_so_many_at_once_and_so_many_in_line():
     get = rb.Policy(rb.Bulkhead(2, queue=1))(gate)
     a, b, c = await started(get, "a", "b", "c")
     assert gate.inside == ["a", "b"]
-    with pytest.raises(rb.BulkheadFullError) as rejected:
+    with pytest.raises(rb.errors.BulkheadFullError) as rejected:
         await get("d")
     assert rejected.value.failure.retryable
     assert rejected.value.failure.executed is rb.Executed.NO
@@ -91,10 +91,10 @@ async def test_who_leaves_the_queue_makes_room_in_it():
 @pytest.mark.parametrize(
     ("layers", "error"),
     [
-        ([rb.Bulkhead(1, queue=5, max_wait=3)], rb.BulkheadFullError),
+        ([rb.Bulkhead(1, queue=5, max_wait=3)], rb.errors.BulkheadFullError),
         (
             [rb.Deadline(3), rb.Retry(), rb.Bulkhead(1, queue=5)],
-            (rb.BulkheadFullError, rb.DeadlineExceededError),
+            (rb.errors.BulkheadFullError, rb.DeadlineExceededError),
         ),
     ],
     ids=["max_wait", "deadline"],
@@ -137,7 +137,7 @@ def test_patience_ends_in_real_time(form):
     holder = threading.Thread(target=policy.call, args=(occupy,))
     holder.start()
     inside.wait(10)
-    with pytest.raises(rb.BulkheadFullError, match=r"0\.02 s"):
+    with pytest.raises(rb.errors.BulkheadFullError, match=r"0\.02 s"):
         form.run(policy(idempotent=True).call, form.of(Server().get))
     hold.set()
     holder.join()
@@ -184,7 +184,7 @@ def test_who_may_not_wait_is_told_when(form):
         get = rb.Policy(rb.RateLimit(1, per=60))(form.of(Server().get))
         form.run(get)
         for _ in range(3):
-            with pytest.raises(rb.ThrottledError) as rejected:
+            with pytest.raises(rb.errors.ThrottledError) as rejected:
                 form.run(get)
             assert 59 < rejected.value.retry_after <= 60
         if form.is_virtual:
@@ -198,7 +198,7 @@ def test_a_turn_after_the_deadline_is_refused_at_once(form):
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Deadline(5), rb.RateLimit(1, per=60, max_wait=3600))(form.of(Server().get))
         form.run(get)
-        with pytest.raises(rb.ThrottledError):
+        with pytest.raises(rb.errors.ThrottledError):
             form.run(get)
     assert clock.slept == []
 
@@ -223,6 +223,6 @@ def test_a_circuit_does_not_hear_of_them(form):
         get = policy(form.of(Server().get), idempotent=True)
         form.run(get)
         for _ in range(3):
-            with pytest.raises(rb.ThrottledError):
+            with pytest.raises(rb.errors.ThrottledError):
                 form.run(get)
         assert rb.circuit(get).state == "closed"

@@ -14,7 +14,7 @@ from resilient_bridge import cli
 FLOW = """
 import asyncio
 from pathlib import Path
-from resilient_bridge.workflow import Workflow
+from resilient_bridge.agent import Workflow
 
 root = Path(__file__).parent
 flow = Workflow(root / "state.json", root=root, name="demo")

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from resilient_bridge import Message, ProtocolError
+from resilient_bridge import Message
 from resilient_bridge.cli.pipe_lines import Outgoing, parse_line, print_message
+from resilient_bridge.errors import ProtocolError
 
 
 def _violations(line):

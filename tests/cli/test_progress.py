@@ -159,7 +159,7 @@ async def test_a_terminal_that_has_gone_leaves_nothing_behind():
 FLOW = """
 import asyncio
 from pathlib import Path
-from resilient_bridge.workflow import Workflow
+from resilient_bridge.agent import Workflow
 
 root = Path(__file__).parent
 flow = Workflow(root / "state.json", root=root)

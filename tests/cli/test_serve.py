@@ -91,7 +91,7 @@ async def test_it_asks_for_its_token():
         async with rb.BridgeClient(url, token="s3cret") as client:
             await client.wait_ready(10)
         async with rb.BridgeClient(url, token="other") as client:
-            with pytest.raises(rb.AuthError):
+            with pytest.raises(rb.errors.AuthError):
                 await client.wait_ready(10)
 
 

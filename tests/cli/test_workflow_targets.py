@@ -18,7 +18,7 @@ def run(capsys):
         yield lambda *argv: call(capsys, argv)
 
 
-TWO = "from resilient_bridge.workflow import Workflow\na = Workflow('a.json')\nb = Workflow('b.json')\n"
+TWO = "from resilient_bridge.agent import Workflow\na = Workflow('a.json')\nb = Workflow('b.json')\n"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ TWO = "from resilient_bridge.workflow import Workflow\na = Workflow('a.json')\nb
         ("undefined_name\n", "", "NameError"),
         ("1 / 0\n", "", "ZeroDivisionError"),
         ("raise SystemExit(0)\n", "", "SystemExit"),
-        ("from resilient_bridge.workflow import Workflow\nWorkflow(5)\n", "", "Workflow"),
+        ("from resilient_bridge.agent import Workflow\nWorkflow(5)\n", "", "Workflow"),
         ("\0", "", "cannot be imported"),
         ("x = 1\n", "", "got none"),
         (TWO, "", "got a, b"),

@@ -15,8 +15,8 @@ import signal
 import time
 from typing import Any
 
-from resilient_bridge.stores.sqlite import SQLiteStore
-from resilient_bridge.stores.sqlite_file import Database
+from resilient_bridge.stores.sqlite.database import Database
+from resilient_bridge.stores.sqlite.store import SQLiteStore
 
 
 def die() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.stores.sqlite_file import PAGE
+from resilient_bridge.stores.sqlite.database import PAGE
 from tests.crashes.accounts import BrokenError
 from tests.crashes.lives import Nursery
 from tests.crashes.script import Script

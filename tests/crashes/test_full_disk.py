@@ -11,7 +11,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite_file import PAGE
+from resilient_bridge.stores.sqlite.database import PAGE
 
 
 FRAME = 24 + PAGE  # in SQLite's log
@@ -35,7 +35,7 @@ async def test_a_write_that_failed_for_want_of_room_is_no_damage_later(tmp_path,
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + pages * FRAME + 100, hard))  # the signal is ignored
     try:
-        with pytest.raises(rb.StoreError):
+        with pytest.raises(rb.errors.StoreError):
             store.put(_entry(2, 40_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

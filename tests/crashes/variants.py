@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from resilient_bridge.client.driver import Driver
 from resilient_bridge.protocol import Watermark, outbound
 from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.stores import sqlite_opening, sqlite_sends
-from resilient_bridge.stores.sqlite import SQLiteStore
+from resilient_bridge.stores.sqlite import opening as sqlite_opening
+from resilient_bridge.stores.sqlite import sends as sqlite_sends
+from resilient_bridge.stores.sqlite.store import SQLiteStore
 
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import resilient_bridge as rb
-import resilient_bridge.client.session_record
+import resilient_bridge.stores.session_record
 import resilient_bridge.transports.websocket
 from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.telemetry import events

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import resilient_bridge as rb
-from tests.tools.agent_loop import World, calling, claude, gpt, refused
+from tests.agent.agent_loop import World, calling, claude, gpt, refused
 
 
 @pytest.fixture(autouse=True)

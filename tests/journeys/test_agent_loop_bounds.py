@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import resilient_bridge as rb
-from tests.tools.agent_loop import OFFERED, Edge, World, calling, claude, gpt, refused
+from tests.agent.agent_loop import OFFERED, Edge, World, calling, claude, gpt, refused
 
 
 LONG = "long ago " * 600  # some 1350 tokens, as the page counts
@@ -119,7 +119,7 @@ async def test_what_cannot_be_compacted_is_an_error_and_not_sent():
         return LONG * 5
 
     world = World(*rounds("a"), read_file=huge, limit=8000)
-    with pytest.raises(rb.ContextOverflowError) as raised:
+    with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
     details = raised.value.failure.details
     assert (details["type"], details["max_tokens"], details["suggestion"]) == (
@@ -135,7 +135,7 @@ async def test_what_cannot_be_compacted_is_an_error_and_not_sent():
 async def test_tools_that_take_all_the_room_are_named():
     """Nothing is sent, and the suggestion is to offer fewer."""
     world = World(limit=4001)
-    with pytest.raises(rb.ContextOverflowError) as raised:
+    with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
     assert raised.value.failure.details["suggestion"] == "reduce_tools"
     assert world.edge.who == []
@@ -145,7 +145,7 @@ async def test_tools_that_take_all_the_room_are_named():
 async def test_a_provider_that_finds_it_too_long_twice_is_believed():
     """Two requests and no third; its own error stands behind ours."""
     world = World(*rounds("a", "b"), *[refused(400, "too long")] * 2, read_file=long_file, limit=8000)
-    with pytest.raises(rb.ContextOverflowError) as raised:
+    with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
     assert raised.value.failure.details["suggestion"] == "start_new_session"
     assert isinstance(raised.value.__cause__, openai.BadRequestError)
@@ -178,7 +178,7 @@ async def test_a_budget_warns_pauses_and_goes_on_when_approved():
     world = World(dear("a", 50_000), dear("b", 30_000), dear("c", 20_000), gpt("done"), dollars=1)
     with rb.testing.record() as told:
         running = asyncio.create_task(world.run("hi"))
-        await until(world.budget, rb.SpendState.PAUSED)
+        await until(world.budget, rb.agent.SpendState.PAUSED)
         assert (len(world.edge.asked), world.ran) == (3, ["a", "b", "c"])
         assert [(type(each).__name__, each.spent) for each in told] == [
             ("SpendWarned", Decimal("0.8")),
@@ -197,9 +197,9 @@ async def test_a_budget_that_is_cancelled_ends_the_loop():
     """The call that waits is refused, with the sums; no request follows, and no other model is asked for: it is no provider's fault."""
     world = World(dear("a", 100_000), dollars=1)
     running = asyncio.create_task(world.run("hi"))
-    await until(world.budget, rb.SpendState.PAUSED)
+    await until(world.budget, rb.agent.SpendState.PAUSED)
     world.budget.cancel()
-    with pytest.raises(rb.SpendLimitError) as raised:
+    with pytest.raises(rb.errors.SpendLimitError) as raised:
         await running
     assert raised.value.failure.details["reason"] == "cancelled"
     assert (world.edge.who, world.board.asked) == (["gpt"], [])
@@ -210,12 +210,12 @@ async def test_a_loop_that_is_cancelled_while_it_waits_leaves_nothing_behind():
     """The task ends, nothing is reserved, and an approval afterwards sends nothing."""
     world = World(dear("a", 100_000), dollars=1)
     running = asyncio.create_task(world.run("hi"))
-    await until(world.budget, rb.SpendState.PAUSED)
+    await until(world.budget, rb.agent.SpendState.PAUSED)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     world.budget.approve(1)
-    await until(world.budget, rb.SpendState.RUNNING)
+    await until(world.budget, rb.agent.SpendState.RUNNING)
     assert (world.edge.who, world.budget.status().reserved) == (["gpt"], 0)
 
 
@@ -255,7 +255,7 @@ async def test_the_time_of_a_person_is_not_that_of_a_request(clock):
     policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=2))
     world = World(dear("a", 100_000), gpt("done"), dollars=1, policy=policy)
     running = asyncio.create_task(world.run("hi"))
-    await until(world.budget, rb.SpendState.PAUSED)
+    await until(world.budget, rb.agent.SpendState.PAUSED)
     clock.advance(86_400)
     world.budget.approve(1)
     assert await running == "done"
@@ -264,7 +264,7 @@ async def test_the_time_of_a_person_is_not_that_of_a_request(clock):
 @pytest.mark.requirement("V11")
 async def test_with_the_retry_around_it_every_attempt_is_counted(clock):
     """As the page says for those who pay for attempts that time out: a client that repeats nothing, and the Retry after the Fallback."""
-    edge, budget = Edge(httpx2.ReadTimeout, httpx2.ReadTimeout, gpt("hello")), rb.SpendBudget(1)
+    edge, budget = Edge(httpx2.ReadTimeout, httpx2.ReadTimeout, gpt("hello")), rb.agent.SpendBudget(1)
     client = rb.wrap(next(edge.clients()), rb.Policy(rb.Breaker()))
 
     @rb.Policy(rb.Fallback(lambda: "other"), rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)))(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from tests.tools.agent_loop import World, calling, claude, gpt, refused
+from tests.agent.agent_loop import World, calling, claude, gpt, refused
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ async def test_a_tool_finds_the_key_of_its_call():
 @pytest.mark.requirement("V15")
 async def test_a_browser_that_crashes_is_a_step_down_and_not_a_failure():
     """Scraping takes over within the same call, is told once, and is where the next call begins."""
-    browse = rb.Degradation("browse", "browser", "web_scrape", "text", idempotent=True)
+    browse = rb.agent.Degradation("browse", "browser", "web_scrape", "text", idempotent=True)
     tried = []
 
     async def browser(url):
@@ -189,7 +189,7 @@ async def test_a_browser_that_crashes_is_a_step_down_and_not_a_failure():
 @pytest.mark.requirement("V15")
 async def test_a_way_that_hangs_gives_way_within_the_time_of_its_tool(clock):
     """A limit of its own, shorter than the tool's, makes it a failure of that way; the rest of the time is for the next one."""
-    browse = rb.Degradation("browse", "browser", "text")
+    browse = rb.agent.Degradation("browse", "browser", "text")
 
     @rb.Policy(rb.Timeout(10))
     async def browser(url):
@@ -211,7 +211,7 @@ async def test_a_way_that_hangs_gives_way_within_the_time_of_its_tool(clock):
 @pytest.mark.requirement("V15")
 async def test_when_no_way_is_left_the_model_is_told():
     """The last error is the tool's failure, as data; that nothing is left was told, and the loop goes on."""
-    browse = rb.Degradation("browse", "browser", "web_scrape", idempotent=True)
+    browse = rb.agent.Degradation("browse", "browser", "web_scrape", idempotent=True)
 
     def look(url):
         ways = {

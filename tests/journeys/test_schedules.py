@@ -68,7 +68,7 @@ async def test_recursor_waits_1_2_5_10_30_and_gives_up(server):
         with pytest.raises(rb.NotConnectedError):
             await asked
         assert receipt.state == "dropped"
-        with pytest.raises(rb.NotDeliveredError):
+        with pytest.raises(rb.errors.NotDeliveredError):
             await receipt.confirmed()
         (gave_up,) = journey.of(rb.events.GaveUp)
         assert gave_up.failure is failure

@@ -51,7 +51,7 @@ async def test_24_sends_taken_back_while_queued_are_never_delivered(server):
         kept = [n for n in range(1, 49) if n % 4 in {0, 3}]
         assert arrived(server) == kept
         assert {n for n, receipt in journey.receipts.items() if receipt.state == "confirmed"} == set(kept)
-        with pytest.raises(rb.NotDeliveredError):
+        with pytest.raises(rb.errors.NotDeliveredError):
             await journey.receipts[2].confirmed()
     journey.kept()
 

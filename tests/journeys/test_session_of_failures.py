@@ -45,5 +45,5 @@ async def test_every_failure_of_a_client_names_its_session(server):
     assert [failure.details.get("session_id") for failure in failures] == ["s1"] * 6
     assert all("s1" in failure.explain() for failure in failures)
     assert [type(error_for(failure)) for failure in failures][1:4] == [
-        rb.AttemptTimeoutError, rb.OutboxFullError, rb.SessionError
+        rb.AttemptTimeoutError, rb.errors.OutboxFullError, rb.errors.SessionError
     ]  # fmt: skip

@@ -83,7 +83,7 @@ async def test_what_may_have_arrived_in_the_lost_session_is_not_repeated(server)
         await journey.ready()
         with pytest.raises(rb.OutcomeUnknownError):
             await journey.receipts[1].confirmed()
-        with pytest.raises(rb.NotDeliveredError, match="new session"):
+        with pytest.raises(rb.errors.NotDeliveredError, match="new session"):
             await journey.receipts[2].confirmed()
         await asyncio.sleep(5)
         assert [f["payload"]["n"] for f in server.frames if f["type"] == "tool_result"] == [1]
@@ -119,7 +119,7 @@ async def test_two_clients_of_one_session_do_not_fight(server):
             assert old.client.health().failure.code == "SESS_SUPERSEDED"
             assert new.client.state == "READY"
             assert len(server.connect_times) == 2
-            with pytest.raises(rb.SessionError):
+            with pytest.raises(rb.errors.SessionError):
                 await old.client.send("a", {})
 
 
@@ -163,7 +163,7 @@ async def test_a_sequence_error_of_the_bridge_reaches_the_caller(server):
             },
         }
         await server.push_raw(json.dumps(answer))
-        with pytest.raises(rb.ProtocolError) as caught:
+        with pytest.raises(rb.errors.ProtocolError) as caught:
             await asked
         details = caught.value.failure.details
         assert (details["received"], details["phase"]) == ("git_status_request", "authenticated")
@@ -200,7 +200,7 @@ async def test_an_operation_on_a_closed_session_keeps_the_suggestions(server):
     async with Journey(server) as journey:
         await journey.ready()
         server.close_session()
-        with pytest.raises(rb.SessionError) as caught:
+        with pytest.raises(rb.errors.SessionError) as caught:
             await journey.client.request("git_status_request", {})
         assert caught.value.failure.code == "SESS_CLOSED"
         assert "Start a new session" in caught.value.failure.suggestions

@@ -9,7 +9,8 @@ import errno
 import os
 from pathlib import Path
 
-from resilient_bridge.stores import file_changes, private_files, session_log
+from resilient_bridge.files import file_changes, private_files
+from resilient_bridge.stores import session_log
 
 
 MODULES = (private_files, file_changes, session_log)

@@ -14,7 +14,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from resilient_bridge.errors import StoreError
-from resilient_bridge.stores import SQLiteStore, sqlite_commits, sqlite_file
+from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.stores.sqlite import commits as sqlite_commits
+from resilient_bridge.stores.sqlite import database as sqlite_file
 from resilient_bridge.testing.proxy import FaultProxy
 from resilient_bridge.testing.server import BridgeServer
 from tests.stores.database_content import copy, entry, now

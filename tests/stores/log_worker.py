@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from resilient_bridge.stores import SQLiteStore, sqlite_commits
+from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.stores.sqlite import commits as sqlite_commits
 from tests.stores.database_content import now
 from tests.stores.database_worker import life
 

@@ -14,9 +14,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from resilient_bridge.stores import sqlite_migration
-from resilient_bridge.stores.sqlite_opening import open_database
-from resilient_bridge.stores.sqlite_versions import LAYOUTS
+from resilient_bridge.stores.sqlite import migration as sqlite_migration
+from resilient_bridge.stores.sqlite.opening import open_database
+from resilient_bridge.stores.sqlite.versions import LAYOUTS
 from tests.stores.database_content import SIDES
 from tests.stores.later_versions import VERSIONS
 

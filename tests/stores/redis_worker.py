@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import resilient_bridge as rb
-from resilient_bridge.stores.redis_state import RedisState
+from resilient_bridge.stores.redis_state.state import RedisState
 from resilient_bridge.telemetry.log import muted
 
 

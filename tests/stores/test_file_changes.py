@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import Executed, StoreError
-from resilient_bridge.stores.file_changes import (
+from resilient_bridge.files.file_changes import (
     keep_copy,
     remove,
     remove_leftovers,

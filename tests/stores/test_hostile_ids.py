@@ -69,14 +69,14 @@ def store(request, room, tmp_path):
 @pytest.mark.parametrize("session_id", [*HOSTILE.values(), LONG], ids=[*HOSTILE, "4 KB"])
 async def test_as_the_id_of_a_session(store, session_id):
     """It is kept, found by exactly this id in the next process, listed, and forgotten, beside one that looks like it."""
-    async with rb.Sessions(store) as sessions:
+    async with rb.stores.Sessions(store) as sessions:
         other = await sessions.create("claude", "/work", session_id=session_id + "x")
         await sessions.create("claude", "../../work\0", session_id=session_id)
         await sessions.activate(session_id)
         kept = await sessions.checkpoint(
             session_id, last_message_id=session_id, context_snapshot=[session_id]
         )
-    async with rb.Sessions(store) as sessions:
+    async with rb.stores.Sessions(store) as sessions:
         assert await sessions.get(session_id) == kept
         assert {record.id for record in await sessions.list()} == {session_id, other.id}
         await sessions.forget(session_id)
@@ -109,7 +109,7 @@ async def test_a_key_that_is_refused_leaves_nothing_behind(store, key):
 
 async def test_no_session_has_an_empty_id(store):
     """Neither a record nor a client: a ConfigError, and what is there already stays as it is."""
-    async with rb.Sessions(store) as sessions:
+    async with rb.stores.Sessions(store) as sessions:
         kept = await sessions.create("claude", "/work", session_id="s1")
         with pytest.raises(rb.ConfigError, match=r"SessionRecord\.id: wanted text that is not empty"):
             await sessions.create("claude", "/work", session_id="")

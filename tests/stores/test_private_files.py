@@ -10,13 +10,8 @@ import stat
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores import private_files
-from resilient_bridge.stores.private_files import (
-    open_private,
-    path_of,
-    prepare_directory,
-    read_private,
-)
+from resilient_bridge.files import private_files
+from resilient_bridge.files.private_files import open_private, path_of, prepare_directory, read_private
 from tests.stores.faulty_disk import FaultyDisk, failing, insert, open_files
 
 

@@ -49,7 +49,7 @@ async def test_a_known_key_is_answered_while_redis_is_away(server, how):
                 assert (await timed(known.confirmed(5)))[0] == "applied"
             for _ in range(2):
                 refused, seconds = await timed(client.send("note", {"n": 2}, idempotency_key="b"))
-                assert isinstance(refused, rb.StoreError)
+                assert isinstance(refused, rb.errors.StoreError)
                 assert refused.failure.code == "SYS_STORE_UNAVAILABLE"
                 assert seconds < TIMEOUT + SLACK
             assert [message["payload"]["n"] for message in bridge.received] == [1]
@@ -60,7 +60,7 @@ async def test_a_known_key_is_answered_while_redis_is_away(server, how):
             async with asyncio.timeout(10):
                 while True:
                     accepted, _ = await timed(client.send("note", {"n": 2}, idempotency_key="b"))
-                    if not isinstance(accepted, rb.StoreError):
+                    if not isinstance(accepted, rb.errors.StoreError):
                         break
                     await asyncio.sleep(0.05)
             assert await accepted.confirmed(5) == "applied"

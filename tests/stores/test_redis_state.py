@@ -11,8 +11,8 @@ import time
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.stores import redis_state_circuit
-from resilient_bridge.stores.redis_state import RedisState
+from resilient_bridge.stores.redis_state import circuit as redis_state_circuit
+from resilient_bridge.stores.redis_state.state import RedisState
 from tests.calls.forms import both
 from tests.redis_server import redis_server_fixture
 from tests.stores.redis_worker import Down, Worker

@@ -13,7 +13,7 @@ from resilient_bridge.calls.breaker.value import Breaker
 from resilient_bridge.calls.retry.budget import RetryBudget
 from resilient_bridge.calls.retry.budget_state import BudgetState
 from resilient_bridge.errors import Failure
-from resilient_bridge.stores.redis_state import RedisState
+from resilient_bridge.stores.redis_state.state import RedisState
 from resilient_bridge.values.backoff import Backoff
 from tests.redis_server import redis_server_fixture
 

@@ -16,7 +16,7 @@ import resilient_bridge as rb
 from resilient_bridge.calls.shared.ports import SharedState
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.stores.redis_state import RedisState, _hidden
+from resilient_bridge.stores.redis_state.state import RedisState, _hidden
 from tests.calls.shared_driving import Store
 
 
@@ -118,7 +118,7 @@ def test_nothing_is_loaded_or_started_before_it_is_used():
     """Neither the import of the module, nor a policy with a state loads redis; a decorated function starts no thread."""
     code = (
         "import sys, threading, resilient_bridge as rb\n"
-        "from resilient_bridge.stores.redis_state import RedisState\n"
+        "from resilient_bridge.stores import RedisState\n"
         f"policy = rb.Policy(rb.Retry(), rb.Breaker(), state=RedisState({URL!r}))\n"
         "repr(policy), policy.explain(), hash(policy)\n"
         "print('redis' in sys.modules)\n"

@@ -9,8 +9,8 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis import RedisStore
-from resilient_bridge.stores.redis_change import Change
+from resilient_bridge.stores.redis.change import Change
+from resilient_bridge.stores.redis.store import RedisStore
 from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.proxy import Fault, FaultProxy
 from resilient_bridge.testing.server import BridgeServer

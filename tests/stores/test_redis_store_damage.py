@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis import RedisStore
+from resilient_bridge.stores.redis.store import RedisStore
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
 from resilient_bridge.testing.server import BridgeServer

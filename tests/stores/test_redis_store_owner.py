@@ -81,7 +81,7 @@ async def test_an_opening_that_fails_owns_nothing(place, server, monkeypatch, en
         raise end
 
     with monkeypatch.context() as broken:
-        broken.setattr("resilient_bridge.stores.redis_opening.load", load)
+        broken.setattr("resilient_bridge.stores.redis.opening.load", load)
         with pytest.raises(type(end)):
             await place.store().open(now())
     assert server.connections() == 0
@@ -171,7 +171,7 @@ async def test_a_client_that_was_replaced_fails(place, server):
             await until(lambda: watch.of(GaveUp), 5)
             assert watch.client.state == "FAILED"
             assert watch.of(GaveUp)[0].failure.code == "SESS_SUPERSEDED"
-            with pytest.raises(rb.SessionError):
+            with pytest.raises(rb.errors.SessionError):
                 await watch.client.send("note", {})
 
 

@@ -138,7 +138,7 @@ async def test_a_client_goes_on_with_the_database(left):
 
 async def test_the_session_records(left):
     """Three sessions in three states, with their checkpoints."""
-    async with rb.Sessions(str(left / "records.db")) as sessions:
+    async with rb.stores.Sessions(str(left / "records.db")) as sessions:
         found = await sessions.list()
     assert {record.working_directory.rpartition("/")[2]: str(record.state) for record in found} == {
         "paused": "paused",
@@ -150,16 +150,16 @@ async def test_the_session_records(left):
 
 def test_the_state_file(left):
     """The value, its version, and the backup behind it."""
-    loaded = rb.StateFile(left / "state.json", version=3).load()
+    loaded = rb.stores.StateFile(left / "state.json", version=3).load()
     assert (loaded.source, loaded.lost) == ("file", "")
     assert loaded.value == {"done": ["plan", "build"], "current": "test", "text": "Grüße 🚀"}
     (left / "state.json").unlink()
-    assert rb.StateFile(left / "state.json", version=3).load().value["current"] == "build"
+    assert rb.stores.StateFile(left / "state.json", version=3).load().value["current"] == "build"
 
 
 def test_the_file_of_a_spend_budget(left):
     """What was spent is spent."""
-    budget = rb.SpendBudget("10.00", name="chat", path=left / "budget.json")
+    budget = rb.agent.SpendBudget("10.00", name="chat", path=left / "budget.json")
     budget.spend("0.25")
     assert str(budget.status().spent) == "4.00"
     budget.close()
@@ -190,7 +190,7 @@ async def test_the_state_of_a_workflow(left):
 def test_the_session_log(left):
     """A log is written further: what stood there stands there."""
     before = (left / "session.jsonl").read_bytes()
-    with rb.SessionLog(left / "session.jsonl") as log:
+    with rb.stores.SessionLog(left / "session.jsonl") as log:
         log.write({"note": "later"})
     after = (left / "session.jsonl").read_bytes()
     assert after.startswith(before)

@@ -26,7 +26,7 @@ async def test_h11_a_tools_failure_is_a_line_with_level_time_message_tool_error_
 
         await asyncio.Event().wait()
 
-    with rb.SessionLog(tmp_path / "log.jsonl", form="log"):
+    with rb.stores.SessionLog(tmp_path / "log.jsonl", form="log"):
         await toolbox.call("shell_command", {})
     line = next(one for one in read(tmp_path / "log.jsonl") if one["msg"].startswith("Tool failed"))
     assert (line["level"], line["tool"], line["error"], line["code"]) == (
@@ -56,4 +56,4 @@ def test_h11_a_repeat_is_a_warning_with_its_attempt(tmp_path):
 def test_h11_a_form_that_there_is_none_of_is_refused(tmp_path):
     """Named, before anything is written."""
     with pytest.raises(rb.ConfigError, match=r"SessionLog\.form"):
-        rb.SessionLog(tmp_path / "log.jsonl", form="xml")
+        rb.stores.SessionLog(tmp_path / "log.jsonl", form="xml")

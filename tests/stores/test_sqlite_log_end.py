@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.stores import sqlite_opening
-from resilient_bridge.stores.owner import Owner
-from resilient_bridge.stores.sqlite_file import PAGE
-from resilient_bridge.stores.sqlite_log_end import lost_end
+from resilient_bridge.files.owner import Owner
+from resilient_bridge.stores.sqlite import opening as sqlite_opening
+from resilient_bridge.stores.sqlite.database import PAGE
+from resilient_bridge.stores.sqlite.wal_end import lost_end
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import (
     checkpointed,

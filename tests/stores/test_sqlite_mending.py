@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores import sqlite_opening, sqlite_salvage
-from resilient_bridge.stores.kept import entry_row
-from resilient_bridge.stores.sqlite_file import PAGE, insert, summed
-from resilient_bridge.stores.sqlite_opening import open_database
+from resilient_bridge.stores.rows import entry_row
+from resilient_bridge.stores.sqlite import opening as sqlite_opening
+from resilient_bridge.stores.sqlite import salvage as sqlite_salvage
+from resilient_bridge.stores.sqlite.database import PAGE, insert, summed
+from resilient_bridge.stores.sqlite.opening import open_database
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read

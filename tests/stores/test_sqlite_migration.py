@@ -16,11 +16,12 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState, Now
-from resilient_bridge.stores import SQLiteStore, sqlite_migration
-from resilient_bridge.stores.sqlite_faults import faults_of
-from resilient_bridge.stores.sqlite_file import PAGE, is_good
-from resilient_bridge.stores.sqlite_opening import open_database
-from resilient_bridge.stores.sqlite_versions import LAYOUTS, Layout
+from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.stores.sqlite import migration as sqlite_migration
+from resilient_bridge.stores.sqlite.database import PAGE, is_good
+from resilient_bridge.stores.sqlite.faults import faults_of
+from resilient_bridge.stores.sqlite.opening import open_database
+from resilient_bridge.stores.sqlite.versions import LAYOUTS, Layout
 from tests.stores.data.make_version_1 import WALL, told
 from tests.stores.database_content import checkpointed, crashed, look
 from tests.stores.database_damage import Damaged, files_of, flipped, place, wrong_event, wrong_rows

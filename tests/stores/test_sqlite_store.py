@@ -18,8 +18,11 @@ import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import Entry, EntryState
-from resilient_bridge.stores import SQLiteStore, sqlite, sqlite_commits, sqlite_sends
-from resilient_bridge.stores.sqlite_log import log_of
+from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.stores.sqlite import commits as sqlite_commits
+from resilient_bridge.stores.sqlite import sends as sqlite_sends
+from resilient_bridge.stores.sqlite import store as sqlite
+from resilient_bridge.stores.sqlite.wal import log_of
 from tests.stores.database_content import done, entry, look, now, opened, read, write_first, write_second
 from tests.stores.faulty_disk import files_in, open_files
 

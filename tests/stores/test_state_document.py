@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.stores.state_document import (
+from resilient_bridge.stores.state_files.document import (
     FORMAT,
     Document,
     InvalidDocumentError,
@@ -164,7 +164,7 @@ def test_a_stack_that_is_nearly_used_up_is_typed(monkeypatch):
     def none_left(value):
         raise RecursionError
 
-    monkeypatch.setattr("resilient_bridge.stores.state_document._encode", none_left)
+    monkeypatch.setattr("resilient_bridge.stores.state_files.document._encode", none_left)
     with pytest.raises(ConfigError, match="RecursionError"):
         write_document(DOCUMENT)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import Executed, StoreError
-from resilient_bridge.stores.state_file import StateFile
+from resilient_bridge.stores.state_files.state_file import StateFile
 from tests.samples import some
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state
@@ -271,7 +271,7 @@ def test_a_crash_at_any_call_of_a_recovery_loses_neither_value_nor_news(file, pa
 
 WRITER = """
 import sys
-from resilient_bridge.stores.state_file import StateFile
+from resilient_bridge.stores import StateFile
 file = StateFile(sys.argv[1], version=1)
 number = file.load().value or 0
 while True:
@@ -307,7 +307,7 @@ def test_a_process_that_is_killed_loses_nothing_it_acknowledged(path, heard):
 LIMITED = """
 import resource, sys
 from resilient_bridge.errors import StoreError
-from resilient_bridge.stores.state_file import StateFile
+from resilient_bridge.stores import StateFile
 file = StateFile(sys.argv[1], version=1)
 file.save("small")
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))

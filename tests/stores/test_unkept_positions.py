@@ -53,7 +53,7 @@ async def read(client, into):
     try:
         async for message in client:
             into.append((message.payload["n"], message.redelivered))
-    except rb.StoreError as error:
+    except rb.errors.StoreError as error:
         return error
     return None
 

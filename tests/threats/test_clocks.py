@@ -200,7 +200,7 @@ async def test_row_31_kept_messages_survive(server, jump):
         await asyncio.sleep(2)
         loop.wall_offset += jump
         await asyncio.sleep(9)
-        with pytest.raises(rb.NotDeliveredError):
+        with pytest.raises(rb.errors.NotDeliveredError):
             await short.confirmed(1)
         assert short.state == "expired"
         assert kept.state == "queued"

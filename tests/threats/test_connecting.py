@@ -200,7 +200,7 @@ async def test_row_23_two_clients_of_one_session(server):
                 old.client.request("x_request", {}),
                 old.client.wait_ready(1),
             ):
-                with pytest.raises(rb.SessionError) as caught:
+                with pytest.raises(rb.errors.SessionError) as caught:
                     await use
                 assert caught.value.failure.code == "SESS_SUPERSEDED"
             await push(server, 2)
@@ -210,7 +210,7 @@ async def test_row_23_two_clients_of_one_session(server):
             assert len(server.connect_times) == connects  # no duel
             assert old.ids == [1]
             assert 2 in new.ids
-            assert isinstance(old.error, rb.SessionError)
+            assert isinstance(old.error, rb.errors.SessionError)
             assert [message["payload"]["n"] for message in server.received] == [5]
 
 
@@ -228,7 +228,7 @@ async def test_row_23_a_race_of_many(server):
             if watch is winner:
                 receipt = await watch.client.send("note", {"n": number})
             else:
-                with pytest.raises(rb.SessionError):
+                with pytest.raises(rb.errors.SessionError):
                     await watch.client.send("note", {"n": number})
         assert await receipt.confirmed(10) == "applied"
         assert len(server.received) == 1

@@ -131,9 +131,9 @@ async def test_row_02_what_we_send(server, depth):
         deep = [deep]
     async with Watch(server.url) as watch:
         await watch.ready()
-        with pytest.raises(rb.ProtocolError, match="payload"):
+        with pytest.raises(rb.errors.ProtocolError, match="payload"):
             await watch.client.send("note", {"x": deep})
-        with pytest.raises(rb.ProtocolError, match="payload"):
+        with pytest.raises(rb.errors.ProtocolError, match="payload"):
             await watch.client.request("note_request", {"x": deep})
         receipt = await watch.client.send("note", {"n": 1})
         assert await receipt.confirmed(10) == "applied"
@@ -155,7 +155,7 @@ async def test_row_03_what_we_send(server):
         await watch.ready()
         for value in hostile:
             for payload in ({"x": value}, {"x": [{"y": value}]}):
-                with pytest.raises(rb.ProtocolError, match="payload"):
+                with pytest.raises(rb.errors.ProtocolError, match="payload"):
                     await watch.client.send("note", payload)
         assert watch.client.health().queued == 0
         assert await (await watch.client.send("note", {"x": 1e308})).confirmed(10) == "applied"
@@ -188,10 +188,10 @@ async def test_row_04_outbox_is_never_poisoned(server):
         await watch.ready()
         await server.cut("abort", seconds=3)  # the link is down: everything would have to be kept
         for payload in hostile:
-            with pytest.raises((rb.ProtocolError, rb.ConfigError)):
+            with pytest.raises((rb.errors.ProtocolError, rb.ConfigError)):
                 await watch.client.send("note", payload)
         for kind in ("", "Note", "no te", "note\n", "\ud800", None, 7):
-            with pytest.raises(rb.ProtocolError):
+            with pytest.raises(rb.errors.ProtocolError):
                 await watch.client.send(kind, {})
         assert list(store.entries()) == []
         receipt = await watch.client.send("note", {"n": 1})
@@ -205,9 +205,9 @@ async def test_row_04_idempotency_key(server, key):
     """A key that is no text, in the payload or as an argument, is refused; it never names an entry."""
     async with Watch(server.url) as watch:
         await watch.ready()
-        with pytest.raises((rb.ConfigError, rb.ProtocolError)):
+        with pytest.raises((rb.ConfigError, rb.errors.ProtocolError)):
             await watch.client.send("note", {"idempotency_key": key})
-        with pytest.raises((rb.ConfigError, rb.ProtocolError)):
+        with pytest.raises((rb.ConfigError, rb.errors.ProtocolError)):
             await watch.client.send("note", {}, idempotency_key=key)
         assert watch.client.health().queued == 0
 

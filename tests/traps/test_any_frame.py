@@ -161,7 +161,7 @@ def test_any_error_is_classified_suggested_for_and_captured(text, kind):
     """`classify`, `suggest`, `capture`, `Toolbox.call` and every form of what they give."""
     error = kind(text)
     _all_forms(rb.classify(error))
-    rb.suggest(error)
+    rb.agent.suggest(error)
 
     def call() -> None:
         raise error

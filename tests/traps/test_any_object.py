@@ -118,8 +118,8 @@ def test_d04_classify_takes_any_exception(kind):
         json.dumps(failure.to_mcp()),
     ]
     assert all(text.isprintable() or "\n" in text for text in texts)
-    rb.suggest(HOSTILE[kind]())
-    rb.suggest(failure)
+    rb.agent.suggest(HOSTILE[kind]())
+    rb.agent.suggest(failure)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -14,10 +14,10 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.errors import redact, redact_lines, redact_value
 from resilient_bridge.testing import virtual_time
+from tests.agent.workflow.flows import Flow
 from tests.calls.forms import at_once
 from tests.protocol.driving import Rig
 from tests.threats.watching import Watch, push, simulated
-from tests.workflow.flows import Flow
 
 
 WHITE = [" " * 8_193, "\n" * 8_193, "\u3000" * 20_000, " " * 8_192 + "x", "x" * 8_193, "\x1c" * 9_000]
@@ -33,7 +33,7 @@ def test_d01_blank_text_of_any_length_is_only_text(text):
     assert failure.code
     assert rb.classify(text) is None or rb.classify(text).code
     failure.explain(), failure.to_llm(), failure.to_dict(), failure.to_mcp(), str(failure)
-    rb.suggest(RuntimeError(text))
+    rb.agent.suggest(RuntimeError(text))
     rb.Failure.of("CONN_RESET", text, details={"error": text}, suggestions=(text,)).explain()
 
 

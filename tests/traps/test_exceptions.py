@@ -112,8 +112,8 @@ RAISED = {
 }
 PUBLIC = {
     "open": rb.CircuitOpenError,
-    "full": rb.BulkheadFullError,
-    "throttled": rb.ThrottledError,
+    "full": rb.errors.BulkheadFullError,
+    "throttled": rb.errors.ThrottledError,
     "timeout": rb.AttemptTimeoutError,
     "deadline": rb.DeadlineExceededError,
     "config": rb.ConfigError,

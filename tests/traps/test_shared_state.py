@@ -85,7 +85,7 @@ async def test_stamina_test_mode_does_not_reach_a_task_beside_it(key):
         inside = asyncio.create_task(call_after(begin))
         begin.set()
         assert await inside == "ok"
-        with pytest.raises(rb.ThrottledError):
+        with pytest.raises(rb.errors.ThrottledError):
             await outside
 
 

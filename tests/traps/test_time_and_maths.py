@@ -35,7 +35,7 @@ for jump in (315e6, -315e6):
         assert 50 < rejected.retry_after <= 60, rejected.retry_after
     try:
         limited()
-    except rb.ThrottledError as rejected:
+    except rb.errors.ThrottledError as rejected:
         assert 3500 < rejected.retry_after <= 3600, rejected.retry_after
     else:
         raise SystemExit("a jump of the wall clock gave a turn away")

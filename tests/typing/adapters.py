@@ -38,7 +38,7 @@ httpx2.AsyncClient(transport=rb.HTTPTransport(web, httpx2.AsyncHTTPTransport(htt
 OpenAI(http_client=httpx2.Client(transport=rb.HTTPTransport(idempotency_header=None)))
 
 
-def is_read(call: rb.Call) -> bool:
+def is_read(call: rb.adapters.Call) -> bool:
     """A predicate sees the name and the arguments."""
     assert_type(call.method, str)
     assert_type(call.kwargs, Mapping[str, Any])
@@ -58,7 +58,7 @@ async def links(url: str) -> None:
         async for message in ws:
             assert_type(message, str | bytes)
     assert_type(link.state, rb.BridgeState)
-    assert_type(link.health(), rb.LinkHealth)
+    assert_type(link.health(), rb.adapters.LinkHealth)
     await link.wait_ready(timeout=3)
     async for event in link.events():
         assert_type(event, rb.events.Event)
@@ -79,10 +79,10 @@ async def others(url: str) -> None:
     """Event streams, daemons, commands."""
     async with rb.EventSource(httpx2.AsyncClient(), url, last_event_id="7") as source:
         async for event in source:
-            assert_type(event, rb.ServerSentEvent)
+            assert_type(event, rb.protocol.ServerSentEvent)
             assert_type(event.data, str)
-    daemon = rb.Daemon("server", "--port", "7890", health=url)
-    assert_type(await daemon.ensure(), rb.DaemonHealth)
+    daemon = rb.agent.Daemon("server", "--port", "7890", health=url)
+    assert_type(await daemon.ensure(), rb.agent.DaemonHealth)
 
 
 def wrong() -> None:

@@ -88,7 +88,7 @@ async def bridge(url: str) -> None:
                 assert_type(message.redelivered or message.maybe_duplicate, bool)
                 await client.send("echo", {"type": message.type, "how": how}, volatile=True)
             assert_type(client.state, rb.BridgeState)
-            assert_type(client.health(), rb.Health)
+            assert_type(client.health(), rb.client.Health)
             assert_type(client.health().failure, rb.Failure | None)
             async for event in client.events():
                 assert_type(event, rb.events.Event)
@@ -165,7 +165,12 @@ def errors() -> float | None:
         raise NotImplementedError
     except rb.RejectedError as error:
         return error.retry_after
-    except (rb.OutcomeUnknownError, rb.SessionError, rb.AuthError, rb.ProtocolError) as error:
+    except (
+        rb.OutcomeUnknownError,
+        rb.errors.SessionError,
+        rb.errors.AuthError,
+        rb.errors.ProtocolError,
+    ) as error:
         assert_type(error.failure, rb.Failure)
     except (ValueError, TimeoutError, ConnectionError):
         pass
@@ -175,6 +180,6 @@ def errors() -> float | None:
 wrong_value: type[ValueError] = rb.ConfigError
 late: type[TimeoutError] = rb.AttemptTimeoutError
 unreachable: type[ConnectionError] = rb.NotConnectedError
-unread: type[rb.OutcomeUnknownError] = rb.InboxFullError
-full: type[rb.RejectedError] = rb.OutboxFullError
-dropped: type[rb.RejectedError] = rb.NotDeliveredError
+unread: type[rb.OutcomeUnknownError] = rb.errors.InboxFullError
+full: type[rb.RejectedError] = rb.errors.OutboxFullError
+dropped: type[rb.RejectedError] = rb.errors.NotDeliveredError

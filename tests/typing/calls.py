@@ -83,7 +83,7 @@ assert_type(web == rb.resilient, bool)
 assert_type(rb.resilient, rb.Policy)
 assert_type(web.replace(rb.Timeout(5)), rb.Policy)
 explained = web.explain()
-assert_type(explained, rb.Explanation)
+assert_type(explained, rb.calls.Explanation)
 assert_type(explained.max_calls, float)
 assert_type(explained.warnings, tuple[str, ...])
 
@@ -202,7 +202,7 @@ class Alpine(Weather):
         return 1
 
 
-def patience(function: rb.Protected[Callable[..., Any]]) -> float:
+def patience(function: rb.calls.Protected[Callable[..., Any]]) -> float:
     """Any decorated function."""
     return function.policy.explain().max_seconds
 
@@ -216,13 +216,13 @@ def protected() -> list[float]:
     """A decorated function has what the policy adds to it, and what it had."""
     assert_type(create.policy, rb.Policy)
     create.policy = search.policy.replace(rb.Timeout(5))
-    assert_type(create.explain(), rb.Explanation)
+    assert_type(create.explain(), rb.calls.Explanation)
     assert_type(create.__wrapped__("x", urgent=True), int)
     assert_type(stream.explain().max_calls, float)
     assert_type(rows.policy, rb.Policy)
     assert_type(Weather.now.policy, rb.Policy)
     assert_type(create.__name__, str)
-    exact: rb.Protected[Callable[[str], int]] = create
+    exact: rb.calls.Protected[Callable[[str], int]] = create
     assert_type(exact("x"), int)
     named = rb.Policy(rb.Retry())(ask_for, idempotent=True, name="ask")
     assert_type(named.policy, rb.Policy)
@@ -345,7 +345,11 @@ def presets() -> rb.BridgePolicy:
 def rejections() -> float | None:
     """What a layer raises, and by which classes it is caught."""
     late: type[TimeoutError] = rb.DeadlineExceededError
-    rejected: list[type[rb.RejectedError]] = [rb.CircuitOpenError, rb.BulkheadFullError, rb.ThrottledError]
+    rejected: list[type[rb.RejectedError]] = [
+        rb.CircuitOpenError,
+        rb.errors.BulkheadFullError,
+        rb.errors.ThrottledError,
+    ]
     try:
         create("x")
     except rb.CircuitOpenError as error:

@@ -34,7 +34,7 @@ flow = rb.Workflow("state.json", root=".", tools=toolbox, policy=rb.Policy(rb.Re
 
 
 @flow.phase
-async def first(phase: rb.Phase) -> None:
+async def first(phase: rb.agent.Phase) -> None:
     """A phase."""
     phase.produced("a.txt")
     assert_type(await phase.committed(), str)
@@ -54,26 +54,26 @@ async def work() -> None:
     assert_type(add(1), int)
     assert_type(await grep("x"), list[str])
     result = await bash("ls")
-    assert_type(result, rb.CommandResult)
+    assert_type(result, rb.agent.CommandResult)
     assert_type(result.stdout, str)
     outcome = await toolbox.call("grep", '{"pattern": "x"}', idempotency_key="k")
     assert_type(outcome, rb.Outcome[Any])
     assert_type(outcome.ok, bool)
     assert_type(outcome.exit_code, int | None)
-    assert_type(toolbox.tools, Mapping[str, rb.Tool])
+    assert_type(toolbox.tools, Mapping[str, rb.agent.Tool])
     assert_type(second(), int)
     await first(None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     report = await flow.run()
-    assert_type(report, rb.WorkflowReport)
-    assert_type(report.status, rb.WorkflowStatus)
+    assert_type(report, rb.agent.WorkflowReport)
+    assert_type(report.status, rb.agent.WorkflowStatus)
     assert_type(report.failure, rb.Failure | None)
-    assert_type(await flow.skip("second", reason="why"), rb.WorkflowReport)
+    assert_type(await flow.skip("second", reason="why"), rb.agent.WorkflowReport)
     assert_type(flow.status().explain(), str)
 
 
 async def model() -> None:
     """Money, context, modes."""
-    budget = rb.SpendBudget("10.00", mode="soft", warn_at=0.8)
+    budget = rb.agent.SpendBudget("10.00", mode="soft", warn_at=0.8)
     async with budget.call(estimate="0.02", timeout=5) as call:
         call.spend(Decimal("0.0173"))
     assert_type(budget.status().spent, Decimal)
@@ -83,11 +83,11 @@ async def model() -> None:
     def count(messages: Sequence[str], tools: Sequence[object]) -> int:
         return sum(map(len, messages)) + len(tools)
 
-    guard = rb.ContextGuard(8_000, count=count)
+    guard = rb.agent.ContextGuard(8_000, count=count)
     assert_type(await guard.fit(["hello"]), list[str])
-    modes = rb.Degradation("browse", "browser", "text")
+    modes = rb.agent.Degradation("browse", "browser", "text")
     assert_type(modes.mode, str)
-    assert_type(rb.suggest(FileNotFoundError(2, "x", "y")), tuple[str, ...])
-    event = rb.HookEvent.parse(b"{}")
+    assert_type(rb.agent.suggest(FileNotFoundError(2, "x", "y")), tuple[str, ...])
+    event = rb.agent.HookEvent.parse(b"{}")
     assert_type(event.session_id, str)
-    assert_type(rb.hook_answer(b"{}"), dict[str, Any])
+    assert_type(rb.agent.hook_answer(b"{}"), dict[str, Any])

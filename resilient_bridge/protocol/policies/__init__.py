@@ -8,17 +8,22 @@ from ...lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .dialect import Dialect
-    from .heartbeat import Heartbeat
-    from .inbox import Inbox
-    from .outbox import Outbox
-    from .reconnect import Reconnect
-    from .replay import Replay
+    from .dialect import Dialect as Dialect
+    from .heartbeat import Heartbeat as Heartbeat
+    from .inbox import Inbox as Inbox
+    from .outbox import Outbox as Outbox
+    from .reconnect import Reconnect as Reconnect
+    from .replay import Replay as Replay
 
-__all__ = ["Dialect", "Heartbeat", "Inbox", "Outbox", "Reconnect", "Replay"]
-
-_HOMES = {name: name.lower() for name in __all__}
+_NAMES = {
+    "dialect": "Dialect",
+    "heartbeat": "Heartbeat",
+    "inbox": "Inbox",
+    "outbox": "Outbox",
+    "reconnect": "Reconnect",
+    "replay": "Replay",
+}
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

@@ -49,7 +49,7 @@ async def client(path):
 
 async def records(path):
     """One session record in each of three states."""
-    async with rb.Sessions(path) as sessions:
+    async with rb.stores.Sessions(path) as sessions:
         for name in ("paused", "closed", "failed"):
             made = await sessions.create("claude", f"/home/me/{name}")
             await sessions.activate(made.id)
@@ -85,7 +85,7 @@ async def dump(url):
 
 async def budget(path):
     """3.75 of 10 are spent."""
-    spending = rb.SpendBudget("10.00", name="chat", path=path)
+    spending = rb.agent.SpendBudget("10.00", name="chat", path=path)
     spending.spend("3.50")
     spending.spend("0.25")
     spending.close()
@@ -121,12 +121,12 @@ def main():
         asyncio.run(client(server.url))
         asyncio.run(records(server.url))
         (PLACE / "redis.json").write_text(json.dumps(asyncio.run(dump(server.url)), indent=1) + "\n")
-    state = rb.StateFile(PLACE / "state.json", version=3)
+    state = rb.stores.StateFile(PLACE / "state.json", version=3)
     state.save({"done": ["plan"], "current": "build"})
     state.save({"done": ["plan", "build"], "current": "test", "text": "Grüße 🚀"})
     asyncio.run(budget(PLACE / "budget.json"))
     asyncio.run(flow(PLACE / "flow.json"))
-    with rb.SessionLog(PLACE / "session.jsonl") as log:
+    with rb.stores.SessionLog(PLACE / "session.jsonl") as log:
         log.write({"note": "fetched", "n": 1})
         log.write({"note": "stored", "n": 2})
     receipts = Receipts(str(PLACE / "receipts.jsonl"))

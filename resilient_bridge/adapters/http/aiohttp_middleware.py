@@ -1,0 +1,192 @@
+"""A policy under an `aiohttp.ClientSession`: a client middleware, with the promises of HTTPTransport.
+
+Rule: one entry here is one request; redirects come in as requests of their own. aiohttp's own repeat of a lost connection is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from ...calls.retry.value import Retry
+from ...classification.http_libraries import allow_proof
+from ...errors import BridgeError, stays_here
+from ..arguments import calls_of, check_http_options
+from ..sdk_errors import lend
+from .requests import IDEMPOTENT_METHODS, SAFE_METHODS
+from .views import AnswerView, Core, RequestView, URLView, disprove, says_more
+
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp import ClientHandlerType
+
+    from ...calls.policy import Policy
+    from ...presets import BridgePolicy
+
+__all__ = ["HTTPMiddleware"]
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_NEXT_HOP: ContextVar[tuple[str, dict[str, Any]] | None] = ContextVar("_NEXT_HOP", default=None)
+"""Where the last redirect of this task leads, and what its request carried: aiohttp hands over nothing."""
+
+
+class HTTPMiddleware:
+    """A client middleware that applies `policy`: `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])` (aiohttp 3.12 or later).
+
+    It keeps what HTTPTransport promises: GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an
+    Idempotency-Key of yours; anything else only if it provably did not run. A request with an effect gets a key of ours, the same on
+    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key belongs to the origin.
+    `Retry-After` is obeyed, a body that can be read once is sent once, the last response is returned whatever its status, and those before
+    it are closed. Credentials do not follow a redirect to another origin in any header, nor cross http:// to another machine unless
+    `allow_plaintext_credentials`. What we decide is raised as a BridgeError that is an `aiohttp.ClientError` too.
+
+    It may serve several sessions of one event loop. The session's total timeout holds for all attempts together; for one attempt take
+    `Timeout` in the policy. Put it first: what stands after it is run again with each repeat.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | BridgePolicy | None = None,
+        *,
+        idempotency_header: str | None = "Idempotency-Key",
+        allow_plaintext_credentials: bool = False,
+    ) -> None:
+        """Make a middleware. ConfigError names a bad argument."""
+        calls = calls_of(policy, "HTTPMiddleware.policy")
+        check_http_options("HTTPMiddleware", idempotency_header, allow_plaintext_credentials)
+        self._core = Core(
+            calls,
+            _Below(),
+            _look,
+            idempotency_header=idempotency_header,
+            allow_plaintext_credentials=allow_plaintext_credentials,
+        )
+        self._key_header = idempotency_header
+        self._repeats = any(isinstance(layer, Retry) for layer in calls.layers)
+        self._given_up: WeakKeyDictionary[asyncio.Task[Any], Exception] = WeakKeyDictionary()
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request through `handler`, again if the policy says so, and return the last response."""
+        task = asyncio.current_task()
+        if task is not None and (error := self._given_up.pop(task, None)) is not None:
+            raise error  # aiohttp came back by itself with what the policy had given up
+        comes_back = self._repeats and _switch_off(request)
+        carried = _carried(request)
+        is_hop = "rb.redirected" in carried
+        view = RequestView(
+            request, _url(request), carried, stream=_Body(request), options={"handler": handler}
+        )
+        try:
+            answer = self._core.returned(view, await self._core.prepared(view, is_async=True)(view))
+        except BridgeError as error:
+            base = import_module("aiohttp").ClientError
+            lend(error, base)
+            raise
+        except Exception as error:
+            if is_hop:  # a request before this one ran, so nothing is proved of the whole call
+                disprove(error)
+            if comes_back and task and not view.stream.is_begun and _is_repeated_by_aiohttp(error):
+                self._given_up[task] = error
+            raise
+        finally:
+            carried.pop("rb.transport", None)
+        carried["rb.idempotency_header"] = self._key_header
+        _NEXT_HOP.set((target, carried) if (target := _target(answer)) else None)
+        return answer.native  # type: ignore[no-any-return]
+
+    __reduce__ = stays_here
+
+    def __repr__(self) -> str:
+        """Return the policy."""
+        return f"HTTPMiddleware({self._core!r})"
+
+
+class _Below:
+    """The rest of the session, as the inner transport that the core knows: each call is one request on the wire."""
+
+    async def handle_async_request(self, view: RequestView) -> AnswerView:
+        try:
+            return AnswerView(await view.options["handler"](view.native))
+        except Exception as error:
+            allow_proof(error)
+            raise
+
+
+class _Body:
+    """Whether the body of a request can no longer be sent again: aiohttp knows."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    @property
+    def is_begun(self) -> bool:
+        return bool(getattr(self._request.body, "consumed", False))
+
+
+def _url(request: Any) -> URLView:
+    url = request.url
+    return URLView(url.scheme, url.raw_host or "", url.port)
+
+
+def _carried(request: Any) -> dict[str, Any]:
+    """Return what the request before this one left, if this follows its redirect."""
+    before = _NEXT_HOP.get()
+    _NEXT_HOP.set(None)
+    if before is None or before[0] != str(request.url):
+        return {}
+    carried = before[1]
+    name, key = carried.get("rb.idempotency_header"), carried.get("rb.idempotency_key")
+    if key and name not in request.headers and request.method not in SAFE_METHODS:
+        request.headers[name] = key
+    return carried
+
+
+def _target(answer: AnswerView) -> str:
+    """Return where a redirect leads, empty for another answer."""
+    native = answer.native
+    location = native.headers.get("Location") or native.headers.get("URI")
+    if native.status not in _REDIRECTS or not location:
+        return ""
+    try:
+        return str(native.url.join(type(native.url)(location)).with_fragment(None))
+    except ValueError:  # aiohttp refuses it as well
+        return ""
+
+
+def _switch_off(request: Any) -> bool:
+    """Switch off that aiohttp repeats a lost connection by itself; True if it will still do so for this request."""
+    session = getattr(request, "session", None)
+    was_on = bool(getattr(session, "_retry_connection", False))
+    if was_on:
+        cast("Any", session)._retry_connection = False  # noqa: SLF001 -- it has no public switch
+    return was_on and request.method in IDEMPOTENT_METHODS
+
+
+def _is_repeated_by_aiohttp(error: Exception) -> bool:
+    library = import_module("aiohttp")
+    never = (library.ConnectionTimeoutError, library.ClientConnectorError)
+    return isinstance(error, library.ClientOSError | library.ServerDisconnectedError) and not isinstance(
+        error, never
+    )
+
+
+async def _look(answer: AnswerView) -> None:
+    """Read the body of an error that says more than its status, where it is known to be short, and put it back."""
+    native = answer.native
+    if not says_more(answer):
+        return
+    try:
+        body = await native.read()
+    except Exception:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+        return
+    answer.body = body
+    with warnings.catch_warnings():  # no step of another task can come in between
+        warnings.simplefilter("ignore", DeprecationWarning)
+        native.content.unread_data(body)

@@ -1,0 +1,233 @@
+"""Bodies over HTTP: requests that can be read once, errors that are looked into, and a bound on how much is read.
+
+Rule: whoever reads a response afterwards sees every byte of it, as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from ...calls.frame import CURRENT
+from ...errors import BridgeError, Failure, error_for
+from .decoding import Decoding, decoded
+
+
+__all__ = ["LOOK", "SAYS_MORE", "bounded", "note_use", "once", "peek", "peek_async"]
+
+LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
+_MOST_DECODED: Final = 1_000_000  # bytes that they may become
+SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
+
+
+def _tells(response: Any) -> bool:
+    """Whether the body can change what the status says: JSON of a status that has several meanings."""
+    return response.status_code in SAYS_MORE and "json" in response.headers.get("content-type", "")
+
+
+def peek(response: Any) -> None:
+    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    if not _tells(response):
+        return
+    parts: list[bytes] = []
+    size, rest, broken = 0, iter(response.stream), None
+    try:
+        for part in rest:
+            parts.append(part)
+            size += len(part)
+            if size >= LOOK:
+                break
+    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+        broken = error
+    except BaseException:
+        response.close()
+        raise
+    response.stream = _body(response, parts, rest, broken=broken)
+    _keep(response, parts)
+
+
+async def peek_async(response: Any) -> None:
+    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    if not _tells(response):
+        return
+    parts: list[bytes] = []
+    size, rest, broken = 0, aiter(response.stream), None
+    try:
+        async for part in rest:
+            parts.append(part)
+            size += len(part)
+            if size >= LOOK:
+                break
+    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+        broken = error
+    except BaseException:
+        await response.aclose()
+        raise
+    response.stream = _body(response, parts, rest, broken=broken)
+    _keep(response, parts)
+
+
+def _keep(response: Any, parts: list[bytes]) -> None:
+    # Half of a compressed body, a broken one or one that grows too large: then the status alone has to do.
+    body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), _MOST_DECODED)
+    if body is not None:
+        response.extensions["rb.body"] = body
+
+
+def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
+    """Have the response raise once more than `most` bytes of its body are read, on the wire or decoded (PROTO_MESSAGE_TOO_BIG)."""
+    decoding = Decoding(response.headers.get("content-encoding", ""))
+    response.stream = _body(response, [], None, bound=_Bound(most, request, lend, decoding))
+
+
+# ---- bodies that can be sent once -------------------------------------------------------------------------------
+
+
+def once(request: Any) -> None:
+    """Watch a body that can be read only once, so that it is known when it has been."""
+    stream = request.stream
+    kind = type(stream).__name__
+    if kind != "ByteStream" and (kind != "MultipartStream" or not _rewinds(stream)):
+        request.stream = _stream_class(_Once, type(request).__module__)(stream)
+
+
+def note_use(request: Any) -> None:
+    """Tell the attempt that it is the last one, if the body has been read and cannot be read again."""
+    if getattr(request.stream, "is_begun", False):
+        attempt = CURRENT.get()
+        if not attempt.world.is_disabled:
+            attempt.is_last = True
+
+
+def _rewinds(stream: Any) -> bool:
+    """Whether the files of a multipart body can be read from their beginning again."""
+    files = (getattr(field, "file", None) for field in getattr(stream, "fields", ()))
+    return all(file is None or isinstance(file, str | bytes) or _seekable(file) for file in files)
+
+
+def _seekable(file: Any) -> bool:
+    return hasattr(file, "seekable") and bool(file.seekable())
+
+
+# ---- the two kinds of body ---------------------------------------------------------------------------------------
+
+
+def _body(
+    response: Any,
+    parts: list[bytes],
+    rest: Any,
+    *,
+    bound: _Bound | None = None,
+    broken: Exception | None = None,
+) -> Any:
+    return _stream_class(_Body, type(response).__module__)(response.stream, parts, rest, bound, broken)
+
+
+@cache
+def _stream_class(body: type[Any], module: str) -> type[Any]:
+    """Return the class with the bases that the library of this module asks for."""
+    library = import_module(module.partition(".")[0])
+    return type(body.__name__, (body, library.AsyncByteStream, library.SyncByteStream), {})
+
+
+class _Bound:
+    """How many bytes may still be read: as they come over the wire, and as they are once decoded."""
+
+    def __init__(
+        self, most: int, request: Any, lend: Callable[[BridgeError, Any], None], decoding: Decoding
+    ) -> None:
+        self._most = self._left = self._decoded_left = most
+        self._request = request
+        self._lend = lend
+        self._decoding: Decoding | None = decoding or None
+
+    def count(self, part: bytes) -> None:
+        """Raise the error of a body that is too long, before the client decodes the part that makes it so."""
+        self._left -= len(part)
+        if self._left < 0:
+            raise self._error("bytes")
+        if self._decoding is not None and self._is_bomb(part):
+            raise self._error("bytes once decoded")
+
+    def _is_bomb(self, part: bytes) -> bool:
+        assert self._decoding is not None  # noqa: S101 -- asked for by who has one
+        try:
+            for piece in self._decoding.pieces(part):
+                self._decoded_left -= len(piece)
+                if self._decoded_left < 0:
+                    return True
+        except Exception:  # noqa: BLE001 -- a broken body: the client raises its own error when it decodes this part
+            self._decoding = None
+        return False
+
+    def _error(self, what: str) -> BridgeError:
+        text = f"body of the response: wanted at most {self._most} {what}, got more"
+        error = error_for(Failure.of("PROTO_MESSAGE_TOO_BIG", text))
+        self._lend(error, self._request)
+        return error
+
+
+class _Body:
+    """A body of which some parts have been read, and of which not more than so many bytes are handed out.
+
+    `broken` is the error in which the reading ended: it comes after the parts, as it would have.
+    """
+
+    def __init__(
+        self, stream: Any, parts: list[bytes], rest: Any, bound: _Bound | None, broken: Exception | None
+    ) -> None:
+        self._stream = stream
+        self._parts = parts
+        self._rest = stream if rest is None else rest
+        self._bound = bound
+        self._broken = broken
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._parts
+        if self._broken is not None:
+            raise self._broken
+        for part in self._rest:
+            if self._bound is not None:
+                self._bound.count(part)
+            yield part
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield part
+        if self._broken is not None:
+            raise self._broken
+        async for part in self._rest:
+            if self._bound is not None:
+                self._bound.count(part)
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Once:
+    """A body that says whether it has been read from."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.is_begun = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.is_begun = True
+        yield from self._stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.is_begun = True
+        async for part in self._stream:
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,269 @@
+"""HTTP requests: where they go, whether they may be repeated, what they may not carry. For httpx and httpx2, by their common words."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Generator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import lru_cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ...calls.frame import count_request
+from ...errors import Executed, Failure, Record, attach, config_error, error_for, is_sensitive, record_of
+from ...transports.following import may_follow
+from ...transports.loopback import is_loopback
+from ..arguments import check_sync, plaintext_refused
+
+
+if TYPE_CHECKING:
+    from ...calls.policy import Policy
+
+
+__all__ = [
+    "COUNTED",
+    "IDEMPOTENT_METHODS",
+    "PORTS",
+    "SAFE_METHODS",
+    "bound_to",
+    "check_given",
+    "check_hop",
+    "check_inner",
+    "check_plaintext",
+    "default_inner",
+    "disprove_hop",
+    "followed",
+    "mark_redirect",
+    "note_domains",
+    "note_sent",
+    "origin_of",
+    "package_of",
+]
+
+COUNTED: Final = "rb.counted"
+"""On a request that has been counted in the attempts that it is part of."""
+
+IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""What RFC 9110 §9.2.2 calls idempotent: repeating it has the effect of doing it once."""
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""What RFC 9110 §9.2.1 calls safe: it asks for no effect, so it needs no idempotency key."""
+
+_SHORTEST: Final = (
+    0.001  # seconds; a socket that is given 0 does not wait at all, and says so in another error
+)
+_HOP: Final = "rb.redirected"
+PORTS: Final = {"http": 80, "https": 443}
+
+
+def package_of(request: Any) -> str:
+    """Return the library a request belongs to: "httpx" or "httpx2"."""
+    return type(request).__module__.partition(".")[0]
+
+
+def origin_of(url: Any) -> str:
+    """Return scheme, host and, if it is not the usual one, port: no path, no user, no secret."""
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
+
+
+# ---- what may not leave -----------------------------------------------------------------------------------------
+
+
+_Origin: TypeAlias = tuple[str, str, int | None]
+
+
+class _Hop(NamedTuple):
+    """An origin that a redirect came from, and the cookies that went there. Extensions may be printed: its repr shows none."""
+
+    origin: _Origin
+    cookies: frozenset[str]
+
+    def __repr__(self) -> str:
+        scheme, host, port = self.origin
+        return f"<redirected from {scheme}://{host}:{port}>"
+
+
+def _place(url: Any) -> _Origin:
+    return url.scheme, url.host, url.port or PORTS.get(url.scheme)
+
+
+def _is_same(one: _Origin, other: _Origin) -> bool:
+    """Return whether two origins are one: equal, or one host over http and https on their usual ports."""
+    usual = {("http", 80), ("https", 443)}
+    return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
+
+
+def mark_redirect(request: Any) -> None:
+    """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
+    before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
+    here = _Hop(_place(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
+    request.extensions[_HOP] = (*before, here)
+
+
+def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -> None:
+    """See to it that a redirect to another origin carries what may follow it, and no more (threat 41).
+
+    Another origin is another scheme, host or port; only the change from http to https of one host is none. A header that is not
+    on the list of `may_follow` stays behind. One with the name of a secret, and any way from https to http, is refused: who needs it
+    there must hear of it. The client itself takes away Authorization and a Cookie header, and adds what its jar has for the new
+    host, among them each cookie without a domain: so what went to an earlier origin stays behind as well, unless `domains`
+    says that a server had set a cookie of this name for a domain that the new host is in.
+    """
+    # They stay in the extensions: sent by hand, the request is no better.
+    hops: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
+    if not hops:
+        return
+    url, headers = request.url, request.headers
+    here = _place(url)
+    if hops[-1].origin[0] == "https" and url.scheme != "https":
+        raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
+    if not _is_same(hops[-1].origin, here):
+        if _has_credentials(request, beside="cookie"):
+            raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
+        for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
+            del headers[name]
+    if "cookie" in headers:
+        kept = _kept_cookies(headers["cookie"], hops, here, domains)
+        del headers["cookie"]
+        if kept:
+            headers["cookie"] = kept
+
+
+_MOST_REDIRECTS: Final = 20
+
+
+async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
+    """Follow the redirects of a response that the client was told not to follow; return what closes the last one, and that one.
+
+    It carries what `check_hop` lets through; raises what that raises, with the response closed.
+    """
+    for _ in range(_MOST_REDIRECTS):
+        request = getattr(response, "next_request", None)
+        if request is None:
+            break
+        mark_redirect(response.request)
+        request.extensions[_HOP] = response.request.extensions[_HOP]
+        await entered.__aexit__(None, None, None)
+        check_hop(request)
+        # Without the client's own authentication, as clients do it: what may go there is in the request already.
+        response = await client.send(request, stream=True, auth=None, follow_redirects=False)
+        entered = aclosing(response)
+    return entered, response
+
+
+def note_domains(response: Any, domains: OrderedDict[str, str]) -> None:
+    """Remember which cookies a response sets for a whole domain."""
+    for line in response.headers.get_list("set-cookie"):
+        found = _DOMAIN.search(line)
+        name = line.partition("=")[0].strip()
+        if found is not None:
+            domains[name] = found[1].lower()
+            if len(domains) > _MOST_DOMAINS:
+                domains.popitem(last=False)
+
+
+_DOMAIN: Final = re.compile(r";\s{0,9}domain\s{0,9}=\s{0,9}\.?([\w.-]{1,255})", re.IGNORECASE)
+_MOST_DOMAINS: Final = 512
+
+
+def _pairs(cookies: str) -> list[str]:
+    return [pair for part in cookies.split(";") if (pair := part.strip())]
+
+
+def _kept_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]) -> str:
+    own = frozenset[str]().union(*(hop.cookies for hop in hops if _is_same(hop.origin, here)))
+    elsewhere = frozenset[str]().union(*(hop.cookies for hop in hops))
+
+    def is_kept(pair: str) -> bool:
+        domain = domains.get(pair.partition("=")[0])
+        return (
+            pair not in elsewhere
+            or pair in own
+            or (domain is not None and f".{here[1]}".endswith(f".{domain}"))
+        )
+
+    return "; ".join(filter(is_kept, _pairs(cookies)))
+
+
+def check_plaintext(request: Any) -> None:
+    """Refuse credentials over http:// to another machine (threat 42)."""
+    if not _is_loopback(request.url.host) and _has_credentials(request):
+        raise plaintext_refused("https", origin_of(request.url), "HTTPTransport")
+
+
+def _has_credentials(request: Any, beside: str = "") -> bool:
+    return any(_is_credential(name) and name != beside for name in request.headers)
+
+
+# On every request, of the same few names and hosts.
+@lru_cache(maxsize=1_024)
+def _is_credential(header: str) -> bool:
+    return is_sensitive(header)
+
+
+_is_loopback = lru_cache(maxsize=1_024)(is_loopback)
+
+
+# ---- what it may take --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def bound_to(request: Any, left: float) -> Generator[None, None, None]:
+    """Let no phase of a request take more than the seconds left: a thread cannot be interrupted, but its socket can.
+
+    Afterwards the request has its own timeouts again: it may be sent once more, or be carried over by a redirect.
+    """
+    extensions = request.extensions
+    told: dict[str, float | None] | None = extensions.get("timeout")
+    left, own = max(left, _SHORTEST), told or {}
+    phases = {name: own.get(name) for name in ("connect", "read", "write", "pool")}
+    extensions["timeout"] = {
+        name: left if seconds is None else min(seconds, left) for name, seconds in phases.items()
+    }
+    try:
+        yield
+    finally:
+        if told is None:
+            del extensions["timeout"]
+        else:
+            extensions["timeout"] = told
+
+
+def check_given(inner: Any, policy: Policy) -> None:
+    """Refuse what is no transport, and with a sync one a policy that cannot bound sync calls."""
+    if inner is None or hasattr(inner, "handle_async_request"):
+        return
+    if not hasattr(inner, "handle_request"):
+        raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
+    check_sync(policy, "HTTPTransport.policy")
+
+
+def check_inner(inner: Any, *, is_async: bool) -> None:
+    """Refuse an inner transport of the other kind: that of a Client is sync, that of an AsyncClient async."""
+    wanted = "handle_async_request" if is_async else "handle_request"
+    if inner is None or hasattr(inner, wanted):
+        return
+    client, transport = ("an AsyncClient", "async") if is_async else ("a Client", "sync")
+    message = f"{transport} transport for {client}, such as {'AsyncHTTPTransport' if is_async else 'HTTPTransport'}()"
+    raise config_error("HTTPTransport.inner", f"{'an' if is_async else 'a'} {message}", inner)
+
+
+def note_sent(request: Any) -> None:
+    """Count a request in the attempts that it is part of, unless the client above has done so (see `sdks`)."""
+    if request.extensions.pop(COUNTED, None) != id(request):
+        count_request()
+
+
+def disprove_hop(error: Exception, request: Any) -> None:
+    """Say of the error of a redirected request that it proves nothing about the whole: a request before it was sent, and answered."""
+    if _HOP in request.extensions:
+        attach(error, (record_of(error) or Record())._replace(executed=Executed.MAYBE))
+
+
+def default_inner(request: Any, *, is_async: bool) -> Any:
+    """Return a transport of the library that the request belongs to."""
+    library = import_module(package_of(request))
+    return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()

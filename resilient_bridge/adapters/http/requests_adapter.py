@@ -1,0 +1,249 @@
+"""A policy under a `requests.Session`: an adapter to mount, with the promises of HTTPTransport.
+
+Rule: one entry here is one request; redirects come in as requests of their own. It answers as requests' own adapter would, only
+later and more often.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from ...classification.http_libraries import allow_proof
+from ...errors import BridgeError, config_error, stays_here
+from ..arguments import calls_of, check_http_options, check_sync
+from ..sdk_errors import same_error_for
+from .views import Core, RequestView, URLView, disprove, says_more
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import requests
+    from requests.adapters import BaseAdapter
+
+    from ...calls.policy import Policy
+    from ...presets import BridgePolicy
+
+    _Base = BaseAdapter
+else:
+    _Base = object  # requests never asks what an adapter is, and stays unimported until one is used
+
+__all__ = ["HTTPAdapter"]
+
+_CARRIED: Final = "rb"  # among the hooks of a prepared request, which its redirects inherit
+
+
+class HTTPAdapter(_Base):
+    """An adapter that applies `policy` to every request of a session: `session.mount("https://", rb.HTTPAdapter())`.
+
+    It keeps what HTTPTransport promises: GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an
+    Idempotency-Key of yours; anything else only if it provably did not run. A request with an effect gets a key of ours, the same on
+    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key belongs to the origin.
+    `Retry-After` is obeyed, a body that can be read once is sent once, the last response is returned whatever its status, and those before
+    it are closed. Credentials do not follow a redirect to another origin in any header, nor cross http:// to another machine unless
+    `allow_plaintext_credentials`. What we decide is raised as a BridgeError that is a `requests.RequestException` too.
+
+    `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its `max_retries` must be 0 (ConfigError).
+    """
+
+    def __init__(
+        self,
+        policy: Policy | BridgePolicy | None = None,
+        inner: BaseAdapter | None = None,
+        *,
+        idempotency_header: str | None = "Idempotency-Key",
+        allow_plaintext_credentials: bool = False,
+    ) -> None:
+        """Make an adapter for one session. ConfigError names a bad argument, and an inner adapter that repeats by itself."""
+        if isinstance(inner, HTTPAdapter) or _repeats(inner):
+            raise config_error("HTTPAdapter.inner", "an adapter that does not retry already", inner)
+        if inner is not None and not hasattr(inner, "send"):
+            raise config_error("HTTPAdapter.inner", "an adapter of requests, or None", inner)
+        calls = calls_of(policy, "HTTPAdapter.policy")
+        check_sync(calls, "HTTPAdapter.policy")
+        check_http_options("HTTPAdapter", idempotency_header, allow_plaintext_credentials)
+        self._below = _Below(inner)
+        self._core = Core(
+            calls,
+            self._below,
+            _look,
+            idempotency_header=idempotency_header,
+            allow_plaintext_credentials=allow_plaintext_credentials,
+        )
+
+    def send(  # noqa: PLR0917 -- the signature of requests
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: bool | str = True,
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """Send a prepared request, again if the policy says so, and return the last response."""
+        options = {"stream": stream, "verify": verify, "cert": cert, "proxies": proxies}
+        hooks: dict[str, Any] = request.hooks
+        carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
+        is_hop = "rb.redirected" in carried
+        body = request.body
+        watched = _watched(request)
+        view = RequestView(request, _url(request.url or ""), carried, stream=watched, options=options)
+        if timeout is not None:
+            carried["timeout"] = _phases(timeout)
+        try:
+            response = self._core.prepared(view, is_async=False)(view)
+            return self._core.returned(view, response)  # type: ignore[no-any-return]
+        except BridgeError as error:
+            raise _theirs(error, request) from error.__cause__
+        except Exception as error:
+            if is_hop:  # a request before this one ran, so nothing is proved of the whole call
+                disprove(error)
+            raise
+        finally:
+            carried.pop("rb.transport", None)
+            carried.pop("timeout", None)
+            request.body = body
+
+    def close(self) -> None:
+        """Close the inner adapter with its connections."""
+        self._below.close()
+
+    __reduce__ = stays_here
+
+    def __repr__(self) -> str:
+        """Return the policy."""
+        return f"HTTPAdapter({self._core!r})"
+
+
+class _Below:
+    """The adapter of requests, as the inner transport that the core knows: each call is one request on the wire."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def handle_request(self, view: RequestView) -> Any:
+        request = view.native
+        if self.inner is None:
+            self.inner = import_module("requests.adapters").HTTPAdapter(max_retries=0)
+        _rewind(request, view.stream)
+        timeout = view.extensions.get("timeout")
+        if timeout is not None:
+            timeout = (timeout.get("connect"), timeout.get("read"))
+        try:
+            return self.inner.send(request, timeout=timeout, **view.options)
+        except Exception as error:
+            allow_proof(error)
+            raise
+
+    def close(self) -> None:
+        if self.inner is not None:
+            self.inner.close()
+
+
+def _repeats(inner: Any) -> bool:
+    retries = getattr(inner, "max_retries", None)
+    total = getattr(retries, "total", retries)
+    return isinstance(total, int) and not isinstance(total, bool) and total > 0
+
+
+def _url(url: str) -> URLView:
+    parts = urlsplit(url)
+    return URLView(parts.scheme, parts.hostname or "", parts.port)
+
+
+def _phases(timeout: Any) -> dict[str, float | None]:
+    """Return the timeouts of requests under httpx's names."""
+    if isinstance(timeout, tuple):
+        connect, read = timeout  # pyright: ignore[reportUnknownVariableType]
+    elif hasattr(timeout, "connect_timeout"):  # urllib3's
+        connect, read = timeout.connect_timeout, timeout.read_timeout
+    else:
+        connect = read = timeout
+    return {"connect": _seconds(connect), "read": _seconds(read)}
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _theirs(error: BridgeError, request: Any) -> Any:
+    exceptions = import_module("requests.exceptions")
+    base = exceptions.Timeout if isinstance(error, TimeoutError) else exceptions.RequestException
+    made = same_error_for(error, base)
+    made.request, made.response = request, None
+    return made
+
+
+# ---- bodies --------------------------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """A body that can be read once, and that says whether it has been."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self.is_begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self.is_begun = True
+        return iter(self._body)
+
+
+class _WatchedFile(_Watched):
+    """The same for what is read by pieces, as urllib3 does where it can."""
+
+    def read(self, size: int = -1) -> Any:
+        self.is_begun = True
+        return self._body.read(size)
+
+
+def _watched(request: Any) -> Any:
+    """Return what watches the body of a request, None for one that can be sent again."""
+    body = request.body
+    if body is None or isinstance(body, str | bytes | bytearray) or _can_rewind(request):
+        return None
+    watched = request.body = (_WatchedFile if hasattr(body, "read") else _Watched)(body)
+    return watched
+
+
+def _can_rewind(request: Any) -> bool:
+    position = getattr(request, "_body_position", None)
+    return isinstance(position, int) and not isinstance(position, bool) and hasattr(request.body, "seek")
+
+
+def _rewind(request: Any, watched: Any) -> None:
+    if watched is None and _can_rewind(request):
+        request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
+
+
+class _Broken:
+    """The rest of a body that broke while we looked into it: who reads it gets the error."""
+
+    def __init__(self, raw: Any, error: Exception) -> None:
+        self._raw = raw
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        raise self._error
+
+    def read(self, *_: Any, **__: Any) -> bytes:
+        raise self._error
+
+
+def _look(response: Any) -> None:
+    """Read the body of an error that says more than its status, where it is known to be short: `classify` finds it then."""
+    if not says_more(response):
+        return
+    raw = response.raw
+    try:
+        _ = response.content
+    except Exception as error:  # noqa: BLE001 -- the status stands
+        with suppress(AttributeError):
+            response.raw, response._content_consumed = _Broken(raw, error.__cause__ or error), False  # type: ignore[arg-type] # noqa: SLF001
+            response._content = False  # noqa: SLF001

@@ -1,0 +1,394 @@
+"""A policy under an HTTP client: one transport for httpx and httpx2, async and sync.
+
+Rule: it answers as its inner transport would, only later and more often: the last response comes out as it is, no status is
+ever raised, and no body is sent twice that can be read only once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...calls.frame import CURRENT
+from ...calls.retry.value import Retry
+from ...calls.run.protect import bind
+from ...calls.states import States
+from ...errors import BridgeError, config_error, stays_here
+from ...values.fields import is_count
+from ...world import current_world
+from ..arguments import calls_of, check_http_options, check_sync, keyed
+from ..mcp_wire import watch_answer, watch_request
+from ..sdk_errors import lend
+from .bodies import bounded, note_use, once, peek, peek_async
+from .requests import (
+    IDEMPOTENT_METHODS,
+    SAFE_METHODS,
+    bound_to,
+    check_given,
+    check_hop,
+    check_inner,
+    check_plaintext,
+    default_inner,
+    disprove_hop,
+    mark_redirect,
+    note_domains,
+    note_sent,
+    origin_of,
+    package_of,
+)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+    import httpx2
+
+    from ...calls.policy import Policy
+    from ...presets import BridgePolicy
+
+    class _Bases(  # type: ignore[misc] # the two libraries' words differ in their classes of requests
+        httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
+    ):
+        """What the four kinds of client take for a transport."""
+
+else:
+    _Bases = object  # at run time it is none of theirs: each of them refuses the other's
+
+__all__ = ["HTTPTransport"]
+
+_MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
+_KEY_WINDOW: Final = 270.0  # seconds: the 5 minutes for which a server remembers a key (V9), less a margin, as for Outbox.resend_within
+_OURS: Final = "rb.transport"  # on a request while one of ours has it
+_ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
+_OWN_KEY: Final = (
+    "rb.idempotency_key"  # the key that we gave it, which is no permission; redirects carry it on
+)
+
+
+class HTTPTransport(_Bases):
+    """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
+
+    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client library's own).
+    Without a `policy` it is `Policy(Retry(), Breaker())`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
+    limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
+
+    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an Idempotency-Key header; anything else
+    only if it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat (V9), but
+    one that we made is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
+    returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
+
+    `request.extensions` has the last word: `rb.policy` (a Policy, or None for none) and `rb.idempotent` (a bool). A redirect to
+    another origin with credentials in its headers, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
+    over http:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes,
+    on the wire or decoded, raises while it is read. What is raised here is a BridgeError and a RequestError of the client's library.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | BridgePolicy | None = None,
+        inner: Any = None,
+        *,
+        max_body: int | None = None,
+        idempotency_header: str | None = "Idempotency-Key",
+        allow_plaintext_credentials: bool = False,
+    ) -> None:
+        """Make a transport for one client. ConfigError names a bad argument; a second HTTPTransport below is one."""
+        self._policy = calls_of(policy, "HTTPTransport.policy")
+        if isinstance(inner, HTTPTransport):
+            raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
+        check_given(inner, self._policy)
+        if max_body is not None and not is_count(max_body):
+            raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
+        check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
+        self._inner: Any = inner
+        self._making = Lock()  # threads share a sync client, and its first requests may come at once
+        self._max_body = max_body
+        self._key_header = idempotency_header
+        self._allows_plaintext = allow_plaintext_credentials
+        self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies that servers set for a whole domain
+
+    # ---- one request ------------------------------------------------------------------------------------------
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, again if the policy says so, and return the last response."""
+        send = self._ready(request, is_async=True)
+        await watch_request(request)
+        try:
+            response = await send(request)
+        except Exception as error:
+            if isinstance(error, BridgeError):
+                self._as_theirs(error, request)
+            disprove_hop(error, request)
+            raise
+        finally:
+            request.extensions.pop(_OURS, None)
+        returned = self._returned(request, response)
+        await watch_answer(request, returned)
+        return returned
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request, again if the policy says so, and return the last response."""
+        send = self._ready(request, is_async=False)
+        try:
+            response = send(request)
+        except Exception as error:
+            if isinstance(error, BridgeError):
+                self._as_theirs(error, request)
+            disprove_hop(error, request)
+            raise
+        finally:
+            request.extensions.pop(_OURS, None)
+        return self._returned(request, response)
+
+    def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
+        """Check a request, prepare it, and return what sends it."""
+        try:
+            check_inner(self._inner, is_async=is_async)
+            check_hop(request, self._domains)
+            if request.url.scheme == "http" and not self._allows_plaintext:
+                check_plaintext(request)
+            if _OURS in request.extensions:
+                raise config_error(
+                    "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
+                )
+            return self._protected_for(request, is_async=is_async)
+        except BridgeError as error:
+            self._as_theirs(error, request)
+            raise
+
+    def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
+        """Return what sends a request under the policy that holds for it, made once for each origin and permission."""
+        extensions, url = request.extensions, request.url
+        if self._inner is None:
+            with self._making:
+                if self._inner is None:
+                    self._inner = default_inner(request, is_async=is_async)
+        policy = extensions.get("rb.policy", self._policy)
+        if policy is None:
+            return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]
+        if policy is not self._policy:
+            policy = calls_of(policy, 'request.extensions["rb.policy"]')
+        method = request.method
+        # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
+        has_key = method not in SAFE_METHODS and self._has_key(request)
+        is_idempotent = extensions.get("rb.idempotent")
+        if is_idempotent is not None and not isinstance(is_idempotent, bool):
+            raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
+        if is_idempotent is None and method in IDEMPOTENT_METHODS:
+            is_idempotent = True
+        by_key = has_key and is_idempotent is None
+        self._watch(request)
+        # Our own policy goes by None: to hash a policy takes as long as the rest of this.
+        own = None if policy is self._policy else policy
+        key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
+        send = self._protected.get(key) or self._bind(key, origin_of(url))
+        extensions[_OURS] = True
+        return send
+
+    def _has_key(self, request: Any) -> bool:
+        """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
+        headers, extensions = request.headers, request.extensions
+        name = self._key_header or "Idempotency-Key"
+        told = headers.get(name)
+        if told is not None:
+            return bool(told) and told != extensions.get(_OWN_KEY)
+        if self._key_header is not None:
+            headers[name] = extensions[_OWN_KEY] = current_world().new_id()
+        return False
+
+    def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
+        """Put the policy around a function that sends, for one origin and one permission."""
+        *_, is_idempotent, by_key, is_async, policy = key
+        policy = policy or self._policy
+        if len(self._protected) >= _MOST:
+            self._protected.popitem(last=False)
+        asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
+        sends = (_sending_async if is_async else _sending)(
+            self._inner,
+            sound_as=_same if asks else _Sound,
+            window=_KEY_WINDOW if by_key else None,
+            look=self._peek_async if is_async else self._peek,
+        )
+        send = self._protected[key] = bind(
+            keyed(policy, origin),
+            sends,
+            idempotent=is_idempotent or (True if by_key else is_idempotent),
+            proofs="request",
+            allowed_by=_ALLOWED_BY,
+            name=policy.name or origin,
+            states=States(origin, shares_pause=True),
+        )
+        return cast("Callable[..., Any]", send)
+
+    def _returned(self, request: Any, response: Any) -> Any:
+        if type(response) is _Sound:
+            response = response.response
+        if "set-cookie" in response.headers:
+            self._note_cookies(response)
+        if 300 <= response.status_code < 400:
+            mark_redirect(request)
+        if self._max_body is not None:
+            bounded(response, self._max_body, request, _lend)
+        return response
+
+    # ---- what differs between client libraries --------------------------------------------------------------------
+
+    def _as_theirs(self, error: BridgeError, request: Any) -> None:
+        """Make our error one of the client's library as well."""
+        _lend(error, request)
+
+    def _note_cookies(self, response: Any) -> None:
+        """Remember which cookies a response sets for a whole domain."""
+        note_domains(response, self._domains)
+
+    def _watch(self, request: Any) -> None:
+        """Have the body say whether it has been read, if it can be read only once."""
+        once(request)
+
+    def _peek(self, response: Any) -> None:
+        """Look into the body of an error."""
+        peek(response)
+
+    async def _peek_async(self, response: Any) -> None:
+        """Look into the body of an error."""
+        await peek_async(response)
+
+    # ---- its life ---------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        check_inner(self._inner, is_async=True)
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        check_inner(self._inner, is_async=False)
+        if self._inner is not None:
+            self._inner.close()
+
+    async def __aenter__(self) -> Self:
+        """Enter the inner transport, if there is one yet."""
+        check_inner(self._inner, is_async=True)
+        if self._inner is not None:
+            await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Leave the inner transport."""
+        if self._inner is not None:
+            await self._inner.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> Self:
+        """Enter the inner transport, if there is one yet."""
+        check_inner(self._inner, is_async=False)
+        check_sync(self._policy, "HTTPTransport.policy")
+        if self._inner is not None:
+            self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Leave the inner transport."""
+        if self._inner is not None:
+            self._inner.__exit__(kind, error, trace)
+
+    __reduce__ = stays_here
+
+    def __repr__(self) -> str:
+        """Return the policy, and the class of the inner transport."""
+        inner = "" if self._inner is None else f", inner={type(self._inner).__name__}"
+        return f"HTTPTransport({self._policy!r}{inner})"
+
+
+class _Sound:
+    """A response that is no failure, for the policy: one that nobody has to ask what it means."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+
+
+def _limit(window: float) -> None:
+    """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key (V9)."""
+    attempt = CURRENT.get()
+    if not attempt.world.is_disabled:
+        attempt.may_repeat_until = (attempt.first or attempt).started + window
+
+
+def _same(response: Any) -> Any:
+    return response
+
+
+def _sending(
+    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
+    once_sent = inner.handle_request
+
+    def send(request: Any) -> Any:
+        if window is not None:
+            _limit(window)
+        note_sent(request)
+        try:
+            response = once_sent(request)
+        finally:
+            note_use(request)
+        if response.status_code < 400:
+            return sound_as(response)
+        look(response)
+        return response
+
+    def send_in_time(request: Any) -> Any:
+        left = CURRENT.get().remaining
+        if left is None:
+            return send(request)
+        with bound_to(request, left):
+            return send(request)
+
+    return send_in_time
+
+
+def _sending_async(
+    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
+    once_sent = inner.handle_async_request
+
+    async def send(request: Any) -> Any:
+        if window is not None:
+            _limit(window)
+        note_sent(request)
+        try:
+            response = await once_sent(request)
+        finally:
+            note_use(request)
+        if response.status_code < 400:
+            return sound_as(response)
+        await look(response)
+        return response
+
+    return send
+
+
+def _lend(error: BridgeError, request: Any) -> None:
+    """Make our error one of the client's library as well, so that `except httpx.HTTPError` holds."""
+    library = import_module(package_of(request))
+    lend(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
+    cast("Any", error).request = request

@@ -1,0 +1,174 @@
+"""Requests of other clients, seen as HTTPTransport sees its own: the promises are kept in one place, whoever sends.
+
+Rule: a view changes nothing about the request but its headers; what it remembers travels with the request to the next hop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, MutableMapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ...classification.http_libraries import withdraw_proof
+from ...errors import Executed, attach, record_of
+from .bodies import LOOK, SAYS_MORE
+from .requests import PORTS, note_domains
+from .transport import HTTPTransport
+
+
+if TYPE_CHECKING:
+    from ...calls.policy import Policy
+    from ...presets import BridgePolicy
+
+__all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "says_more"]
+
+
+class URLView:
+    """Scheme, host and port of a URL, as httpx names them: `port` is None where it is the usual one."""
+
+    __slots__ = ("host", "port", "raw_host", "scheme")
+
+    def __init__(self, scheme: str, host: str, port: int | None) -> None:
+        self.scheme = scheme
+        self.host = host
+        self.raw_host = host.encode("utf-8", "surrogatepass")
+        self.port = None if port == PORTS.get(scheme) else port
+
+
+class HeadersView(MutableMapping[str, str]):
+    """Headers by their names in lower case, as httpx has them; what is set or removed is so in the request."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, headers: MutableMapping[str, str]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        value: object = self._headers[name]
+        return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self._headers[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([str(name).lower() for name in self._headers])
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+
+class _CookieLines:
+    """The Set-Cookie lines of an answer: aiohttp keeps each, urllib3 below requests too."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def get_list(self, name: str) -> list[str]:
+        answer = self._answer
+        headers = getattr(getattr(answer, "raw", None), "headers", None) or answer.headers
+        read = getattr(headers, "getlist", None) or getattr(headers, "getall", None)
+        return list(read(name)) if read is not None else []
+
+
+class RequestView:
+    """A request of another client. `stream` says with `is_begun` whether its body can no longer be sent again."""
+
+    __slots__ = ("extensions", "headers", "method", "native", "options", "stream", "url")
+
+    def __init__(
+        self,
+        native: Any,
+        url: URLView,
+        extensions: dict[str, Any],
+        *,
+        stream: Any = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.native = native
+        self.method: str = native.method
+        self.url = url
+        self.headers = HeadersView(native.headers)
+        self.extensions = extensions
+        self.stream = stream
+        self.options = options or {}
+
+
+class AnswerView:
+    """A response of a library that says `status`, with its attributes; `body` is what has been looked at."""
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self.status_code: int = native.status
+        self.headers = native.headers
+        self.body: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.native, name)
+
+    def json(self) -> Any:
+        """Return what has been looked at of an error's body, decoded."""
+        return json.loads(self.body or b"null")
+
+    def close(self) -> None:
+        """Close the response, and free its connection."""
+        self.native.close()
+
+
+def says_more(answer: Any) -> bool:
+    """Return whether the body of an error can change what its status says, and is known to be short."""
+    if answer.status_code not in SAYS_MORE or "json" not in answer.headers.get("content-type", ""):
+        return False
+    length = answer.headers.get("content-length", "")
+    return length.isdecimal() and int(length) <= LOOK
+
+
+class Core(HTTPTransport):
+    """HTTPTransport over views: the errors are lent to the other library where they leave, and the body is watched by the view.
+
+    `look` reads the body of an error into the answer, if it is short; for an async library it is async.
+    """
+
+    def __init__(
+        self, policy: Policy | BridgePolicy | None, inner: Any, look: Callable[[Any], Any], **options: Any
+    ) -> None:
+        super().__init__(policy, inner, **options)
+        self._look = look
+
+    def _peek(self, response: Any) -> None:
+        self._look(response)
+
+    async def _peek_async(self, response: Any) -> None:
+        await self._look(response)
+
+    def _note_cookies(self, response: Any) -> None:
+        note_domains(SimpleNamespace(headers=_CookieLines(response)), self._domains)
+
+    def _as_theirs(self, error: Any, request: Any) -> None:
+        """Leave it as it is: see the adapters."""
+
+    def _watch(self, request: Any) -> None:
+        """Leave it to the view."""
+
+    def __repr__(self) -> str:
+        """Return the policy."""
+        return repr(self._policy)
+
+    def prepared(self, request: RequestView, *, is_async: bool) -> Any:
+        """Check a request and return what sends it under the policy; raises BridgeError for what is refused."""
+        return self._ready(request, is_async=is_async)
+
+    def returned(self, request: RequestView, response: Any) -> Any:
+        """Return the native response, and remember where a redirect comes from."""
+        return self._returned(request, response)
+
+
+def disprove(error: BaseException) -> None:
+    """Say that a request was sent before the one whose error this is: it proves nothing about the whole call."""
+    withdraw_proof(error)
+    record = record_of(error)
+    if record is not None:
+        attach(error, record._replace(executed=Executed.MAYBE))

@@ -1,0 +1,1 @@
+"""Connections that die and are made again from a factory: `reconnecting`."""

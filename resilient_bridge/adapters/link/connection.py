@@ -1,0 +1,294 @@
+"""One connection of a link: a context manager entered and left in a task of its own, and the calls that use what it gave.
+
+Rule: the task that enters is the task that leaves (anyio insists), and a call never learns of a loss by being cancelled: it
+waits for the cause, which a client often tells only when it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from ...classification import classify
+from ...errors import BridgeError, Failure, config_error, text_of
+from .link_heartbeat import beat, has_heartbeat
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+
+    from ...protocol.policies.heartbeat import Heartbeat
+
+__all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
+
+_SILENT: Final = "the client ended without saying why"
+_LAST_ANSWERS: Final = 2.0  # seconds for the calls on a connection whose session is gone
+_PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
+
+
+class Connection:
+    """An attempt at a connection. `opened` is done when the client is there, `lost` when it is gone, both without a result."""
+
+    def __init__(
+        self,
+        factory: Callable[[], AbstractAsyncContextManager[Any]],
+        heartbeat: Heartbeat | None = None,
+        close_timeout: float = 5.0,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.made: object = None  # what the factory returned
+        self.client: Any = None
+        self.cause: BaseException | None = None  # why it was lost
+        self.calls = 0  # in flight
+        self._crowded = False  # since the last time that there was none, there was more than one
+        self.received = 0  # messages that were read from it
+        self.has_worked = False  # something came from the peer: an answer, a message, a pong
+        self.opened_at: float | None = None  # by the loop's clock
+        self.hints: asyncio.Future[Any] | None = None  # what an mcp server says of its tools
+        self._heartbeat = heartbeat
+        self._is_silent = False
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._close_timeout = close_timeout
+        self._retirement: BaseException | None = None
+        self._task = loop.create_task(self._run(factory), name="resilient_bridge connection")
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a call can be made on it."""
+        is_open = self.opened.done() and not self._over.done() and not self.lost.done()
+        return is_open and self._retirement is None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its client is something to read from."""
+        return is_readable(self.client)
+
+    @property
+    def known_cause(self) -> BaseException | None:
+        """Why it was lost, as far as that is known before the client has been left; None if it only said that there is an end."""
+        return None if self._is_silent else self.cause
+
+    def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
+        """Leave the client: it is lost for `cause`, or we go (None). The first cause counts, unless it is silent: one that only
+        says that there is an end gives way to whatever comes out of the client when it is left.
+        """
+        if not self._over.done():
+            if self.cause is None:
+                self.cause, self._is_silent = cause, is_silent
+            self._over.set_result(None)
+
+    def retire(self, cause: BaseException) -> None:
+        """Make no more calls on it, and end it for `cause` when those under way have their answers, which is soon: the peer is there."""
+        if self._over.done() or self._retirement is not None:
+            return
+        self._retirement = cause
+        if self.calls == 0:
+            self.end(cause)
+        else:
+            asyncio.get_running_loop().call_later(_LAST_ANSWERS, self.end, cause)
+
+    def took(self) -> None:
+        """A message was read from it."""
+        self.received += 1
+        self.has_worked = True
+
+    def abort(self) -> None:
+        """Stop entering the client."""
+        self._task.cancel()
+
+    async def over(self) -> None:
+        """Wait until the connection is no longer of use."""
+        await asyncio.wait([self._over])
+
+    async def gone(self, seconds: float | None = None) -> None:
+        """Wait until the client has been left, or its cause is all that will be known; not longer than so many seconds."""
+        await asyncio.wait([self.lost], timeout=seconds)
+
+    async def closed(self) -> None:
+        """Wait until the client has been left, for a bounded time; then its task is cancelled, and at last left behind."""
+        for step in (self._close_timeout, self._close_timeout):
+            await asyncio.wait([self._task], timeout=step)
+            if self._task.done():
+                break
+            self._task.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    # ---- its task ---------------------------------------------------------------------------------------------
+
+    async def _run(self, factory: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        try:
+            self.made = _checked(factory())
+            async with self.made as client:
+                self.client = client
+                self.opened_at = asyncio.get_running_loop().time()
+                self.opened.set_result(None)
+                await self._until_over(client)
+        except asyncio.CancelledError:
+            # By a scope of the client's: what it had to say would have come out instead.
+            self._learn(ConnectionAbortedError(_SILENT))
+        except BaseException as error:  # noqa: BLE001 -- whatever it is, it is why the connection ended
+            self._learn(error)
+        finally:
+            if not self._over.done():
+                self._over.set_result(None)
+                self._learn(ConnectionAbortedError(_SILENT))
+            if not self.lost.done():  # or it took so long that it was left behind
+                self.lost.set_result(None)
+
+    def _learn(self, error: BaseException) -> None:
+        """Take an error for the cause, unless there is one: the first was closest to what happened."""
+        error = _leaf(error)
+        says_more = self._is_silent and not isinstance(error, asyncio.CancelledError | ConnectionAbortedError)
+        if self.cause is None or says_more:
+            self.cause, self._is_silent = error, False
+
+    async def _until_over(self, client: Any) -> None:
+        """Wait until somebody ends the connection, or the client says that it is closed."""
+        wait_closed = getattr(client, "wait_closed", None)
+        if not inspect.iscoroutinefunction(wait_closed):
+            await asyncio.shield(self._over)
+            return
+        watch = asyncio.ensure_future(wait_closed())
+        helpers = [watch]
+        if self._heartbeat is not None and has_heartbeat(client):
+            helpers.append(asyncio.ensure_future(beat(self, self._heartbeat)))
+        try:
+            await asyncio.wait([watch, self._over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if watch.done() and not watch.cancelled():
+                watch.exception()  # it only had to end
+            for helper in helpers:
+                helper.cancel()
+                with suppress(BaseException):
+                    await helper
+        if not self._over.done():
+            self.end(close_cause(client))
+
+    # ---- calls ------------------------------------------------------------------------------------------------
+
+    async def call(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
+        """Make a call and return how it ended; if the client was lost under it, once the cause is known."""
+        self.calls += 1
+        self._crowded = self._crowded or self.calls > 1
+        stepped = _Stepped(begin)
+        task = asyncio.ensure_future(stepped.run())
+        try:
+            await asyncio.wait([task, self._over], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=self._close_timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task], timeout=self._close_timeout)
+            raise
+        finally:
+            was_alone = not self._crowded
+            self.calls -= 1
+            self._crowded = self._crowded and self.calls > 0
+            if self._retirement is not None and self.calls == 0:
+                self.end(self._retirement)
+            if task.done() and not task.cancelled():
+                task.exception()  # it may be that nobody asks
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is None:
+                return Ended(result=task.result())
+            if not isinstance(error, Exception):
+                raise error
+            return Ended(error=error, has_suspended=stepped.has_suspended, was_alone=was_alone)
+        await self._learned()
+        return Ended(is_lost=True, has_started=stepped.has_started, was_alone=was_alone)
+
+    async def _learned(self) -> None:
+        """Wait for the cause of a loss; a call that its client has cancelled, alone, is one."""
+        await asyncio.wait([self._over], timeout=_PATIENCE)
+        self.end(ConnectionAbortedError("the client cancelled a call"))
+        await asyncio.wait([self.lost], timeout=2 * self._close_timeout)
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """How a call ended: with a result, with an error of its own, or because the client was lost.
+
+    `has_started` is False for one that was called off before its first step, `has_suspended` for one that failed before it waited for
+    anything: it cannot have reached another task. `was_alone`: there was no other call on the connection at its time.
+    """
+
+    result: Any = None
+    error: Exception | None = None
+    is_lost: bool = False
+    has_started: bool = True
+    has_suspended: bool = True
+    was_alone: bool = False
+
+
+class _Stepped:
+    """A call that knows whether it was ever started, and whether it has given way to the loop."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._begin = begin
+        self.has_started = False
+        self.has_suspended = False
+
+    async def run(self) -> Any:
+        self.has_started = True
+        # The loop runs this before anything that the call starts can be answered.
+        mark = asyncio.get_running_loop().call_soon(self._suspended)
+        try:
+            return await self._begin()
+        finally:
+            mark.cancel()
+
+    def _suspended(self) -> None:
+        self.has_suspended = True
+
+
+def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
+    """Return what a factory made, if it can be entered; another attempt would make the same mistake."""
+    if not hasattr(made, "__aenter__"):
+        if inspect.iscoroutine(made):
+            made.close()  # or Python complains that nobody awaited it
+        raise config_error(
+            "reconnecting.factory", "a callable that returns an async context manager", type(made).__name__
+        )
+    return made  # type: ignore[no-any-return]
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """Return the first error in a group that is no cancellation: a task group wraps what went wrong, and so does the next one."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        error = next((one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0])
+    return error
+
+
+def close_cause(client: Any) -> BaseException:
+    """Return what a client says about its end, as websockets and our own peers do."""
+    for holder in (client, getattr(client, "protocol", None)):
+        told = getattr(holder, "close_exc", None)
+        if isinstance(told, BaseException):
+            return told
+    return ConnectionAbortedError(_SILENT)
+
+
+def is_readable(client: object) -> bool:
+    """Return whether a client is something to iterate over."""
+    return hasattr(type(client), "__aiter__")
+
+
+def failure_of(cause: BaseException | None) -> Failure:
+    """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
+    if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
+        return Failure.of("CONN_TIMEOUT", text_of(cause), cause=cause)
+    try:
+        return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
+    except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations
+        return Failure.of("CONN_RESET", cause=stop)

@@ -1,0 +1,136 @@
+"""What websockets' `connect` may send where: no credentials in clear text to another machine, none after a redirect to another origin,
+and there of the other headers only those that may follow.
+
+Rule: judged before a byte is sent, from what the factory made; the context manager of any other library is left as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from ...errors import Failure, error_for, is_sensitive
+from ...transports.following import may_follow
+from ...transports.loopback import is_loopback
+from ..arguments import plaintext_refused
+from ..mcp_wire import watched
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from websockets.asyncio.client import connect
+    from websockets.uri import WebSocketURI
+
+    from ...errors import BridgeError
+
+__all__ = ["guarded"]
+
+
+def guarded(
+    factory: Callable[[], AbstractAsyncContextManager[Any]], *, allow_plaintext_credentials: bool
+) -> Callable[[], AbstractAsyncContextManager[Any]]:
+    """Return the factory, with an eye on what its connections send to whom (threats 41 and 42)."""
+
+    def make() -> AbstractAsyncContextManager[Any]:
+        made = factory()
+        library = sys.modules.get("websockets.asyncio.client")  # who makes one has imported it
+        if library is not None and isinstance(made, library.connect):
+            _guard(cast("connect", made), allow_plaintext_credentials=allow_plaintext_credentials)
+        return watched(made)
+
+    return make
+
+
+def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
+    from websockets.datastructures import Headers
+    from websockets.exceptions import InvalidURI
+
+    from ...transports.websockets_releases import target_of
+
+    if made.additional_headers is not None:
+        made.additional_headers = Headers(made.additional_headers)  # it may be an iterator
+    carries = target_of(made).user_info is not None or any(
+        is_sensitive(n) for n in made.additional_headers or ()
+    )
+    if carries and not allow_plaintext_credentials:
+        _check_plaintext(made)
+    follow = made.process_redirect
+    if follow.__module__ == __name__:  # of a factory that gives the same one again
+        return
+
+    def process_redirect(error: Exception) -> Exception | str:
+        here = target_of(made)
+        _as_websocket(error)
+        try:
+            found = follow(error)
+        except InvalidURI as wrong:  # https:// for one
+            return _refused("redirect to what is no ws:// or wss:// url", wrong)
+        if found is error:
+            return found
+        refused = _refusal(here, found, carries=carries)
+        if refused is None and isinstance(found, str) and not _stays(here, found):
+            headers = Headers(made.additional_headers or ())
+            made.additional_headers = Headers([pair for pair in headers.raw_items() if may_follow(pair[0])])
+        return refused or found
+
+    cast("Any", made).process_redirect = process_redirect
+
+
+def _as_websocket(error: Exception) -> None:
+    """Write http and https in a redirect's Location as ws and wss: proxies such as nginx name the scheme that they know."""
+    from websockets.exceptions import InvalidStatus
+
+    if not isinstance(error, InvalidStatus):
+        return
+    headers = error.response.headers
+    location = headers.get_all("Location")
+    scheme = {"http": "ws", "https": "wss"}.get(location[0].partition(":")[0].lower()) if location else None
+    if scheme is not None:
+        del headers["Location"]
+        headers["Location"] = scheme + ":" + location[0].partition(":")[2]
+
+
+def _check_plaintext(made: connect) -> None:
+    """Refuse credentials over ws:// to another machine (threat 42)."""
+    from ...transports.origin import origin_of
+    from ...transports.websockets_releases import options_of, target_of
+
+    told, target = options_of(made), target_of(made)
+    host = told.get("host") or target.host  # where it really goes
+    if target.secure or told.get("unix") or is_loopback(str(host)):
+        return
+    raise plaintext_refused("wss", origin_of(target), "reconnecting")
+
+
+def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:
+    """Return what is wrong with a redirect to another origin with credentials, or from wss to ws (threat 41).
+
+    The library takes away Authorization and Cookie, and goes there; it knows no X-Api-Key.
+    """
+    from websockets.exceptions import SecurityError
+    from websockets.uri import parse_uri
+
+    from ...transports.origin import origin_of
+
+    if isinstance(found, SecurityError):
+        return _refused("redirect from wss to ws", found)
+    if isinstance(found, Exception) or not carries:
+        return None
+    if _stays(here, found):
+        return None
+    return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
+
+
+def _stays(here: WebSocketURI, found: str) -> bool:
+    """Return whether a url is of the same origin, or its upgrade from ws to wss."""
+    from websockets.uri import parse_uri
+
+    there = parse_uri(found)
+    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (80, 443, True)
+    return is_upgrade or (here.secure, here.host, here.port) == (there.secure, there.host, there.port)
+
+
+def _refused(what: str, cause: Exception | None = None) -> BridgeError:
+    return error_for(Failure.of("CONN_REDIRECT_REFUSED", f"{what} refused", cause=cause))

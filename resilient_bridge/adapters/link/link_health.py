@@ -1,0 +1,32 @@
+"""How a link is, at one glance: plain numbers, no secrets, cheap enough for a health endpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...telemetry.events import BridgeState
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+
+__all__ = ["LinkHealth"]
+
+
+@attrs.frozen(kw_only=True)
+class LinkHealth:
+    """`ready` is True while there is a client to call (S11). `attempt` since the last stable connection, `reconnects` and
+    `in_flight` calls are counts; `retry_in` seconds until the next attempt, None while none is planned. `failure` is the last loss,
+    and in FAILED the final one.
+    """
+
+    ready: bool
+    state: BridgeState
+    reason: str
+    attempt: int
+    reconnects: int
+    in_flight: int
+    retry_in: float | None = None
+    failure: Failure | None = None

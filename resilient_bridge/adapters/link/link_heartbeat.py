@@ -1,0 +1,75 @@
+"""The heartbeat of a link over websockets: a ping every so many seconds, and the end of a connection that answers none.
+
+Rule: a verdict needs silence. While reading is paused because nobody takes the messages, while messages arrive, or while what
+was sent still drains, the answer may be on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...errors import Failure, error_for
+
+
+if TYPE_CHECKING:
+    from ...protocol.policies.heartbeat import Heartbeat
+
+__all__ = ["beat", "has_heartbeat"]
+
+
+class Beating(Protocol):
+    """What a heartbeat sees of a connection."""
+
+    client: Any
+    received: int
+    has_worked: bool
+
+    def end(self, cause: BaseException | None) -> None:
+        """The connection is lost."""
+
+
+def has_heartbeat(client: object) -> bool:
+    """Return whether this client can be pinged: a connection of websockets. The end of a child, or of a stream, shows by itself."""
+    return (
+        type(client).__module__.startswith("websockets.")
+        and hasattr(client, "ping")
+        and hasattr(client, "transport")
+    )
+
+
+async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
+    """Ping until the connection ends; end it when nothing has come back for `heartbeat.timeout` seconds."""
+    client: Any = connection.client
+    while True:
+        await asyncio.sleep(heartbeat.every)
+        try:
+            pong = await _answered(connection, client.ping(), heartbeat.timeout)
+            if pong is not None and await _answered(connection, pong, heartbeat.timeout) is not None:
+                connection.has_worked = True
+                continue
+        except Exception:  # noqa: BLE001 -- it is closing already, and says itself why
+            return
+        text = f"no pong within {heartbeat.timeout:g} s"
+        connection.end(error_for(Failure.of("CONN_HEARTBEAT_TIMEOUT", text)))
+        client.transport.abort()  # a goodbye would wait for the same peer
+        return
+
+
+async def _answered(connection: Beating, what: Any, seconds: float) -> Any:
+    """Return what came of it; None if nothing did, and nothing else moved either, for so many seconds."""
+    waiting = asyncio.ensure_future(what)
+    transport = connection.client.transport
+    try:
+        while True:
+            before = connection.received, transport.get_write_buffer_size()
+            done, _ = await asyncio.wait([waiting], timeout=seconds)
+            if done:
+                result = waiting.result()
+                return True if result is None else result
+            received, buffered = connection.received, transport.get_write_buffer_size()
+            is_moving = received != before[0] or buffered < before[1]
+            if transport.is_reading() and not is_moving:
+                return None
+    finally:
+        waiting.cancel()

@@ -1,0 +1,95 @@
+"""What follows the end of a link's connection: another attempt, when, or the end of the link. Decides, and does nothing itself.
+
+Rule: a connection that opened has proven nothing yet. It counts as a success once something came from the peer, or once it
+has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...errors import Failure
+from ...protocol.clock import Now
+from ...protocol.policies.losses import is_programming_error, is_unreadable
+from ...protocol.reconnection import Decision, Reconnection
+from ...values.rule import most_specific
+
+
+if TYPE_CHECKING:
+    import random
+
+    from ...protocol.policies.reconnect import Reconnect
+    from .connection import Connection
+
+__all__ = ["Losses"]
+
+_ACCEPTED: Final = 1.0  # seconds: who refuses credentials after the handshake closes sooner, often after a message that says why
+
+
+class Losses:
+    """The losses of one link so far, and the decision about each."""
+
+    def __init__(self, policy: Reconnect, rng: random.Random) -> None:
+        self._policy = policy
+        self._reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
+        self._made: object = None  # what the factory returned the last time
+        self._unreadable: object = None  # the close code of a message that could not be taken
+
+    @property
+    def attempt(self) -> int:
+        """Attempts since the last stable connection."""
+        return self._reconnection.attempt
+
+    @property
+    def failed(self) -> int:
+        """Attempts in a row that brought no connection that worked."""
+        return self._reconnection.failed
+
+    def opened(self) -> None:
+        """A connection is open: the user has a client."""
+        self._reconnection.connected()
+        self._reconnection.entered()
+
+    def lost(self, connection: Connection, failure: Failure, now: Now) -> Decision:
+        """Return what follows the end of this connection, or of the attempt to make it."""
+        is_stable = False
+        if connection.opened_at is not None:
+            lasted = now.mono - connection.opened_at
+            is_stable = lasted >= self._policy.stable_after
+            if connection.has_worked or is_stable:
+                is_accepted = is_stable or lasted >= _ACCEPTED
+                opened = Now(connection.opened_at, now.wall - lasted)
+                self._reconnection.ready(opened, proves_credentials=is_accepted)
+                self._reconnection.pong()  # what a link hears is its proof of health
+        elif is_programming_error(failure):
+            failure = factory_failure(f"raised {failure.message}", failure)
+        elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
+            failure = factory_failure(
+                f"returned the same object again, which said: {failure.message}", failure
+            )
+        self._made = connection.made
+        decision = self._reconnection.lost(failure, now)
+        return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
+
+    def _is_stuck(self, failure: Failure, *, is_stable: bool) -> bool:
+        """Has what the peer sends ended two connections, with nothing changed in between?"""
+        before, self._unreadable = self._unreadable, None if is_stable else self._unreadable
+        if not is_unreadable(failure):
+            return False
+        self._unreadable = failure.details["close_code"]
+        return self._unreadable == before and most_specific(self._policy.rules, failure) is None
+
+
+def factory_failure(what: str, failure: Failure) -> Failure:
+    """Return the failure of a factory that has a mistake in it: a configuration, which no attempt can help."""
+    return Failure.of(
+        "SYS_CONFIG_INVALID",
+        f"reconnecting.factory {what}",
+        suggestions=("correct the factory: the next attempt would fail like this one",),
+        cause=failure.cause,
+    )
+
+
+def _is_used_up(failure: Failure) -> bool:
+    """Is it what a client says that can be entered once?"""
+    return failure.code == "SYS_INTERNAL_ERROR" and isinstance(failure.cause, RuntimeError)

@@ -1,0 +1,398 @@
+"""What stands for a client on a link: its calls go to whichever client is there, behind the policy; the rest is the client's."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import wraps
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
+
+import wrapt
+
+from ...calls.evidence import failure_in
+from ...calls.frame import CURRENT, new_frame
+from ...calls.run.protect import bind
+from ...calls.states import States
+from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
+from ..idempotency import Call, permits
+from ..limits import check_bytes, named
+from ..mcp_wire import CURRENT_WIRE, Wire
+from .connection import close_cause, is_readable
+from .loss_rules import (
+    did_not_run,
+    ending,
+    ends_client,
+    is_loss,
+    is_marked,
+    is_proof,
+    is_refusal,
+    is_session_lost,
+    is_silent,
+    native,
+    package_of,
+    sends_no_more,
+)
+from .mcp_hints import hint_for
+
+
+if TYPE_CHECKING:
+    from ...presets import BridgePolicy
+    from ..idempotency import Idempotent
+    from .connection import Connection, Ended
+
+    _ObjectProxy = wrapt.ObjectProxy[Any]
+else:
+    _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
+__all__ = ["Calls", "linked"]
+
+_READS: Final[Mapping[str, frozenset[str]]] = {
+    "mcp": frozenset(
+        {
+            "complete", "get_prompt", "list_prompts", "list_resource_templates", "list_resources", "list_tools",
+            "read_resource", "send_ping",
+        }
+    ),
+    "websockets": frozenset({"ping", "recv"}),
+}  # fmt: skip
+"""Calls that change nothing on the other side, by protocol."""
+
+_RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
+"""Calls that take what has come in, which may be there after the connection has gone."""
+
+_MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what kills them
+
+_HIDES: Final = frozenset({"mcp"})
+"""Clients that turn every answer with an HTTP status into one and the same error."""
+
+_WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may say why
+
+
+class Link(Protocol):
+    """What calls see of their link."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that entered it."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there will be no other client."""
+        ...
+
+    @property
+    def current(self) -> Any:
+        """The client in use, or the last one; None before the first."""
+
+    def check_place(self) -> None:
+        """Refuse another process or loop."""
+
+    def usable(self) -> Connection | None:
+        """Return the connection in use, None while there is none."""
+
+    async def connection(self, seconds: float | None) -> Connection:
+        """Return the connection in use, waiting for it."""
+        ...
+
+    async def to_read(self, seconds: float | None) -> Connection:
+        """Return the first connection that may have something to read, waiting for one."""
+        ...
+
+    def drained(self, connection: Connection) -> None:
+        """There is nothing more to read from a connection."""
+
+
+class Calls:
+    """The calls of a link: which of them may be repeated, and what a loss in the middle of one means."""
+
+    def __init__(
+        self,
+        link: Link,
+        policy: BridgePolicy,
+        idempotent: Idempotent | None,
+        patience: float,
+        max_bytes: Mapping[str, int],
+        *,
+        trust_hints: bool,
+    ) -> None:
+        self.link = link
+        self.states = States("reconnecting")
+        self._policy = policy.calls
+        self._repeatable = frozenset(policy.repeatable)
+        self._if_marked = frozenset(policy.repeatable_if_marked)
+        self._idempotent = idempotent
+        self._patience = patience
+        self._max_bytes = max_bytes
+        self._trusts = trust_hints
+        self._writes = 0  # calls that may have changed something, as far as this link knows
+        self._bound: dict[tuple[str, bool], Any] = {}
+        self._protected("", is_idempotent=False)  # a policy that cannot be used is refused now, not at a call
+
+    async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of the client, and again if the policy says so and it is safe."""
+        self.link.check_place()
+        if self._max_bytes:
+            method = getattr(self.link.current, name, None)
+            check_bytes(self._max_bytes, kwargs if method is None else named(method, args, kwargs))
+        call = Call(name, args, kwargs)
+        is_idempotent = self._is_permitted(call)
+        connection = None if is_idempotent else self.link.usable()
+        if connection is not None:
+            is_idempotent = await self._hint(connection, call) == "read"
+        # A mark is permission for some: then the policy may repeat, and an answer without it is the last.
+        is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
+        return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
+
+    def _protected(self, name: str, *, is_idempotent: bool) -> Any:
+        key = name, is_idempotent
+        if key not in self._bound:
+            self._bound[key] = bind(
+                self._policy,
+                self._attempt,
+                idempotent=is_idempotent,
+                proofs="all",
+                allowed_by="reconnecting(…, idempotent=…)",
+                name=f"reconnecting.{name}" if name else "reconnecting",
+                states=self.states,
+            )
+        return self._bound[key]
+
+    def _is_permitted(self, call: Call) -> bool:
+        """Return whether this call may be repeated although it may have run: the user, the protocol or the specification says so."""
+        said = self._idempotent
+        if said is False or call.kwargs.get("idempotent") is False:
+            return False
+        if said is True or call.kwargs.get("idempotent") is True:
+            return True
+        if callable(said):
+            if permits(said, call):
+                return True
+        elif said is not None and call.method in said:
+            return True
+        return self._is_read(call, self.link.current) or _operation(call) in self._repeatable
+
+    def _is_read(self, call: Call, client: Any) -> bool:
+        return call.method in _READS.get(package_of(client), ())
+
+    async def _hint(self, connection: Connection, call: Call) -> str:
+        """Return what the server of this connection says of the tool that is called, where that counts."""
+        if call.method != "call_tool" or self._idempotent is False:
+            return ""
+        return await hint_for(connection, _operation(call), trusts=self._trusts)
+
+    # ---- one attempt ------------------------------------------------------------------------------------------
+
+    async def _attempt(self, call: Call, is_idempotent: bool) -> Any:
+        """Make a call on the client of the moment; and on the next one, if this one was lost and a repeat is safe."""
+        if _receives(self.link.current, call.method):
+            return await self._receive(call)
+        until = self.link.loop.time() + self._patience
+        for losses in count(1):
+            connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
+            client, wire = connection.client, Wire(connection.client)
+            if _receives(client, call.method):  # it was called before there was a client
+                return await self._receive(call)
+            may_repeat = is_idempotent or (self._idempotent is not False and self._is_read(call, client))
+            hint = "" if may_repeat else await self._hint(connection, call)
+            may_repeat |= hint == "read"
+            self._writes += not may_repeat
+            mine = self._writes
+            is_shut = sends_no_more(client)
+            ended = await connection.call(_begin(client, call, wire))
+            if ended.error is None and not ended.is_lost:
+                # What a websocket has sent is in the hands of the system: the peer need not be there.
+                connection.has_worked |= package_of(client) != "websockets"
+                return ended.result
+            if ended.error is not None and not ends_client(ended.error, client, wire):
+                is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
+                if not is_served and may_repeat and losses < _MOST_LOSSES:
+                    continue
+                raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
+            cause = await _cause_of(ended, connection, wire)
+            is_unsent = is_shut or did_not_run(ended, connection, call, wire)
+            # A write that may be done twice is not done again over a later one: it would undo that.
+            may_repeat |= hint == "idempotent" and self._writes == mine
+            if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
+                CURRENT.get().is_last |= losses >= _MOST_LOSSES
+                raise ending(
+                    cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
+                ) from cause
+        raise AssertionError
+
+    def _answer(
+        self, error: Exception, client: Any, wire: Wire, call: Call, *, may_repeat: bool
+    ) -> Exception:
+        """Return the error that is the answer to a call, and have the policy take it for what it proves: of a method, nothing."""
+        attempt = CURRENT.get()
+        failure = failure_in(attempt, error)
+        if (
+            failure is not None
+            and failure.executed is Executed.NO
+            and not is_proof(error, failure, client, wire)
+        ):
+            attempt.seen = error, unproven(failure)
+            attach(error, (record_of(error) or Record())._replace(crossed=2))  # for who reads the error later
+        if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
+            attempt.is_last = True
+        return error
+
+    async def _receive(self, call: Call) -> Any:
+        """Receive from the connections in their order: what came before a loss comes before what comes after it."""
+        while True:
+            connection = await self._awaited(self.link.to_read(self._patience))
+            begin = _begin(connection.client, call, Wire())
+            if connection.is_usable:
+                ended = await connection.call(begin)
+                if ended.error is None and not ended.is_lost:
+                    connection.took()
+                    return ended.result
+                if ended.error is not None and not is_loss(ended.error):
+                    raise ended.error
+                connection.end(ended.error)  # and once more: a message may have come with the loss
+                continue
+            try:
+                result = await _at_once(begin())
+            except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
+                self.link.drained(connection)
+            else:
+                connection.took()
+                return result
+
+    async def _awaited(self, connection: Awaitable[Connection]) -> Connection:
+        try:
+            return await connection
+        except BridgeError:
+            # It has waited as long as it may: there is no use in waiting more often.
+            CURRENT.get().is_last = True
+            raise
+
+
+def _receives(client: Any, name: str) -> bool:
+    """Return whether a call takes what has come in."""
+    return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
+
+
+def _begin(client: Any, call: Call, wire: Wire) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Return what makes a call, in the task that it has to itself. `wire` learns what its HTTP requests did."""
+
+    def begin() -> Coroutine[Any, Any, Any]:
+        if package_of(client) in _HIDES:
+            # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
+            around = CURRENT.get()
+            CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
+            CURRENT_WIRE.set(wire)
+        return cast("Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs))
+
+    return begin
+
+
+def _operation(call: Call) -> str:
+    """Return what a call is called by the other side: the tool of an MCP server, the method of a Peer; else the method itself."""
+    if call.method in ("call_tool", "request"):
+        return str(call.args[0] if call.args else call.kwargs.get("name"))
+    return call.method
+
+
+async def _cause_of(ended: Ended, connection: Connection, wire: Wire) -> BaseException | None:
+    """End the connection that a call was lost with, and return why it was lost."""
+    if ended.error is None:
+        return connection.cause
+    # Only the call's own error speaks of it: what ended the connection may have happened to another one.
+    loss = native(ended.error)
+    if is_session_lost(ended.error, connection.client, wire):
+        connection.retire(loss)  # others hit it, too, and each has its own answer
+        return loss
+    connection.end(loss, is_silent=is_silent(loss))
+    if not is_silent(loss):
+        return loss
+    await connection.gone(_WORD_AFTER)
+    return connection.cause
+
+
+async def _is_served(connection: Connection) -> bool:
+    """Return whether a client of mcp whose call was refused can still do anything; if not, it is lost.
+
+    Some servers answer 400 for a session that they have forgotten, and mcp tells no status from another: ask once more.
+    """
+    session: Any = getattr(connection.client, "session", None)
+    if not hasattr(session, "send_ping"):
+        return True
+    ended = await connection.call(lambda: _at_once(session.send_ping()))
+    if ended.error is not None and is_refusal(ended.error):
+        connection.end(ended.error)
+    return connection.is_usable
+
+
+async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+    async with asyncio.timeout(_WORD_AFTER):
+        return await work
+
+
+# ---- the proxy ------------------------------------------------------------------------------------------------------
+
+
+class _NotYet:
+    """What stands for a client before the first one."""
+
+
+class _Linked(_ObjectProxy):
+    """The client of the moment, to `isinstance` and to everybody who reads its attributes."""
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__(calls.link.current or _NotYet())
+        self._self_calls = calls
+
+    def _self_current(self) -> Any:
+        current = self._self_calls.link.current
+        if current is not None and current is not self.__wrapped__:
+            self.__wrapped__ = current
+        return current
+
+    def __getattr__(self, name: str) -> Any:
+        current = self._self_current()
+        if current is None:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return _call(self._self_calls, name, None)
+        value = getattr(current, name)
+        if name.startswith("_") or not inspect.iscoroutinefunction(inspect.unwrap(value)):
+            return value
+        return _call(self._self_calls, name, value)
+
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        stays_here(self, name="Reconnecting")
+
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Iterate over what comes in, across reconnects."""
+        link = self._self_calls.link
+        link.check_place()
+        while True:
+            connection = await link.to_read(None)
+            try:
+                async for item in connection.client:
+                    connection.took()
+                    yield item
+            except Exception as error:
+                if connection.is_usable and not is_loss(error):
+                    raise
+                connection.end(error)
+            else:
+                connection.end(close_cause(connection.client))
+            link.drained(connection)
+
+
+def _call(calls: Calls, name: str, method: Any) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await calls.make(name, args, kwargs)
+
+    return call if method is None else wraps(method)(call)
+
+
+def linked(calls: Calls) -> Any:
+    """Return what stands for the client of a link."""
+    return _Linked(calls)

@@ -1,0 +1,333 @@
+"""Makes a client again whenever it dies: what stands behind `reconnecting`.
+
+Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it provably did not run, or may
+be run twice; every other call that was under way is reported as what it is, an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from ...client.seconds import as_seconds
+from ...client.streams import EventStream, deliver
+from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ...presets import BridgePolicy
+from ...protocol.clock import Now
+from ...protocol.policies.losses import reason_of
+from ...telemetry import emit, events
+from ...telemetry.events import BridgeState
+from ...transports.loop_guard import LoopGuard
+from ...world import current_world
+from ..idempotency import Idempotent
+from ..sdk_errors import with_class_of
+from .connection import Connection, failure_of
+from .link_health import LinkHealth
+from .link_losses import Losses
+from .link_proxy import Calls, linked
+
+
+if TYPE_CHECKING:
+    import weakref
+    from datetime import timedelta
+    from typing import TypeAlias
+
+    from ...calls.breaker.state import CircuitState
+    from ...telemetry.events import Event
+
+    Seconds: TypeAlias = float | timedelta
+
+__all__ = ["LinkSupervisor"]
+
+T = TypeVar("T")
+_MOST_UNREAD: Final = 16
+
+
+class LinkSupervisor(Generic[T]):
+    """Makes the client again when it is lost; what a user has of it is a `Reconnecting`."""
+
+    def __init__(
+        self,
+        factory: Callable[[], AbstractAsyncContextManager[T]],
+        policy: BridgePolicy,
+        *,
+        idempotent: Idempotent | None,
+        trust_hints: bool,
+        patience: float,
+        max_bytes: Mapping[str, int],
+    ) -> None:
+        world = current_world()
+        self.state = BridgeState.IDLE
+        self.streams: list[weakref.ref[EventStream]] = []
+        self._factory = factory
+        self._policy = policy
+        self._wall = world.loop_wall
+        self._losses = Losses(policy.reconnect, world.new_rng())
+        self._calls = Calls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
+        self._place = LoopGuard("Reconnecting")
+        self._owner: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._client: Any = None
+        self._changed: asyncio.Future[None] | None = None
+        self._cut_wait: asyncio.Future[None] | None = None
+        self._failure: Failure | None = None  # the last loss; final in FAILED
+        self._reason = "user"
+        self._reconnects = -1
+        self._is_suspended = False
+        # What arrived before a loss is read before what comes after it; who never reads keeps some dead clients, no more.
+        self._unread: deque[Connection] = deque(maxlen=_MOST_UNREAD)
+        self._retry_at: float | None = None
+
+    # ---- its life ---------------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that entered it."""
+        return self._place.loop or asyncio.get_running_loop()
+
+    async def enter(self) -> T:
+        """Start, wait for the first client or its failure, and return what stands for it."""
+        self.check_place()
+        if self._owner is not None or self.state is not BridgeState.IDLE:
+            raise config_error(
+                "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
+            )
+        loop = self._place.loop = asyncio.get_running_loop()
+        self._changed = loop.create_future()
+        self._owner = loop.create_task(self._own(), name="resilient_bridge link")
+        try:
+            await self._first_attempt(self._changed)
+        except BaseException:
+            await self.aclose()
+            raise
+        return cast("T", linked(self._calls))
+
+    async def _first_attempt(self, changed: asyncio.Future[None]) -> None:
+        """Wait until it is known how the first attempt ended, which is bounded; offline, the link goes on trying."""
+        while self._reconnects < 0 and self._failure is None and not self.is_over:
+            await asyncio.wait([changed])
+            changed = self._changed or changed
+        if self.state is BridgeState.FAILED and self._failure is not None:
+            raise self._final(self._failure)
+
+    async def aclose(self) -> None:
+        """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
+        if self.is_over or self._owner is None:
+            self._end()
+            return
+        self.check_place()
+        self._owner.cancel()
+        connection = self._connection
+        if connection is not None:
+            connection.end(None)
+            if not connection.opened.done():
+                connection.abort()
+        try:
+            await asyncio.wait([self._owner])
+            if connection is not None:
+                await connection.closed()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.is_over:
+            return
+        self._become(BridgeState.CLOSED, "user")
+        self._tell(events.Closed(at=self._now().at, reason="user"))
+
+    # ---- what the user asks -----------------------------------------------------------------------------------
+
+    def events(self) -> EventStream:
+        """Return this link's events from now on, to iterate over."""
+        self.check_place()
+        return EventStream(self, self._place)
+
+    def health(self) -> LinkHealth:
+        """Return how the link is, in plain numbers (S11); any thread of this process may ask."""
+        self._place.check_process()
+        connection = self._connection
+        left = (
+            None
+            if self._retry_at is None or self._place.loop is None
+            else max(0.0, self._retry_at - self._place.loop.time())
+        )
+        return LinkHealth(
+            ready=self.state is BridgeState.READY,
+            state=self.state,
+            reason=self._reason,
+            attempt=self._losses.attempt,
+            reconnects=max(0, self._reconnects),
+            in_flight=0 if connection is None else connection.calls,
+            retry_in=left,
+            failure=self._failure,
+        )
+
+    async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
+        """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
+        self.check_place()
+        seconds = as_seconds(timeout, "wait_ready.timeout")
+        try:
+            await self.connection(seconds)
+        except NotConnectedError as error:
+            if self.state is BridgeState.CLOSED or seconds is None:
+                raise
+            failure = self._failure
+            last = "" if failure is None else f"; the last attempt: {failure}"
+            told = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
+            raise error_for(told) from error
+
+    def reconnect_now(self) -> None:
+        """Cut the wait before the next connection attempt."""
+        self.check_place()
+        if self._cut_wait is not None and not self._cut_wait.done():
+            self._cut_wait.set_result(None)
+
+    def circuit_state(self) -> CircuitState | None:
+        """Return the circuit of its calls, None without a Breaker: `rb.circuit(link)` is the handle."""
+        return self._calls.states.current
+
+    def __repr__(self) -> str:
+        """Return a status line."""
+        connection = self._connection
+        return f"<Reconnecting {self.state.value} in_flight={0 if connection is None else connection.calls} reconnects={max(0, self._reconnects)}>"
+
+    # ---- for calls --------------------------------------------------------------------------------------------
+
+    def check_place(self) -> None:
+        """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
+        self._place.check()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there will be no other client."""
+        return self.state in (BridgeState.FAILED, BridgeState.CLOSED)
+
+    @property
+    def current(self) -> Any:
+        """The client in use, or the last one; None before the first."""
+        return self._client
+
+    async def connection(self, seconds: float | None) -> Connection:
+        """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
+        return await self._waited(self.usable, seconds)
+
+    async def to_read(self, seconds: float | None) -> Connection:
+        """Return the first connection that may have something to read, waiting for one: it may be lost already."""
+        return await self._waited(lambda: self._unread[0] if self._unread else None, seconds)
+
+    def drained(self, connection: Connection) -> None:
+        """There is nothing more to read from a connection."""
+        with suppress(ValueError):
+            self._unread.remove(connection)
+
+    def usable(self) -> Connection | None:
+        """Return the connection in use, None while there is none."""
+        connection = self._connection
+        is_usable = connection is not None and connection.is_usable and self.state is BridgeState.READY
+        return connection if is_usable else None
+
+    async def _waited(self, find: Callable[[], Connection | None], seconds: float | None) -> Connection:
+        until = None if seconds is None else self.loop.time() + seconds
+        while True:
+            if (connection := find()) is not None:
+                return connection
+            if self.state is BridgeState.FAILED and self._failure is not None:
+                raise self._final(self._failure)
+            left = None if until is None else until - self.loop.time()
+            if self.state is BridgeState.CLOSED or (left is not None and left <= 0) or self._changed is None:
+                raise self._away()
+            await asyncio.wait([self._changed], timeout=left)
+
+    def _away(self) -> BridgeError:
+        failure = self._failure
+        last = "" if failure is None else f"; the last attempt: {failure}"
+        cause = None if failure is None else failure.cause
+        error = error_for(
+            Failure.of("CONN_NOT_CONNECTED", f"not connected ({self.state.value.lower()}){last}", cause=cause)
+        )
+        error.__cause__ = cause
+        return error
+
+    def _final(self, failure: Failure) -> BridgeError:
+        error = error_for(failure)
+        error.__cause__ = failure.cause
+        return with_class_of(error, failure.cause)
+
+    # ---- its owner --------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        """Connect, wait for the loss, decide, wait; until there is no use in going on."""
+        reason = "user"
+        while True:
+            self._become(BridgeState.CONNECTING, reason)
+            connection, failure = await self._one_connection()
+            now = self._now()
+            decision = self._losses.lost(connection, failure, now)
+            self._failure, self._reason, reason = decision.failure, decision.reason, "retry"
+            why: dict[str, Any] = {"at": now.at, "reason": decision.reason, "failure": failure}
+            self._tell(events.Disconnected(**why))
+            if not decision.retry:
+                self._become(BridgeState.FAILED, decision.reason)
+                self._tell(events.GaveUp(at=now.at, name="Reconnecting", failure=decision.failure))
+                return
+            if decision.suspended and not self._is_suspended:
+                self._tell(events.Suspended(**why, attempts=self._losses.failed))
+            self._is_suspended = decision.suspended
+            self._become(
+                BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
+            )
+            why["reason"] = "rate_capped" if decision.is_capped else decision.reason
+            self._tell(events.ReconnectScheduled(**why, attempt=decision.attempt, wait=decision.wait))
+            await self._wait(decision.wait)
+
+    async def _one_connection(self) -> tuple[Connection, Failure]:
+        """Make a connection, wait until it is lost, and return it, and why."""
+        timeout = self._policy.reconnect.connect_timeout
+        connection = self._connection = Connection(self._factory, self._policy.heartbeat)
+        await asyncio.wait(
+            [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
+        if connection.opened.done():
+            self._client = connection.client
+            if connection.is_readable:
+                self._unread.append(connection)
+            self._losses.opened()
+            self._reconnects += 1
+            self._become(BridgeState.READY, "connected")
+            self._tell(events.Connected(at=self._now().at))
+            await connection.over()
+            cause = connection.known_cause
+            self._become(
+                BridgeState.BACKOFF, "connection_lost" if cause is None else reason_of(failure_of(cause))
+            )
+        elif not connection.lost.done():
+            connection.end(TimeoutError(f"no connection within {timeout:g} s"))
+            connection.abort()
+        await connection.closed()
+        return connection, failure_of(connection.cause)
+
+    async def _wait(self, seconds: float) -> None:
+        self._retry_at = self.loop.time() + seconds
+        self._cut_wait = self.loop.create_future()
+        try:
+            await asyncio.wait([self._cut_wait], timeout=seconds)
+        finally:
+            self._cut_wait = self._retry_at = None
+
+    def _become(self, state: BridgeState, reason: str) -> None:
+        previous, self.state, self._reason = self.state, state, reason
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+            self._changed = self.loop.create_future()
+        if previous is not state:
+            self._tell(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+
+    def _now(self) -> Now:
+        return Now(self.loop.time(), self._wall())
+
+    def _tell(self, event: Event) -> None:
+        deliver(self.streams, event)
+        emit(event)

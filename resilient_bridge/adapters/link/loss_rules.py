@@ -1,0 +1,214 @@
+"""What the end of a call on a link means: whether the client is lost, whether the call can have run, and what its caller is told.
+
+Rule: what ended a connection proves nothing about a call; only the call's own error does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...classification import classify
+from ...errors import (
+    BridgeError,
+    Category,
+    Executed,
+    Failure,
+    Kind,
+    NotConnectedError,
+    OutcomeUnknownError,
+    mapping_of,
+    record_of,
+    text_of,
+)
+from ...errors.record import OWN_WORDS
+from ..mcp_wire import is_command, never_sent_for
+
+
+if TYPE_CHECKING:
+    from ..idempotency import Call
+    from ..mcp_wire import Wire
+    from .connection import Connection, Ended
+
+__all__ = [
+    "did_not_run",
+    "ending",
+    "ends_client",
+    "is_loss",
+    "is_marked",
+    "is_proof",
+    "is_refusal",
+    "is_session_lost",
+    "is_silent",
+    "native",
+    "package_of",
+    "sends_no_more",
+]
+
+_SENDS_LATER: Final = frozenset({"mcp", "websockets"})
+"""Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
+
+_NOT_BEGUN: Final = frozenset({-32700, -32601})
+
+_MCP_CLOSED: Final = "Connection closed"
+
+_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
+
+_MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
+
+
+def did_not_run(ended: Ended, connection: Connection, call: Call, wire: Wire) -> bool:
+    """Return whether a call that ended in an error, or with its client, provably did not run: only what the link itself knows of it.
+
+    A method of an object that somebody else wrote may have done something before it raised, whatever its error is about: a refused
+    connection of its second step proves nothing. What is known is whether the method was started at all, what it says itself
+    (`NotExecutedError`), and of the clients that make one request per call (a `Peer`, mcp) what became of the request.
+    """
+    error, client = ended.error, connection.client
+    if not ended.has_started or (error is not None and is_not_executed(error)):
+        return True
+    package = package_of(client)
+    if package in _SENDS_LATER and not ended.has_suspended:
+        return True
+    if package == "mcp":
+        return _was_not_served(ended, connection, call, wire)
+    is_ours = package == "resilient_bridge"
+    return is_ours and error is not None and classify(error).executed is Executed.NO
+
+
+def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: Wire) -> bool:
+    """Return whether the one request of an mcp call was never sent, or refused for its session."""
+    error = ended.error
+    if wire.is_seen:
+        # Until the client has been left, its request may still be about to go.
+        return wire.is_session_unknown or (wire.never_sent and connection.lost.done())
+    if error is not None and not is_silent(error):
+        return is_session_lost(error, connection.client, wire) and not _is_afterthought(error)
+    return ended.was_alone and never_sent_for(connection.cause, call)
+
+
+def is_proof(error: Exception, failure: Failure, client: Any, wire: Wire) -> bool:
+    """Return whether an answer to a call proves that it did not run, as its failure says.
+
+    Of one JSON-RPC request -32700 and -32601 do, unless mcp has made them up after the answer. Of a Peer also what it says itself.
+    """
+    if is_not_executed(error):
+        return True
+    package, number = package_of(client), failure.details.get("rpc_code")
+    if number is None:
+        return package == "resilient_bridge"
+    is_made_up = text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
+    return package in {"mcp", "resilient_bridge"} and number in _NOT_BEGUN and not is_made_up
+
+
+def is_marked(error: Exception) -> bool:
+    """Return whether the peer's own error says that it may be retried (S8)."""
+    if isinstance(error, BridgeError):  # of a Peer
+        return error.failure.kind is Kind.TRANSIENT and error.failure.retryable
+    return mapping_of(getattr(error, "data", None)).get("retryable") is True
+
+
+def is_not_executed(error: Exception) -> bool:
+    """Return whether the method itself says that nothing of it has happened; of a function inside of it that says nothing."""
+    record = record_of(error)
+    return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
+
+
+def is_session_lost(error: Exception, client: Any, wire: Wire) -> bool:
+    """Return whether an error of mcp says that the session is unknown to the server. A command has none that it could forget."""
+    if package_of(client) != "mcp":
+        return False
+    if wire.is_answered:
+        return wire.says_unknown
+    has_data = getattr(error, "data", None) is not None  # then it is a session of the application
+    return classify(error).code == "SESS_NOT_FOUND" and not has_data and not is_command(client)
+
+
+def ends_client(error: Exception, client: Any, wire: Wire) -> bool:
+    """Return whether an error of one call means that no other call will work on this client either."""
+    if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
+        return is_session_lost(error, client, wire)
+    if is_not_executed(error):
+        return isinstance(error.__cause__, Exception) and is_loss(error.__cause__)
+    return is_loss(error)
+
+
+def sends_no_more(client: Any) -> bool:
+    """Return whether a client sends nothing from now on: a websocket whose closing handshake has begun never opens again."""
+    return package_of(client) == "websockets" and getattr(getattr(client, "state", None), "name", "") in {
+        "CLOSING",
+        "CLOSED",
+    }
+
+
+def _is_afterthought(error: BaseException) -> bool:
+    """Return whether an error is about what mcp asks for after a tool's first answer: the list of tools, or its next round."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def is_silent(error: Exception) -> bool:
+    """Return whether an error only says that the connection is closed, as mcp does: the reason comes out of the client, if at all."""
+    return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether it is what mcp makes of an answer with a status, whichever it was."""
+    return text_of(error) == _MCP_REFUSED
+
+
+def is_loss(error: Exception) -> bool:
+    """Whether the error of one call means that no other call will work on this client either."""
+    if isinstance(error, BridgeError):  # of a client that is ours: it says itself what it has lost
+        return isinstance(error, OutcomeUnknownError | NotConnectedError)
+    failure = classify(error)
+    if "close_code" in failure.details:
+        return True
+    has_data = getattr(error, "data", None) is not None
+    if not failure.session_valid:
+        return not has_data  # with data it is a session of the application, one of many on this connection
+    answered = has_data or failure.details.get("http_status") is not None
+    if (
+        failure.details.get("rpc_code") == -32000
+    ):  # a server's own error, too, if it is not one of these texts of mcp's
+        answered |= not text_of(error).startswith(_MCP_LOST)
+    return failure.category is Category.TRANSPORT and not answered
+
+
+def native(error: Exception) -> Exception:
+    """Return what is below an error of a client of ours: an exit code, which says whether another child can help."""
+    below = error.__cause__ if isinstance(error, BridgeError) else None
+    return below if isinstance(below, Exception) else error
+
+
+def ending(
+    cause: BaseException | None, name: str, client: Any, *, is_idempotent: bool, is_unsent: bool
+) -> BridgeError:
+    """Return what a call ends in that was under way when its client was lost."""
+    try:
+        failure = Failure.of("CONN_RESET") if cause is None else classify(cause)
+    except BaseException:  # noqa: BLE001 -- a group of nothing but cancellations says nothing
+        failure = Failure.of("CONN_RESET")
+    if is_unsent:
+        text = f"{name} did not run: {failure.message}"
+        return NotConnectedError(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
+    kept = {
+        key: value
+        for key, value in failure.details.items()
+        if key in ("exit_code", "stderr", "close_code", "http_status")
+    }
+    if package_of(client) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
+        kept["exit_code"] = client.returncode  # also 0, which is no error of the system
+    if is_idempotent:
+        return BridgeError(
+            Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=kept, cause=cause)
+        )
+    text = f"outcome of {name} unknown: {failure.message}"
+    return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=kept, cause=cause))
+
+
+def package_of(client: object) -> str:
+    return type(client).__module__.partition(".")[0]

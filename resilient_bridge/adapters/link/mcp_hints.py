@@ -1,0 +1,79 @@
+"""What an MCP server says of its tools: which only read, and which may be called twice. Asked once per connection, when it matters.
+
+Rule: the hints of the session in which a call is sent are the ones that count; what a server does not say, or cannot be asked
+in time, is no hint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..mcp_wire import is_command
+
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from .connection import Connection
+
+    Hint: TypeAlias = Literal["", "read", "idempotent"]
+
+__all__ = ["hint_for"]
+
+_PATIENCE: Final = 5.0  # seconds for the list of tools
+_PAGES: Final = 20
+
+
+def _may_ask(client: Any, *, trusts: bool) -> bool:
+    """Return whether a hint of this server would count: it is a command that the user starts, or trusted by name."""
+    return hasattr(client, "list_tools") and (trusts or is_command(client))
+
+
+async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
+    """Return what the server of this connection says of a tool, as far as that counts.
+
+    A command that the user starts is believed when it says read-only. Everything else needs `trusts`.
+    """
+    if not _may_ask(connection.client, trusts=trusts):
+        return ""
+    if connection.hints is None:
+        connection.hints = asyncio.ensure_future(_listed(connection))
+    # It is asked for all calls: a caller who is cancelled does not take the answer along.
+    hint: Hint = (await asyncio.shield(connection.hints)).get(tool, "")
+    return hint if trusts or hint == "read" else ""
+
+
+async def _listed(connection: Connection) -> dict[str, Hint]:
+    found: dict[str, Hint] = {}
+    cursor: str | None = None
+    with suppress(Exception):
+        async with asyncio.timeout(_PATIENCE):
+            for _ in range(_PAGES):
+                more = {} if cursor is None else {"cursor": cursor}
+                ended = await connection.call(partial(connection.client.list_tools, **more))
+                if ended.is_lost or ended.error is not None:
+                    break
+                found |= {tool.name: _hint(tool) for tool in ended.result.tools}
+                cursor = getattr(ended.result, "next_cursor", None) or getattr(
+                    ended.result, "nextCursor", None
+                )
+                if not cursor:
+                    break
+    return found
+
+
+def _hint(tool: Any) -> Hint:
+    said = tool.annotations
+    if said is None:
+        return ""
+    # Of the second name: that of mcp 1.
+    if _is_said(said, "read_only_hint", "readOnlyHint"):
+        return "read"
+    return "idempotent" if _is_said(said, "idempotent_hint", "idempotentHint") else ""
+
+
+def _is_said(said: Any, *names: str) -> bool:
+    return any(getattr(said, name, None) is True for name in names)

@@ -1,0 +1,1 @@
+"""Child processes that speak JSON-RPC over their standard streams: `stdio`."""

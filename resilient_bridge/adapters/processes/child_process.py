@@ -1,0 +1,144 @@
+"""`rb.stdio(command, …)`: a factory of children that speak JSON-RPC, one per `async with`, started on entering and ended on leaving.
+
+Rule: what is wrong with the arguments is said here, before anything runs, and neither arguments nor environment are ever shown:
+they may hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, cast
+
+from ...errors import config_error, mapping_of
+from ...transports.process import ChildProcess
+from ...values.fields import is_count
+from .peer import Peer
+from .peer_exchange import PeerExchange, checked_seconds
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from ...values.fields import Seconds
+
+__all__ = ["Peer", "stdio"]
+
+_MAX_LINE: Final = 64 * 2**20
+
+
+def stdio(
+    *command: str,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    max_line: int = _MAX_LINE,
+    close_timeout: Seconds = 2,
+) -> Callable[[], AbstractAsyncContextManager[Peer]]:
+    """Return a factory of peers: `async with factory() as peer` starts the command and ends it; each call is another child (G5, S4).
+
+    The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; its stderr is read and its end kept. `cwd` and `env` are
+    those of `subprocess` (`env` is the whole environment; None inherits ours). A line of more than `max_line` bytes is skipped.
+    Leaving closes its stdin, after `close_timeout` seconds sends SIGTERM to its process group, after as many again SIGKILL, and
+    returns when the child is reaped, 7 s later at the most; so does a cancellation. What moves to a session of its own is not
+    reached. Entering raises what the system says, unchanged: FileNotFoundError, PermissionError. ConfigError names a bad argument.
+    """
+    return _Factory(
+        _checked_command(command),
+        _checked_cwd(cwd),
+        _checked_env(env),
+        _checked_max_line(max_line),
+        checked_seconds(close_timeout, "stdio.close_timeout"),
+    )
+
+
+class _Factory:
+    """What `stdio` returns; equal arguments make equal children."""
+
+    __slots__ = ("_close_timeout", "_command", "_cwd", "_env", "_max_line")
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        cwd: str | None,
+        env: dict[str, str] | None,
+        max_line: int,
+        close_timeout: float,
+    ) -> None:
+        self._command, self._cwd, self._env = command, cwd, env
+        self._max_line, self._close_timeout = max_line, close_timeout
+
+    def __repr__(self) -> str:
+        """Name the program, and nothing of its arguments."""
+        return f"<stdio {os.path.basename(self._command[0])}>"  # noqa: PTH119 -- a name, not a file
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncGenerator[Peer]:
+        """Start one child, and end it when the block is left."""
+        child = ChildProcess(self._command, cwd=self._cwd, env=self._env, max_line=self._max_line)
+        exchange = PeerExchange(child, self._max_line)
+        await child.start(exchange.on_line, exchange.on_exit)
+        try:
+            yield Peer(exchange)
+        finally:
+            exchange.on_closing()
+            try:
+                await child.close(self._close_timeout)
+            finally:
+                exchange.on_closed()
+
+
+def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
+    for place, word in enumerate(command):
+        if not _can_be_passed(word):
+            raise config_error(f"stdio.command[{place}]", "text without a null character", _kind(word))
+    words = cast("tuple[str, ...]", command)
+    if not words or not words[0]:
+        raise config_error("stdio.command", "a program, and its arguments", "none")
+    return words
+
+
+def _checked_cwd(cwd: object) -> str | None:
+    if cwd is None:
+        return None
+    path = os.fspath(cast("os.PathLike[str]", cwd)) if isinstance(cwd, os.PathLike) else cwd
+    if not path or not _can_be_passed(path):
+        raise config_error("stdio.cwd", "the path of a folder, or None", type(path).__name__)
+    return cast("str", path)
+
+
+def _checked_env(env: object) -> dict[str, str] | None:
+    if env is None:
+        return None
+    found = mapping_of(env)
+    if not isinstance(env, Mapping):
+        raise config_error("stdio.env", "a mapping of text to text, or None", _kind(env))
+    for name, value in found.items():
+        if not isinstance(name, str) or not _can_be_passed(name) or not name or "=" in name:
+            raise config_error("stdio.env", "names that are not empty and hold no =", _kind(name))
+        if not _can_be_passed(value):
+            raise config_error(f"stdio.env[{name!r}]", "text without a null character", _kind(value))
+    return dict(cast("Mapping[str, str]", found))
+
+
+def _checked_max_line(max_line: object) -> int:
+    if not is_count(max_line):
+        raise config_error("stdio.max_line", "a whole number of bytes, at least 1", max_line)
+    return cast("int", max_line)
+
+
+def _can_be_passed(word: object) -> bool:
+    """Whether the system takes it: text, without the null character and in an encoding that file names can have."""
+    if not isinstance(word, str) or "\0" in word:
+        return False
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(value: object) -> str:
+    """What was got, without what it holds."""
+    return type(value).__name__

@@ -1,0 +1,90 @@
+"""What a child sends without being asked, until somebody reads it. Rule: bounded in number and bytes; the oldest goes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol import Message
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...errors import BridgeError
+    from ...transports.loop_guard import LoopGuard
+
+__all__ = ["Unasked"]
+
+_KEPT: Final = 1_000
+
+
+class Unasked:
+    """Notifications in their order. `missed` counts those that were dropped to make room."""
+
+    def __init__(self, max_bytes: int, ending: Callable[[], BridgeError | None]) -> None:
+        """Keep at most 1,000, and of more than one at most so many bytes; `ending` says what the reader gets after the last."""
+        self.missed = 0
+        self._kept: deque[tuple[int, Message]] = deque()
+        self._bytes = 0
+        self._max_bytes = max_bytes
+        self._ending = ending
+        self._is_ended = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
+        """A notification came; `size` is that of its line."""
+        payload = {"params": params} if isinstance(params, list) else params or {}
+        self._kept.append((size, Message(type=method, id=None, raw_timestamp=None, payload=payload)))
+        self._bytes += size
+        while len(self._kept) > _KEPT or (self._bytes > self._max_bytes and len(self._kept) > 1):
+            self._take()
+            self.missed += 1
+        self._wake()
+
+    def end(self) -> None:
+        """No more will come."""
+        self._is_ended = True
+        self._wake()
+
+    async def next(self) -> Message:
+        """Return the oldest, waiting for it. Raises what `ending` says, or StopAsyncIteration, once there will be no more."""
+        while not self._kept:
+            if self._is_ended:
+                error = self._ending()
+                if error is None:
+                    raise StopAsyncIteration
+                raise error
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)
+        return self._take()
+
+    def _take(self) -> Message:
+        size, message = self._kept.popleft()
+        self._bytes -= size
+        return message
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:  # all of them: one that is being cancelled would take nothing
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+class Reader:
+    """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
+
+    def __init__(self, unasked: Unasked, place: LoopGuard) -> None:
+        self._unasked = unasked
+        self._place = place
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> Message:
+        self._place.check()
+        return await self._unasked.next()

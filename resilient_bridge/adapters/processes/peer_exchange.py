@@ -1,0 +1,292 @@
+"""A child process that speaks JSON-RPC 2.0: who asked what, who waits, and what is known when the child goes.
+
+Rule: a request fails the moment its fate is known, and says whether it can have run. What the child sends can be wrong in every
+way: that costs a counter, never the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...classification import classify
+from ...classification.exits import tail_of
+from ...errors import (
+    AttemptTimeoutError,
+    BridgeError,
+    Category,
+    Executed,
+    Failure,
+    config_error,
+    error_for,
+    redact,
+)
+from ...transports.loop_guard import LoopGuard
+from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from .notifications import Reader, Unasked
+from .peer_lines import decode, encode, refusal, result_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from ...protocol import Message
+    from ...transports.process import ChildProcess, Outgoing
+    from .peer_lines import Said
+
+__all__ = ["PeerExchange", "checked_seconds"]
+
+_SHOWN: Final = 100  # characters of a line that is shown
+_REFUSALS: Final = 100  # answers that wait for a child that asks and does not read
+
+
+class PeerExchange:
+    """The exchange with one child; what a user has of it is a `Peer`."""
+
+    def __init__(self, child: ChildProcess, kept_bytes: int) -> None:
+        """Speak to this child; notifications are kept up to so many bytes of their lines."""
+        self._child = child
+        self._ids = itertools.count(1)
+        self._calls: dict[object, asyncio.Future[Said | None]] = {}  # None: there will be no answer
+        self._notes: set[asyncio.Future[None]] = set()
+        self._place = LoopGuard("Peer")
+        loop = self._place.loop = asyncio.get_running_loop()
+        self._unasked = Unasked(kept_bytes, self._ending)
+        self._is_closing = False
+        self._closed: asyncio.Future[None] = loop.create_future()
+        self._noise = self._unmatched = self._refusing = self._unanswered = 0
+        self._last_noise = b""  # the beginning of the last line that was no JSON-RPC
+        self._last_stray: object = None  # the id of the last answer that nobody waited for
+
+    def __repr__(self) -> str:
+        """A status line: program, pid, state, requests that wait."""
+        state = "closed" if self._is_closing else "open" if self.close_exc is None else "lost"
+        return f"<Peer {self._child.program} pid={self.pid} {state} waiting={len(self._calls)}>"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the child."""
+        return self._child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code once it has ended, negative for a signal; None before."""
+        return self._child.returncode
+
+    @property
+    def close_exc(self) -> Exception | None:
+        """Why it went unasked: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
+
+        None while it is open, and when it was closed by us.
+        """
+        return self._child.loss
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to stderr: at most 8 KiB, with secrets masked."""
+        return self._child.stderr
+
+    @property
+    def noise(self) -> int:
+        """How many lines of its stdout were skipped: not JSON-RPC, not UTF-8, empty, or longer than `max_line`."""
+        return self._noise + self._child.skipped
+
+    @property
+    def unmatched(self) -> int:
+        """How many answers nobody waited for: late, repeated, or to an id that was never used."""
+        return self._unmatched
+
+    @property
+    def missed(self) -> int:
+        """How many notifications were dropped unread, and requests of the child not answered because it does not read."""
+        return self._unasked.missed + self._unanswered
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        idempotent: bool = False,  # noqa: ARG002 -- for who repeats requests: rb.reconnecting
+    ) -> Any:
+        """Ask, and return the `result` of the answer (S4). Never repeated here, whatever `idempotent` says."""
+        self._place.check()
+        seconds = checked_seconds(timeout, "request.timeout")
+        number = next(self._ids)
+        data = encode("request", method, params, number)
+        self._check_open(method)
+        before = self.noise, self.unmatched
+        outcome: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
+        self._calls[number] = outcome
+        line = self._child.send(data, _nothing)
+        try:
+            await asyncio.wait([outcome], timeout=seconds)
+        finally:
+            self._calls.pop(number, None)
+            self._child.withdraw(line)
+        if not outcome.done():
+            raise _timed_out(method, seconds, line, *self._came_instead(*before))
+        answer = outcome.result()
+        if answer is None:
+            raise self._lost(method, was_handed=line.is_handed) from self.close_exc
+        return result_of(method, answer)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None, /) -> None:
+        """Say what needs no answer; returns when the pipe has it, which is not delivery."""
+        self._place.check()
+        data = encode("notify", method, params)
+        self._check_open(method)
+        handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._notes.add(handed)
+        line = self._child.send(data, lambda: _wake(handed))
+        try:
+            await handed
+        finally:
+            self._notes.discard(handed)
+            self._child.withdraw(line)
+        if not line.is_handed:
+            raise self._lost(method, was_handed=False) from self.close_exc
+
+    def notifications(self) -> AsyncIterator[Message]:
+        """Iterate over what the child sends unasked: `type` is the method, `payload` the params (a list as `{"params": […]}`)."""
+        return Reader(self._unasked, self._place)
+
+    async def wait_closed(self) -> None:
+        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised (G5)."""
+        self._place.check()
+        await asyncio.wait([self._closed])
+
+    # -- callbacks of `stdio` and of the child ------------------------------------------------------------------------------
+    def on_line(self, line: bytes) -> None:
+        """The child wrote a line."""
+        said = decode(line)
+        if said is None:
+            self._noise += 1
+            self._last_noise = line[:_SHOWN]
+        elif "method" not in said:
+            self._answered(said)
+        elif said.get("id") is None:
+            self._unasked.put(said["method"], said.get("params"), len(line))
+        elif self._refusing >= _REFUSALS:
+            self._unanswered += 1
+        else:
+            self._refusing += 1
+            self._child.send(refusal(said["id"]), self._refused)
+
+    def on_exit(self) -> None:
+        """The child process exited without being asked to."""
+        self._release()
+        _wake(self._closed)
+
+    def on_closing(self) -> None:
+        """We leave: who waits is told at once."""
+        self._is_closing = True
+        self._release()
+
+    def on_closed(self) -> None:
+        """The child was ended."""
+        _wake(self._closed)
+
+    # -- the parts --------------------------------------------------------------------------------------------------
+    def _answered(self, said: Said) -> None:
+        outcome = self._calls.pop(said["id"], None)
+        if outcome is None or outcome.done():
+            self._unmatched += 1
+            self._last_stray = said["id"]
+        else:
+            outcome.set_result(said)
+
+    def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
+        """Return what the child wrote since there were so many lines of noise and stray answers: in words, and as details."""
+        noise, unmatched = self.noise - noise, self.unmatched - unmatched
+        words, details = list[str](), dict[str, Any]()
+        if noise:
+            last = redact(self._last_noise.decode("utf-8", "replace").strip(), limit=_SHOWN)
+            words.append(f"{noise} {'line' if noise == 1 else 'lines'} of no JSON-RPC, the last {last!r}")
+            details["noise"] = noise
+        if unmatched:
+            last = redact(str(self._last_stray), limit=_SHOWN)
+            words.append(
+                f"{unmatched} {'answer' if unmatched == 1 else 'answers'} to an id that was not asked, the last {last!r}"
+            )
+            details["unmatched"] = unmatched
+        return f"; instead came {' and '.join(words)}" if words else "", details
+
+    def _refused(self) -> None:
+        self._refusing -= 1
+
+    def _release(self) -> None:
+        for outcome in self._calls.values():
+            if not outcome.done():
+                outcome.set_result(None)
+        for handed in self._notes:
+            _wake(handed)
+        self._unasked.end()
+
+    def _ending(self) -> BridgeError | None:
+        if self.close_exc is None:
+            return None
+        error = self._lost("notifications", was_handed=False)
+        error.__cause__ = self.close_exc
+        return error
+
+    def _check_open(self, method: str) -> None:
+        if self._is_closing or self.close_exc is not None:
+            raise self._lost(method, was_handed=False) from self.close_exc
+
+    def _lost(self, what: str, *, was_handed: bool) -> BridgeError:
+        cause, details = self.close_exc, dict[str, Any]()
+        if cause is not None:
+            told = {"exit_code": self.returncode, "stderr": tail_of(self.stderr) or None}
+            details = {name: value for name, value in told.items() if value is not None}
+        why = f"{what}: {_reason(self._child.program, cause)}"
+        if was_handed:
+            why += "; it was handed out"
+            return error_for(Failure.of("SYS_OUTCOME_UNKNOWN", why, details=details, cause=cause))
+        # What cannot be run now cannot be run the next time either.
+        retryable = False if cause and classify(cause).category is Category.CONFIG else None
+        why += "; it never left"
+        return error_for(
+            Failure.of("CONN_NOT_CONNECTED", why, details=details, cause=cause, retryable=retryable)
+        )
+
+
+def checked_seconds(value: object, field: str) -> float:
+    """Return seconds or a timedelta as seconds. Raises ConfigError, naming `field`, for what is no duration."""
+    seconds = as_seconds(cast("Seconds", value))
+    if not is_number(seconds) or not 0 <= seconds <= LONGEST:
+        raise config_error(field, f"seconds from 0 to {LONGEST:.0f}", value)
+    return seconds
+
+
+def _timed_out(
+    method: str, seconds: float, line: Outgoing, instead: str, details: dict[str, Any]
+) -> AttemptTimeoutError:
+    left = "it was handed out" if line.is_handed else "it never left"
+    executed = Executed.MAYBE if line.is_handed else Executed.NO
+    text = f"{method}: no answer within {seconds:g} s; {left}{instead}"
+    return AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=executed, details=details))
+
+
+def _reason(program: str, cause: Exception | None) -> str:
+    match cause:
+        case None:
+            return f"{program} was closed"
+        case subprocess.CalledProcessError():
+            return f"{program} ended with exit code {cause.returncode}"
+        case OSError():
+            return str(cause.strerror)
+        case _:
+            return str(cause)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _nothing() -> None:
+    """Nobody waits for the pipe to have it."""

@@ -1,0 +1,87 @@
+"""JSON-RPC 2.0 as lines of text: what is said, what was heard, and what an answer stands for.
+
+Rule: a line holds one object and ends where the line ends, so what is written is ASCII; what is read is trusted in nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from ...classification import classify
+from ...errors import Category, Executed, Failure, config_error, error_for
+from ...values.fields import is_number
+
+
+__all__ = ["Said", "decode", "encode", "refusal", "result_of"]
+
+Said: TypeAlias = dict[str, Any]
+_LONGEST_ID: Final = 1_000
+
+
+def encode(by: str, method: object, params: object, number: int | None = None) -> bytes:
+    """Return a request, or without a number a notification. Raises ConfigError, naming `by`, for what cannot be sent."""
+    if not isinstance(method, str) or not method:
+        raise config_error(f"{by}.method", "a name that is not empty", type(method).__name__)
+    said: Said = {"jsonrpc": "2.0", "method": method}
+    if number is not None:
+        said["id"] = number
+    if params is not None:
+        if not isinstance(params, Mapping):
+            raise config_error(f"{by}.params", "a mapping, or None", type(params).__name__)
+        said["params"] = dict(cast("Mapping[str, Any]", params))
+    try:
+        return _line(said)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise config_error(f"{by}.params", "values that JSON can hold", str(error)) from error
+
+
+def refusal(number: object) -> bytes:
+    """Return the answer to a request that we do not serve."""
+    return _line({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}})
+
+
+def decode(line: bytes) -> Said | None:
+    """Return what a line says: an object with a method, or an answer with an id; None for noise.
+
+    A log line can be JSON as well, so `"jsonrpc": "2.0"` is asked for.
+    """
+    try:
+        said: object = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    found = cast("Said", said)
+    if found.get("jsonrpc") != "2.0" or not _is_id(found.get("id")):
+        return None
+    if "method" in found:
+        fits = isinstance(found["method"], str) and isinstance(found.get("params"), dict | list | None)
+    else:
+        fits = "id" in found
+    return found if fits else None
+
+
+def result_of(method: str, answer: Said) -> Any:
+    """Return the result. Raises the error that an error answer stands for, ProtocolError for an answer that is neither."""
+    if answer.get("error") is None and "result" in answer:
+        return answer["result"]
+    failure = classify(answer) if isinstance(answer.get("error"), dict) else None
+    if failure is None:
+        failure = Failure.of(
+            "PROTO_INVALID_MESSAGE",
+            f"{method}: invalid answer: wanted a result or an error",
+            category=Category.UPSTREAM,  # stdio Bus: what a worker answers wrongly is its failure, not the link's
+            executed=Executed.MAYBE,
+            details={"received": sorted(answer)},
+        )
+    raise error_for(failure)
+
+
+def _line(said: Said) -> bytes:
+    return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _is_id(found: object) -> bool:
+    return found is None or is_number(found) or (isinstance(found, str) and len(found) <= _LONGEST_ID)

@@ -1,0 +1,1 @@
+"""Client objects of provider SDKs, and any other: `wrap`."""

@@ -1,0 +1,82 @@
+"""`wrap`: a client object whose calls go through a policy, and which stays what it was for everybody who looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ...calls.policy import Policy
+from ...errors import config_error
+from ..arguments import calls_of, check_flag
+from ..idempotency import Idempotent, checked_idempotent
+from ..limits import checked_bytes
+from .sdks import sdk_of
+
+
+if TYPE_CHECKING:
+    from ...presets import BridgePolicy
+
+__all__ = ["wrap"]
+
+T = TypeVar("T")
+
+
+def wrap(
+    client: T,
+    policy: Policy | BridgePolicy | None = None,
+    *,
+    idempotent: Idempotent | None = None,
+    methods: Mapping[str, Policy] | Collection[str] | None = None,
+    max_bytes: Mapping[str, int] | None = None,
+    allow_plaintext_credentials: bool = False,
+) -> T:
+    """Return `client` with `policy` around its calls: same type, same `isinstance`, and its own retries switched off.
+
+    For the clients of openai, anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
+    if it is a mapping. Without a `policy` it is the recommended one. Model calls and reads of the three SDKs may be repeated;
+    any other call, and a model call whose tools the provider runs unasked, only if it provably did not run, or `idempotent` says
+    so; what a method of any other object raises proves nothing about the whole method. A 429 counts as not begun. `idempotent=False` takes
+    every permission away. A call that runs tools inside of it, as google-genai's can, is repeated only if `idempotent` says so. What derives a
+    client (`with_options(…)`) gives a wrapped one. A stream is repeated up to its first item, which is fetched before the call returns or the context is entered.
+    Each page of a list, and each step of a method that makes several calls, is a call of its own. The SDK's own error
+    comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose
+    argument of that name is larger, as JSON in UTF-8 (S5): it was not sent. A key over http:// to another machine is refused
+    (CONN_INSECURE), unless `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the
+    handle of its circuit. ConfigError for an object that is none of the three and has no `methods`, a method that is
+    not there, a Timeout around a client that blocks, google-genai's own `retry_options`, and a pickle or a copy of what is
+    wrapped. A client of google-genai is itself told to try once, and to use httpx2 where aiohttp is installed.
+    """
+    from .wrapping import Wrapping, wrapped
+
+    check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
+    sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
+    if sdk is None and methods is None:
+        raise config_error("wrap.methods", f"the methods of {kind.__name__} to protect", methods)
+    wrapping = Wrapping(
+        calls_of(policy, "wrap.policy"),
+        name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
+        sdk=sdk,
+        is_async=hasattr(kind, "__aenter__"),
+        idempotent=checked_idempotent(idempotent, "wrap.idempotent"),
+        methods=_as_methods(client, methods),
+        max_bytes=checked_bytes(max_bytes, "wrap.max_bytes"),
+        allow_plaintext_credentials=allow_plaintext_credentials,
+    )
+    return cast("T", wrapped(client, wrapping))
+
+
+def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
+    if methods is None:
+        return {}
+    if isinstance(methods, str) or not isinstance(methods, Collection):
+        raise config_error("wrap.methods", "names of methods, or a mapping of names to policies", methods)
+    found: dict[str, Policy | None] = {}
+    for name in cast("Collection[str]", methods):
+        policy = cast("Mapping[str, Any]", methods)[name] if isinstance(methods, Mapping) else None
+        found[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
+        target: Any = client
+        for part in name.split("."):
+            target = getattr(target, part, None)
+        if not callable(target):
+            raise config_error("wrap.methods", f"methods of {client.__class__.__name__}", name)
+    return found

@@ -1,0 +1,102 @@
+"""Whether a model's stream came to its end, by what the three SDKs hand out: a proxy that closes politely leaves half an answer.
+
+Rule: only a stream that speaks a format known here, and has begun to say something in it, can be called cut off.
+
+An answer of chat completions ends with a `finish_reason`, or with the `[DONE]` that openai's clients keep to themselves: where that cannot
+be seen, nothing is said about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import Executed, Failure, error_for
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from ...errors import BridgeError
+
+__all__ = ["Ending"]
+
+_LIBRARIES: Final = frozenset({"openai", "anthropic", "google"})
+_LAST_EVENTS: Final = frozenset(
+    {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}
+)
+_NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
+
+
+class Ending:
+    """What the items of one stream have said about its end."""
+
+    __slots__ = ("_begun", "_finished", "_marks")
+
+    def __init__(self, stream: object = None) -> None:
+        """Watch `stream`, which has handed out nothing yet; None: its items only."""
+        # By number: a request may ask for several answers at once.
+        self._begun: set[int] = set()
+        self._finished: set[int] = set()
+        self._marks = _marks_of(stream)
+
+    def heard(self, item: Any) -> Any:
+        """Return an item of the stream, when it has been looked at."""
+        if type(item).__module__.partition(".")[0] in _LIBRARIES:
+            self._look(item)
+        return item
+
+    def _look(self, item: Any) -> None:
+        kind = getattr(item, "type", None)
+        if kind == "chunk":  # an event of openai's `stream()`, around what the model said
+            item, kind = getattr(item, "chunk", None), None
+        if isinstance(kind, str):
+            if kind in _LAST_EVENTS:
+                self._finished.add(0)
+            elif kind == "message_start" or kind.startswith("response."):
+                self._begun.add(0)
+            return
+        choices: Any = self._marks and getattr(item, "choices", None)
+        for place, answer in enumerate(choices or getattr(item, "candidates", None) or ()):
+            number = getattr(answer, "index", None) or place
+            unfinished = getattr(answer, "finish_reason", None) in _NO_REASONS
+            (self._begun if unfinished else self._finished).add(number)
+
+    def cut(self) -> BridgeError | None:
+        """Return the error of a stream that has ended before its end, once; None if it has come to it, or nobody can say."""
+        if self._begun <= self._finished or (self._marks is not None and self._marks.are_done):
+            return None
+        self._begun.clear()
+        message = "the stream ended before the answer did: what was handed out is a part of it"
+        return error_for(Failure.of("CONN_RESET", message, executed=Executed.MAYBE))
+
+
+class _Marks:
+    """The decoder of a stream of openai's: it hands on all events, and remembers whether `[DONE]` was among them."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self.are_done = False
+
+    def iter_bytes(self, source: Iterator[bytes]) -> Iterator[Any]:
+        for event in self._decoder.iter_bytes(source):
+            self.are_done = self.are_done or event.data.startswith("[DONE]")
+            yield event
+
+    async def aiter_bytes(self, source: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for event in self._decoder.aiter_bytes(source):
+            self.are_done = self.are_done or event.data.startswith("[DONE]")
+            yield event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
+def _marks_of(stream: object) -> _Marks | None:
+    """Return what sees the events of a stream, put into its place; None if it has no decoder that can be watched."""
+    stream = getattr(stream, "_raw_stream", stream)  # openai's `stream()` goes over one of the plain kind
+    decoder = getattr(stream, "_decoder", None)
+    if type(stream).__module__.partition(".")[0] != "openai" or not hasattr(decoder, "iter_bytes"):
+        return None
+    marks = _Marks(decoder)
+    stream._decoder = marks  # type: ignore[attr-defined]  # noqa: SLF001
+    return marks

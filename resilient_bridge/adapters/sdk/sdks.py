@@ -1,0 +1,285 @@
+"""What is known about the SDKs of model providers: how their own retries are switched off, what a model call is, what they raise,
+and where they send their keys.
+
+Rule: facts about classes, looked up by their names; nothing is imported that the client has not imported already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+from weakref import ref
+
+import attrs
+
+from ...calls.frame import count_request
+from ...errors import config_error
+from ...transports.loopback import is_loopback
+from ..arguments import plaintext_refused
+from ..http.requests import COUNTED
+from .sdk_tools import anthropic_effect, google_config, google_effect, google_runs_tools, openai_effect, told
+
+
+__all__ = ["SDK", "is_page", "sdk_of"]
+
+_VIEWS: Final = ("with_raw_response.", "with_streaming_response.")  # the same calls, seen in another form
+
+
+def _runs_no_tools(*_: object) -> bool:
+    return False
+
+
+def _no_options(*_: object) -> object:
+    return None
+
+
+@attrs.frozen(kw_only=True)
+class SDK:
+    """One SDK. `resources`: the modules whose objects, or their bases, hold calls; `model_calls`: those that may be repeated.
+
+    `steps` are methods that make several calls: each of those goes through the policy, and not the whole, for what has run
+    once must not run again because a later step failed. `has_effect`: a model call does more than cost money. `runs_tools`:
+    tools run here, inside of the call. Both see its arguments by name, and the part of the client that it is a call of.
+    `counts_requests`: have what a client sends counted, and return whether that can be. `addresses`: where a client sends its key. `options`: what one call says about its requests. `derived` are methods that give
+    another client, `makes` those that give a part of this one, and ask nobody.
+    """
+
+    resources: tuple[str, ...]
+    model_calls: re.Pattern[str]
+    error: tuple[str, str]
+    without_retries: Callable[[Any], Any]
+    counts_requests: Callable[[Any], bool]
+    steps: re.Pattern[str] = re.compile(r"(?!)")
+    has_effect: Callable[[Mapping[str, Any], object], bool]
+    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = _runs_no_tools
+    addresses: Callable[[Any], Iterable[object]]
+    options: Callable[[Mapping[str, Any], object], object] = _no_options
+    derived: frozenset[str] = frozenset()
+    makes: frozenset[str] = frozenset()
+    async_part: str = ""
+
+    def may_repeat(self, path: str, arguments: Mapping[str, Any], owner: object) -> bool:
+        """Return whether a repeat of this call costs money and nothing else."""
+        for view in _VIEWS:
+            path = path.replace(view, "")
+        return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
+
+    def check_client(self, client: Any) -> None:
+        """Refuse a client that sends its key in clear text to another machine (threat 42)."""
+        _check_plaintext(self.addresses(client))
+
+    def check_call(
+        self, arguments: Mapping[str, Any], owner: object, *, allow_plaintext_credentials: bool
+    ) -> None:
+        """Refuse the same of one call, and retries that it asks for."""
+        options = self.options(arguments, owner)
+        if options is None:
+            return
+        _check_retries(told(options, "retry_options"), "wrap.call")
+        if not allow_plaintext_credentials:
+            _check_plaintext((told(options, "base_url"),))
+
+    def has_calls(self, value: object) -> bool:
+        """Return whether an attribute is a part of the client, with calls of its own."""
+        kind = type(value)
+        is_part = any(base.__module__.startswith(self.resources) for base in kind.__mro__)
+        return is_part and not hasattr(kind, "model_fields")
+
+    def is_prepared(self, path: str, method: Any) -> bool:
+        """Return whether a method only prepares a context manager: entering that one is the call."""
+        returned = getattr(inspect.unwrap(method), "__annotations__", {}).get("return")
+        return "with_streaming_response." in path or "Manager" in str(returned)
+
+    def base_error(self) -> type[Exception]:
+        """Return the class that every error of this SDK has."""
+        module, name = self.error
+        found: type[Exception] = getattr(import_module(module), name)
+        return found
+
+
+def is_page(value: object) -> bool:
+    """Return whether this is a page of a list, which fetches the next one."""
+    return hasattr(type(value), "get_next_page") or hasattr(type(value), "next_page")
+
+
+def _options_without_retries(client: Any) -> Any:
+    """Return a copy of a client whose every request is tried once, whatever `max_retries` is set to later."""
+    once = client.with_options(max_retries=0)
+    once.request = _tried_once(cast("Any", type(once)).request, ref(once))
+    return once
+
+
+def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
+    def tried_once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+        copy = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
+        return request(client(), cast_to, copy(update={"max_retries": 0}), *args, **kwargs)
+
+    return tried_once
+
+
+# ---- requests, counted ----------------------------------------------------------------------------------------------
+
+
+def _count(request: Any) -> None:
+    if request.extensions.get(COUNTED) != id(request):  # a redirect takes the extensions along
+        request.extensions[COUNTED] = id(request)
+        count_request()
+
+
+async def _count_async(request: Any) -> None:
+    _count(request)
+
+
+def _counting(client: Any) -> bool:
+    """Count what an HTTP client of httpx or httpx2 sends, redirects too, in the attempts it is part of; False if it cannot be told to.
+
+    A proof speaks of the last request alone; with the number of requests it is known whether that was the whole call.
+    """
+    hooks = getattr(client, "event_hooks", None)
+    if not isinstance(hooks, dict) or "request" not in hooks:
+        return False
+    hook = _count_async if hasattr(client, "__aenter__") else _count
+    told: list[Any] = list(cast("dict[str, list[Any]]", hooks)["request"])
+    if hook not in told:
+        client.event_hooks = {**hooks, "request": [hook, *told]}
+    return True
+
+
+def _counts_own_client(client: Any) -> bool:
+    return _counting(getattr(client, "_client", None))
+
+
+def _counts_google_clients(client: Any) -> bool:
+    api = getattr(client, "_api_client", None)
+    both = [_counting(getattr(api, name, None)) for name in ("_httpx_client", "_async_httpx_client")]
+    return all(both) and getattr(api, "_use_aiohttp", None) is _never
+
+
+def _addresses(client: Any) -> Iterable[object]:
+    return client.base_url, getattr(client, "websocket_base_url", None)
+
+
+def _check_plaintext(addresses: Iterable[object]) -> None:
+    for address in addresses:
+        url = urlsplit(str(address or ""))
+        if url.scheme in ("http", "ws") and not is_loopback(url.hostname or ""):
+            shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+            raise plaintext_refused(f"{url.scheme}s", shown, "wrap")
+
+
+# ---- google-genai ---------------------------------------------------------------------------------------------------
+
+
+def _without_google_retries(client: Any) -> Any:
+    """Tell a client of google-genai to try once; it has no copy of itself to give, so this one is told.
+
+    Without being told it still repeats: a request through aiohttp once, and one of `interactions` and its like four times.
+    And it keeps to httpx2, whose errors are known, unless its user has chosen aiohttp, by a session or arguments for it.
+    """
+    api = getattr(client, "_api_client", None)
+    options = getattr(api, "_http_options", None)
+    if api is None or options is None:
+        return client
+    _check_retries(told(options, "retry_options"), "wrap.client")
+    if told(options, "retry_options") is None:
+        once = import_module("google.genai.types").HttpRetryOptions(attempts=1)
+        api._http_options = options.model_copy(update={"retry_options": once})  # noqa: SLF001
+        for part in (client, getattr(client, "_aio", None)):
+            for name, made in dict(getattr(part, "__dict__", {})).items():
+                if "sdk_configuration" in getattr(
+                    made, "__dict__", {}
+                ):  # it was made with the retries, and is made anew
+                    setattr(part, name, None)
+    is_chosen = told(options, "aiohttp_client") is not None or told(options, "async_client_args")
+    if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:
+        api._use_aiohttp = _never  # noqa: SLF001
+    return client
+
+
+def _never() -> bool:
+    return False
+
+
+def _check_retries(asked: object, path: str) -> None:
+    if asked is not None and told(asked, "attempts") not in (0, 1):
+        raise config_error(
+            path, "a Client without HttpOptions.retry_options: two retries multiply", "retry_options"
+        )
+
+
+def _google_addresses(client: Any) -> Iterable[object]:
+    options = getattr(getattr(client, "_api_client", None), "_http_options", None)
+    return (told(options, "base_url"),)
+
+
+def _google_options(arguments: Mapping[str, Any], owner: object) -> object:
+    return told(google_config(arguments, owner), "http_options")
+
+
+_SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
+    {
+        "openai": SDK(
+            resources=("openai._resource", "openai.resources.", "openai._client"),
+            model_calls=re.compile(
+                r"(beta\.)?(chat\.completions|completions|responses)\.(create|parse|stream)"
+                r"|(embeddings|moderations)\.create|[\w.]+\.(list|retrieve|get_next_page)"
+            ),
+            error=("openai", "OpenAIError"),
+            without_retries=_options_without_retries,
+            counts_requests=_counts_own_client,
+            has_effect=openai_effect,
+            addresses=_addresses,
+            steps=re.compile(
+                r"[\w.]+\.(\w+_and_poll|poll|create_and_run_poll|wait_for_processing|upload_file_chunked|iter_pages)"
+                r"|vector_stores\.files\.upload"
+            ),
+            derived=frozenset({"with_options", "copy"}),
+        ),
+        "anthropic": SDK(
+            resources=("anthropic._resource", "anthropic.resources.", "anthropic._client"),
+            model_calls=re.compile(
+                r"(beta\.)?messages\.(create|parse|stream|count_tokens)|completions\.create|[\w.]+\.(list|retrieve|get_next_page)"
+            ),
+            error=("anthropic", "AnthropicError"),
+            without_retries=_options_without_retries,
+            counts_requests=_counts_own_client,
+            has_effect=anthropic_effect,
+            addresses=_addresses,
+            steps=re.compile(r"[\w.]+\.(tool_runner|thread|iter_pages)"),
+            derived=frozenset({"with_options", "copy", "with_middleware"}),
+        ),
+        "google": SDK(
+            resources=("google.genai.",),
+            model_calls=re.compile(
+                r"(aio\.)?(models\.(generate_content|generate_content_stream|embed_content|count_tokens|compute_tokens)"
+                r"|chats\.(send_message|send_message_stream)|[\w.]+\.(list|get|next_page))"
+            ),
+            error=("google.genai.errors", "APIError"),
+            without_retries=_without_google_retries,
+            counts_requests=_counts_google_clients,
+            has_effect=google_effect,
+            runs_tools=google_runs_tools,
+            addresses=_google_addresses,
+            options=_google_options,
+            makes=frozenset({"chats.create", "aio.chats.create"}),
+            async_part="aio",
+        ),
+    }
+)
+
+
+def sdk_of(client: object) -> SDK | None:
+    """Return what is known about a client, also about one whose class was derived from the SDK's; None for any other object."""
+    for cls in client.__class__.__mro__:
+        package, _, rest = cls.__module__.partition(".")
+        if package == "google" and not rest.startswith("genai"):
+            continue
+        sdk = _SDKS.get(package)
+        if sdk is not None:
+            return sdk
+    return None

@@ -1,0 +1,190 @@
+"""The proxies of streams that have begun, and what all proxies of `wrap` are.
+
+Rule: an item is handed on as it came; how the stream ends is told to the circuit, and an answer that was cut off is no answer.
+"""
+
+from __future__ import annotations
+
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final
+
+import wrapt
+
+from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
+from ...errors import stays_here
+from .model_streams import Ending
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn, Self
+
+    from ...calls.timeout.stream_limits import StreamLimits
+
+    _ObjectProxy = wrapt.ObjectProxy[Any]
+else:
+    _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
+
+__all__ = ["AsyncItems", "Items", "Proxy", "has"]
+
+_NOTHING: Final = object()
+_TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
+
+
+def has(value: object, name: str) -> bool:
+    """Whether a value is of a kind: asked of its class, as the language itself asks."""
+    return hasattr(type(value), name)
+
+
+class Proxy(_ObjectProxy):
+    """What is neither pickled nor copied: another process, or a copy, would have the client without its policy and state."""
+
+    def __reduce_ex__(self, *_: object) -> NoReturn:
+        stays_here(self.__wrapped__)
+
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
+
+
+class _Begun(Proxy):
+    """What both kinds of streams share, whose first item has come."""
+
+    def __init__(
+        self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
+    ) -> None:
+        super().__init__(stream)
+        self._self_first = first
+        self._self_limits = limits
+        self._self_on_break: Callable[[Exception], None] | None = None
+        self._self_ending = ending or Ending()
+
+    def watched(self, on_break: Callable[[Exception], None]) -> Self:
+        """Have a failure after the first item told to somebody."""
+        self._self_on_break = on_break
+        return self
+
+    def _self_told(self, error: Exception) -> None:
+        if self._self_on_break is not None:
+            self._self_on_break(error)
+
+    def _self_ended(self) -> None:
+        """There is no further item: raise, if the answer had not come to its end."""
+        cut = self._self_ending.cut()
+        if cut is not None:
+            self._self_told(cut)
+            raise cut from None
+
+
+class AsyncItems(_Begun):
+    """A stream whose first item has come."""
+
+    @classmethod
+    async def begun(cls, stream: Any) -> Self:
+        """Return the stream at its first item, or at its end."""
+        ending = Ending(stream)
+        try:
+            return cls(stream, await anext(stream), limits_of_call(), ending)
+        except StopAsyncIteration:
+            return cls(stream, _NOTHING)
+        except BaseException:
+            close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if has(value, "__anext__"):  # `text_stream`: the same items in another form
+            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_told)
+        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
+
+    def _self_to_the_end(self, method: Any) -> Any:
+        @wraps(method)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await self._self_limits.rest(partial(method, *args, **kwargs))
+            except Exception as error:
+                self._self_told(error)
+                raise
+
+        return call
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        first, self._self_first = self._self_first, _NOTHING
+        if first is not _NOTHING:
+            return self._self_ending.heard(first)
+        try:
+            item = await self._self_limits.item(partial(anext, self.__wrapped__))
+        except StopAsyncIteration:
+            self._self_ended()
+            raise
+        except Exception as error:
+            self._self_told(error)
+            raise
+        return self._self_ending.heard(item)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self.__wrapped__.__aexit__(*error)
+
+
+class Items(_Begun):
+    """A stream whose first item has come, for a client that blocks."""
+
+    @classmethod
+    def begun(cls, stream: Any) -> Self:
+        """Return the stream at its first item, or at its end."""
+        ending = Ending(stream)
+        try:
+            return cls(stream, next(stream), limits_of_call(), ending)
+        except StopIteration:
+            return cls(stream, _NOTHING)
+        except BaseException:
+            close = getattr(stream, "close", None)
+            if close is not None:
+                close()
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if has(value, "__next__"):  # `text_stream`: the same items in another form
+            return Items(value, _NOTHING, self._self_limits).watched(self._self_told)
+        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
+
+    def _self_to_the_end(self, method: Any) -> Any:
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return self._self_limits.next(partial(method, *args, **kwargs))
+            except Exception as error:
+                self._self_told(error)
+                raise
+
+        return call
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        first, self._self_first = self._self_first, _NOTHING
+        if first is not _NOTHING:
+            return self._self_ending.heard(first)
+        try:
+            item = self._self_limits.next(partial(next, self.__wrapped__))
+        except StopIteration:
+            self._self_ended()
+            raise
+        except Exception as error:
+            self._self_told(error)
+            raise
+        return self._self_ending.heard(item)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self.__wrapped__.__exit__(*error)

@@ -1,0 +1,385 @@
+"""What the proxies of one wrapped client share: its policy and state, which attributes are calls, and how each kind is made.
+
+Rule: a call goes through the policy wherever it is reached from; everything else is left as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial, wraps
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from ...calls.run.protect import bind, form_of
+from ...calls.run.streams import begin_held, broken_off
+from ...calls.states import States
+from ...errors import BridgeError, config_error
+from ..idempotency import Call, Repeats, never_again, permits
+from ..limits import check_bytes, named
+from ..sdk_errors import lend
+from .proxies import Answer, AsyncEntry, Entry, Page, Wrapped
+from .sdks import is_page
+from .stream_proxies import AsyncItems, Items, has
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...calls.breaker.state import CircuitState
+    from ...calls.policy import Policy
+    from ..idempotency import Idempotent
+    from .sdks import SDK
+
+__all__ = ["Wrapping", "wrapped"]
+
+_NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
+_STREAMS: Final = frozenset({"stream", "async_stream"})
+_IDEMPOTENT: Final[Mapping[Repeats, bool | None]] = {
+    Repeats.FREELY: True,
+    Repeats.UNRUN: None,
+    Repeats.NEVER: None,
+    Repeats.REFUSED: False,
+}
+_REQUESTS: Final = frozenset(
+    {"get", "post", "put", "patch", "delete", "request"}
+)  # of a client itself, for paths without a method
+
+
+class Wrapping:
+    """What all proxies of one client share: the policy, its state, and who may be repeated."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        name: str,
+        sdk: SDK | None,
+        is_async: bool,
+        idempotent: Idempotent | None,
+        methods: Mapping[str, Policy | None],
+        max_bytes: Mapping[str, int],
+        allow_plaintext_credentials: bool,
+    ) -> None:
+        self.policy = policy
+        self.name = name
+        self.sdk = sdk
+        self.is_async = is_async
+        self.idempotent = idempotent
+        self.methods = methods
+        self.max_bytes = max_bytes
+        self.allow_plaintext_credentials = allow_plaintext_credentials
+        self.states = States(name)
+        self.counts_requests = False
+        self._bound: dict[tuple[str, bool, Repeats], Any] = {}
+        if sdk is not None and (is_async or not sdk.async_part):
+            self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
+
+    def __circuit__(self) -> CircuitState | None:
+        """Return the circuit in use, None without a Breaker."""
+        return self.states.current
+
+    def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
+        """Return when a call may be repeated."""
+        said = self._said(call)
+        if said:
+            return Repeats.FREELY
+        if self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
+            return Repeats.NEVER
+        if said is False:
+            return Repeats.REFUSED
+        is_free = self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner)
+        return Repeats.FREELY if is_free else Repeats.UNRUN
+
+    def _said(self, call: Call) -> bool | None:
+        """Return what the user says about a call, model calls too; None for nothing."""
+        told = self.idempotent
+        if told is None or isinstance(told, bool):
+            return told
+        if callable(told):
+            return permits(told, call)
+        return True if call.method in told else None
+
+    def bound(self, path: str, *, is_async: bool, repeats: Repeats) -> Any:
+        """Return the function that makes calls of this path, behind their policy."""
+        key = path, is_async, repeats
+        if key not in self._bound:
+            self._bound[key] = bind(
+                self.methods.get(path) or self.policy,
+                _MAKERS[is_async, repeats is Repeats.NEVER],
+                idempotent=_IDEMPOTENT[repeats],
+                proofs="request" if self.counts_requests else "none",
+                allowed_by="wrap(…, idempotent=…)",
+                name=f"{self.name}.{path}" if path else self.name,
+                states=self.states,
+            )
+        return self._bound[key]
+
+    def lend(self, error: BridgeError) -> None:
+        """Make an error of ours one of the SDK's, too."""
+        if self.sdk is not None:
+            lend(error, self.sdk.base_error())
+
+    def broken_off(self, protected: Any, error: Exception) -> None:
+        """A stream failed after its first item: the circuit hears of it."""
+        plan = protected.__binding__.plan
+        broken_off(plan, begin_held(plan), error)
+        if isinstance(error, BridgeError):  # its Deadline
+            self.lend(error)
+
+    # ---- what an attribute is ---------------------------------------------------------------------------------
+
+    def check(self, client: Any) -> None:
+        """Refuse a policy that cannot protect one of the methods named."""
+        for path in self.methods:
+            method = attrgetter(path)(client)
+            if form_of(method) in _STREAMS:
+                self.generating(path, method, repeats=Repeats.UNRUN)
+            else:
+                self.bound(path, is_async=self._is_async_at(path, method), repeats=Repeats.UNRUN)
+
+    def seen(self, path: str, value: Any, owner: Any) -> Any:
+        """Return what stands for an attribute of `owner`: a protected call, a part with calls below, or the attribute itself."""
+        if self.sdk is not None and path in self.sdk.derived:
+            return _deriving(value, self)
+        if self.sdk is not None and path in self.sdk.makes:
+            return _making(value, self, path.rpartition(".")[0])
+        if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
+            return value.__func__.__get__(
+                owner
+            )  # its `self` is the proxy, and so each step a call of its own
+        if self._is_call(path, value):
+            return self.protected(path, value)
+        if self.is_part(path, value):
+            return Wrapped(value, self, path)
+        return value
+
+    def _is_call(self, path: str, value: object) -> bool:
+        if not callable(value) or isinstance(value, type) or path.rpartition(".")[2] in _NO_CALLS:
+            return False
+        if path in self.methods:
+            return True
+        if self.sdk is None or self.sdk.has_calls(value):
+            return False
+        return "." in path or path in _REQUESTS
+
+    def is_part(self, path: str, value: object) -> bool:
+        if self.sdk is not None and self.sdk.has_calls(value):
+            return True
+        return any(name.startswith(f"{path}.") for name in self.methods)
+
+    def protected(self, path: str, method: Any) -> Any:
+        """Return what stands for a method whose calls go through the policy."""
+        if self.sdk is None and form_of(method) in _STREAMS:
+            return _streaming(self, path, method)
+        is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
+        if not self._is_async_at(path, method):
+            return _entering(self, path, method) if is_prepared else _blocking(self, path, method)
+        if is_prepared or not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            return _beginning(self, path, method, is_prepared=is_prepared)
+        return _awaiting(self, path, method)
+
+    def _is_async_at(self, path: str, method: Any) -> bool:
+        if self.is_async:
+            return True
+        if self.sdk is not None:
+            return bool(self.sdk.async_part) and path.startswith(f"{self.sdk.async_part}.")
+        inner = inspect.unwrap(method)
+        return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+
+    def generating(self, path: str, method: Any, *, repeats: Repeats) -> Any:
+        """Return a generator function behind its policy."""
+        return bind(
+            self.methods.get(path) or self.policy,
+            method,
+            idempotent=_IDEMPOTENT[repeats],
+            allowed_by="wrap(…, idempotent=…)",
+            name=f"{self.name}.{path}",
+            states=self.states,
+        )
+
+
+def _is_stream(value: object, name: str) -> bool:
+    return has(value, name) and not is_page(value)
+
+
+# ---- calls ----------------------------------------------------------------------------------------------------------
+
+
+async def _make_async(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    result = method(*args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return method(*args, **kwargs)
+
+
+async def _make_once_async(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with never_again():
+        return await _make_async(method, args, kwargs)
+
+
+def _make_once(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with never_again():
+        return method(*args, **kwargs)
+
+
+_MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
+    (False, False): _make,
+    (False, True): _make_once,
+    (True, False): _make_async,
+    (True, True): _make_once_async,
+}
+"""By whether the client is async, and whether the call is made once and never again."""
+
+
+def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> Repeats:
+    """Check the arguments of a call, and return when it may be repeated."""
+    sdk, owner = wrapping.sdk, getattr(method, "__self__", None)
+    arguments = named(method, args, kwargs) if sdk is not None or wrapping.max_bytes else kwargs
+    try:
+        if sdk is not None:
+            allowed = wrapping.allow_plaintext_credentials
+            sdk.check_call(arguments, owner, allow_plaintext_credentials=allowed)
+        if wrapping.max_bytes:
+            check_bytes(wrapping.max_bytes, arguments)
+        return wrapping.repeats(Call(path, args, kwargs), arguments, owner)
+    except BridgeError as error:
+        wrapping.lend(error)
+        raise
+
+
+def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
+    """Check the arguments of a call, and return the function that makes it."""
+    repeats = _checked(wrapping, path, method, args, kwargs)
+    return wrapping.bound(path, is_async=is_async, repeats=repeats)
+
+
+def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A method that is an async function."""
+
+    async def begin(*args: Any, **kwargs: Any) -> Any:
+        result = await method(*args, **kwargs)
+        return await AsyncItems.begun(result) if _is_stream(result, "__anext__") else result
+
+    @wraps(method)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
+        try:
+            result = await protected(begin, args, kwargs)
+        except BridgeError as error:
+            wrapping.lend(error)
+            raise
+        return _watched(result, wrapping, protected, path)
+
+    return call
+
+
+def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A method of a client that blocks."""
+
+    def begin(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        return Items.begun(result) if _is_stream(result, "__next__") else result
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
+        try:
+            result = protected(begin, args, kwargs)
+        except BridgeError as error:
+            wrapping.lend(error)
+            raise
+        if has(result, "__enter__") and not has(result, "__next__"):  # of an SDK that is not known to prepare
+            return Entry(result, wrapping, protected, (method, args, kwargs))
+        return _watched(result, wrapping, protected, path)
+
+    return call
+
+
+def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A method of a client that blocks, which only prepares: entering what it returns is the call."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
+        return Entry(method(*args, **kwargs), wrapping, protected, (method, args, kwargs))
+
+    return call
+
+
+def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool) -> Any:
+    """A method of an async client that only prepares: what it returns is awaited or entered, and that is the call."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
+        again = method, args, kwargs
+        if is_prepared:  # made on entering: some hold a coroutine, which a rejected call would leave behind
+            return AsyncEntry(None, wrapping, protected, again)
+        result = method(*args, **kwargs)
+        if has(result, "__aenter__"):
+            return AsyncEntry(result, wrapping, protected, again)
+        if has(result, "__await__"):
+            return Answer(result, wrapping, protected, again, partial(_watched, path=path))
+        if wrapping.sdk is None:
+            wanted = "what its client is, async: wrap an object of its own for methods that block"
+            raise config_error(f"wrap.methods[{path!r}]", wanted, result)
+        return _watched(result, wrapping, protected, path)
+
+    return call
+
+
+def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
+    """A generator function of any object."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        repeats = _checked(wrapping, path, method, args, kwargs)
+        return wrapping.generating(path, method, repeats=repeats)(*args, **kwargs)
+
+    return call
+
+
+def _watched(result: Any, wrapping: Wrapping, protected: Any, path: str) -> Any:
+    if isinstance(result, AsyncItems | Items):
+        return result.watched(partial(wrapping.broken_off, protected))
+    owner = path.rpartition(".")[0]
+    if is_page(result):
+        return Page(result, wrapping, owner)
+    return Wrapped(result, wrapping, owner) if wrapping.is_part(path, result) else result
+
+
+def _deriving(method: Any, wrapping: Wrapping) -> Any:
+    """A method that returns another client of the same kind."""
+
+    @wraps(method)
+    def derive(*args: Any, **kwargs: Any) -> Any:
+        return wrapped(method(*args, **kwargs), wrapping)
+
+    return derive
+
+
+def _making(method: Any, wrapping: Wrapping, path: str) -> Any:
+    """A method that returns a part of the client, and asks nobody for it."""
+
+    @wraps(method)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return Wrapped(method(*args, **kwargs), wrapping, path)
+
+    return make
+
+
+def wrapped(client: Any, wrapping: Wrapping) -> Any:
+    """Return the proxy of a client, its own retries switched off."""
+    if wrapping.sdk is not None:
+        if not wrapping.allow_plaintext_credentials:
+            try:
+                wrapping.sdk.check_client(client)
+            except BridgeError as error:
+                wrapping.lend(error)
+                raise
+        client = wrapping.sdk.without_retries(client)
+        wrapping.counts_requests = wrapping.sdk.counts_requests(client)
+    wrapping.check(client)
+    return Wrapped(client, wrapping, "")

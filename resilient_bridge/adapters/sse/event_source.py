@@ -1,0 +1,363 @@
+"""EventSource: server-sent events over httpx or httpx2 that survive. Connect, read, lose, wait, and go on from the last event id.
+
+Rule: it works while somebody asks for the next event, and at no other time. There is no task, and no generator that owns a
+connection: whatever ends a read (a loss, a cancellation, the end of the `async with`) closes the response first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ...classification import classify
+from ...classification.registry import applied
+from ...classification.statuses import status_finding
+from ...client import Health
+from ...client.arguments import shown
+from ...client.supervisor import ended
+from ...errors import Failure, config_error, error_for, redact, stays_here
+from ...protocol import Now
+from ...protocol.event_stream import EventStream, refusal
+from ...protocol.server_sent import MAX_EVENT_BYTES
+from ...telemetry import emit, events
+from ...telemetry.events import BridgeState
+from ...transports.loop_guard import LoopGuard
+from ...world import current_world
+from ..http.requests import followed
+from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Protocol
+
+    from ...presets import BridgePolicy
+    from ...protocol import Gap
+    from ...protocol.policies.reconnect import Reconnect
+    from ...protocol.server_sent import ServerSentEvent
+    from ...values.fields import Seconds
+
+    class AsyncClient(Protocol):
+        """An httpx.AsyncClient or httpx2.AsyncClient, or what has their `stream`."""
+
+        @property
+        def stream(self) -> Callable[..., AbstractAsyncContextManager[Any]]: ...
+
+
+__all__ = ["EventSource"]
+
+_GOODBYE: Final = 1.0  # seconds that closing a response may take
+_BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough to say why
+_BODY_SECONDS: Final = 2.0
+_OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
+
+
+class EventSource:
+    """The events of one URL, across every loss of the connection.
+
+    `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content` and `params` go to its `stream()`, on
+    every attempt, so a POST is sent again after each loss. `reconnect` is a Reconnect, or a BridgePolicy that has one: its schedule and
+    the server's `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing: before the first one after the
+    hole. `last_event_id` resumes what another process read. `read_timeout`: seconds of silence that end a connection, None to
+    trust it (a stream may be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
+
+    Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for good. An answer that no repeat can
+    change (401, 404, no event stream …) and exhausted attempts raise a BridgeError, on every later request too. Cancelling the reader
+    closes the response; the next request goes on from the last event. Raises ConfigError for arguments that cannot work, and in
+    another process, thread or event loop than the one that entered it.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        url: Any,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        content: str | bytes | None = None,
+        params: Any = None,
+        reconnect: Reconnect | BridgePolicy | None = None,
+        on_gap: Callable[[Gap], Awaitable[None] | None] | None = None,
+        last_event_id: str | None = None,
+        read_timeout: Seconds | None = None,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
+        policy = checked_policy(reconnect)
+        check_arguments(client, content, on_gap, last_event_id, max_event_bytes)
+        self._client, self._url, self._method = client, url, method
+        self._headers = checked_headers(headers)
+        self._connect_timeout = policy.connect_timeout
+        self._options: dict[str, Any] = {"timeout": timeouts(client, policy, read_timeout)}
+        self._options |= {k: v for k, v in (("content", content), ("params", params)) if v is not None}
+        self._on_gap = on_gap
+        self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
+        self._secrets = secrets_in(client, str(url), headers or {})
+        world = current_world()
+        self._wall = world.loop_wall
+        self._stream = EventStream(
+            policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes
+        )
+        self._state = BridgeState.IDLE
+        self._reason = ""
+        self._failure: Failure | None = None
+        self._is_entered = False
+        self._place = LoopGuard("EventSource")
+        self._answer: _Answer | None = None
+        self._due = 0.0  # when the next attempt may start, by the loop's clock
+        self._told_suspended = False
+        self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
+        self._left: asyncio.Future[None] | None = None  # is set when that reader has left
+
+    __reduce__ = stays_here
+
+    def __repr__(self) -> str:
+        """A status line, e.g. `<EventSource https://host/events READY last_event_id='41'>`."""
+        position = redact(self.last_event_id, limit=80)
+        return f"<EventSource {self._name} {self._state.value} last_event_id={position!r}>"
+
+    @property
+    def state(self) -> BridgeState:
+        """IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (BACKOFF for long), FAILED or CLOSED. It changes while somebody reads."""
+        return self._state
+
+    @property
+    def last_event_id(self) -> str:
+        """The id to resume from: that of the last event you have, or of an earlier one if that had none. "" without any."""
+        return self._stream.position.last_event_id
+
+    def health(self) -> Health:
+        """A snapshot for a health endpoint (G9). `duplicates` counts the events that came again after a loss and were dropped."""
+        self._place.check_process()
+        stream, state = self._stream, self._state
+        return Health(
+            ready=state is BridgeState.READY, state=state, reason=self._reason, session_id="", queued=0, unconfirmed=0,
+            unread=int(stream.held is not None), attempt=stream.reconnection.attempt, failure=self._failure,
+            duplicates=stream.position.duplicates,
+        )  # fmt: skip
+
+    async def __aenter__(self) -> Self:
+        """Return at once; the first request for an event connects."""
+        if self._is_entered:
+            raise config_error("EventSource", "one that has not been entered", f"one that is {self._state}")
+        self._place.check()
+        self._place.loop = asyncio.get_running_loop()
+        self._is_entered = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the response, within about a second. Afterwards the state is CLOSED (or stays FAILED) and a reader's iteration ends."""
+        self._place.check()
+        if self._state not in _OVER:
+            self._move(BridgeState.CLOSED, "user")
+            emit(events.Closed(at=self._now().at, reason="user"))
+        if self._reading is None:
+            await self._drop()
+            return
+        task, scope = self._reading
+        if task is not asyncio.current_task():  # which would be `on_gap`: that reader ends when it returns
+            self._left = self._left or asyncio.get_running_loop().create_future()
+            scope.reschedule(self._now().mono)
+            await asyncio.wait([self._left], timeout=2 * _GOODBYE)
+
+    def __aiter__(self) -> Self:
+        """Events in the server's order, across reconnects; those that come again after one are dropped."""
+        return self
+
+    async def __anext__(self) -> ServerSentEvent:
+        """Return the next event; connect and wait as it takes. Raises the failure that ended it all, or ConfigError for a second reader."""
+        if not self._is_entered:
+            raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
+        self._place.check()
+        if self._reading is not None:
+            raise config_error("EventSource.__anext__", "one reader at a time", "a second one")
+        event = self._take()
+        return await self._wait() if event is None else event
+
+    async def _wait(self) -> ServerSentEvent:
+        scope = asyncio.timeout(None)  # which `aclose` may end
+        self._reading = asyncio.current_task(), scope
+        try:
+            async with scope:
+                return await self._next()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            await self._drop()
+            raise StopAsyncIteration from None
+        finally:
+            self._reading = None
+            if self._left is not None and not self._left.done():
+                self._left.set_result(None)
+
+    async def _next(self) -> ServerSentEvent:
+        while True:
+            event = self._take()
+            if event is not None:
+                return event
+            if self._state in _OVER:
+                await self._drop()
+                if self._failure is None:
+                    raise StopAsyncIteration
+                raise error_for(self._failure) from self._failure.cause
+            if self._answer is None:
+                await asyncio.sleep(max(0.0, self._due - self._now().mono))
+                await self._step(self._connect)
+            elif self._stream.gap is not None:
+                await self._tell(self._stream.gap)
+            else:
+                await self._step(self._read)
+
+    def _take(self) -> ServerSentEvent | None:
+        """The next event that is here already. None: something else has to happen first."""
+        if self._state in _OVER:
+            return None
+        try:
+            return self._stream.take()
+        except Exception as error:  # noqa: BLE001 -- an event too big: it would only come again
+            self._fail(classify(error), "protocol_error")
+            return None
+
+    async def _tell(self, gap: Gap) -> None:
+        answer = None if self._on_gap is None else self._on_gap(gap)
+        if answer is not None:
+            await answer
+        self._stream.told()  # only now: what is cancelled or raises is told again
+
+    async def _step(self, step: Callable[[], Awaitable[Failure | None]]) -> None:
+        """Connect or read. What goes wrong is a loss, and so is a cancellation: nobody reads the rest of that response."""
+        try:
+            failure = await step()
+        except Exception as error:  # noqa: BLE001 -- whatever the client raises is the loss; classify() reads it
+            failure = classify(error)
+        except asyncio.CancelledError:
+            if self._state not in _OVER:
+                self._lose(Failure.of("CONN_RESET", "the reader was cancelled"), is_ours=True)
+            await self._drop()
+            raise
+        if failure is not None:
+            self._lose(failure)  # first: closing may be cancelled
+            await self._drop()
+
+    async def _connect(self) -> Failure | None:
+        self._move(BridgeState.CONNECTING, "retry" if self._due else "user")
+        headers: dict[str, Any] = dict(self._headers)
+        if (position := self._stream.position.header) is not None:
+            headers["Last-Event-ID"] = position
+        timer = asyncio.timeout(self._connect_timeout)
+        try:
+            async with timer:
+                # Followed here: the client would carry every header of ours to another origin.
+                follows: bool = getattr(self._client, "follow_redirects", None) is True
+                options = {**self._options, "follow_redirects": False} if follows else self._options
+                entered = self._client.stream(self._method, self._url, headers=headers, **options)
+                if not hasattr(entered, "__aenter__"):
+                    raise config_error("EventSource.client", "an async client", type(self._client).__name__)
+                response = await entered.__aenter__()
+                if follows:
+                    entered, response = await followed(self._client, entered, response)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            return Failure.of("CONN_TIMEOUT", "no answer within the connect timeout", cause=error)
+        self._answer = _Answer(entered, response)
+        return await self._admit(self._answer)
+
+    async def _admit(self, answer: _Answer) -> Failure | None:
+        """Is this answer a stream? 204 means that there will never be one again."""
+        status: int = answer.response.status_code
+        headers: Mapping[str, str] = answer.response.headers
+        if status == 204:
+            self._move(BridgeState.CLOSED, "no_content")
+            emit(events.Closed(at=self._now().at, reason="no_content"))
+            return None
+        if status >= 400:
+            finding = status_finding(status, headers, await answer.body(), now_wall=self._now().wall)
+            return applied(finding.failure())
+        if (failure := refusal(status, headers.get("content-type", ""))) is not None:
+            return failure
+        now = self._now()
+        self._stream.opened(now)
+        self._told_suspended = False
+        emit(events.Connected(at=now.at))
+        self._move(BridgeState.READY, "connected")
+        return None
+
+    async def _read(self) -> Failure | None:
+        assert self._answer is not None  # noqa: S101 -- reading is what one does with an answer
+        data = await self._answer.read()
+        if data is None:
+            return Failure.of("CONN_RESET", "the server ended the event stream")
+        self._stream.receive(data)
+        return None
+
+    async def _drop(self) -> None:
+        """Close the response, if there is one, whatever happens meanwhile. It takes a task of its own to outlast a cancellation."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            await ended(asyncio.create_task(answer.close(), name="resilient_bridge response"))
+
+    def _lose(self, failure: Failure, *, is_ours: bool = False) -> None:
+        now, failure = self._now(), self._secrets.mask(failure)
+        decision = self._stream.lost(failure, now, is_ours=is_ours)
+        told: Any = {"at": now.at, "reason": decision.reason, "failure": failure}
+        if self._state is BridgeState.READY:
+            emit(events.Disconnected(**told))
+        if not decision.retry:
+            self._fail(decision.failure, decision.reason)
+            return
+        self._due = now.mono + decision.wait
+        self._move(BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason)
+        if decision.suspended and not self._told_suspended:
+            self._told_suspended = True
+            emit(events.Suspended(**told, attempts=self._stream.reconnection.failed))
+        told["reason"] = "rate_capped" if decision.is_capped else decision.reason
+        emit(events.ReconnectScheduled(**told, attempt=decision.attempt, wait=decision.wait))
+
+    def _fail(self, failure: Failure, reason: str) -> None:
+        self._failure = failure
+        self._move(BridgeState.FAILED, reason)
+        emit(events.GaveUp(at=self._now().at, name=f"event source {self._name}", failure=failure))
+
+    def _move(self, state: BridgeState, reason: str) -> None:
+        previous, self._state, self._reason = self._state, state, reason
+        emit(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+
+    def _now(self) -> Now:
+        return Now(asyncio.get_running_loop().time(), self._wall())
+
+
+class _Answer:
+    """A response that is being read, and the context manager it came from."""
+
+    def __init__(self, entered: AbstractAsyncContextManager[Any], response: Any) -> None:
+        self.response = response
+        self._entered = entered
+        self._chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
+
+    async def read(self) -> bytes | None:
+        """The next piece, None at the end."""
+        return await anext(self._chunks, None)
+
+    async def body(self) -> bytes:
+        """The first of what an answer that is no stream has to say; less if it does not come in time: the status alone will do."""
+        body = b""
+        with suppress(Exception):
+            async with asyncio.timeout(_BODY_SECONDS):
+                while len(body) < _BODY_BYTES and (piece := await self.read()) is not None:
+                    body += piece
+        return body
+
+    async def close(self) -> None:
+        """Give the connection back, or close it. Raises no network error: it is over either way."""
+        with suppress(Exception):
+            async with asyncio.timeout(_GOODBYE):
+                try:
+                    await self._chunks.aclose()
+                finally:
+                    await self._entered.__aexit__(None, None, None)

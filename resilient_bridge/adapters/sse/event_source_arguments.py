@@ -1,0 +1,78 @@
+"""What an EventSource is given: which arguments can work, and what of them must never be shown.
+
+Rule: whatever cannot work is refused here, by name, before anything is connected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...client.arguments import secrets_of
+from ...client.secrets import Secrets
+from ...errors import is_sensitive
+from ...protocol.policies.reconnect import Reconnect
+from ...values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["check_arguments", "checked_headers", "checked_policy", "secrets_in", "timeouts"]
+
+_HARMLESS: Final = frozenset({"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"})  # fmt: skip
+
+
+def _wanted(is_right: object, field: str, wanted: str, received: object) -> None:
+    if not is_right:
+        refuse(f"EventSource.{field}", wanted, received)
+
+
+def check_arguments(
+    client: object, content: object, on_gap: object, last_event_id: object, limit: object
+) -> None:
+    """Refuse what cannot work, naming the argument."""
+    wanted = "an httpx.AsyncClient or httpx2.AsyncClient"
+    _wanted(callable(getattr(client, "stream", None)), "client", wanted, type(client).__name__)
+    wanted = "text or bytes, which can be sent again"
+    _wanted(isinstance(content, str | bytes | None), "content", wanted, type(content).__name__)
+    _wanted(on_gap is None or callable(on_gap), "on_gap", "a callable that takes a Gap", on_gap)
+    is_id = isinstance(last_event_id, str | None) and set("\0\r\n").isdisjoint(last_event_id or "")
+    _wanted(is_id, "last_event_id", "text in one line, or None", last_event_id)
+    _wanted(is_count(limit), "max_event_bytes", "a count of at least 1", limit)
+
+
+def checked_policy(reconnect: object) -> Reconnect:
+    """Return the schedule, which a BridgePolicy has too."""
+    chosen: object = Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
+    if not isinstance(chosen, Reconnect):
+        refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
+    return chosen
+
+
+def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the headers with ours, where they do not say otherwise."""
+    given = dict(headers or {})
+    names = {name.lower() for name in given}
+    _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
+    ours = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **given}
+
+
+def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
+    """The client's own time limits, but that of reading: a stream may be quiet for longer than any answer."""
+    read = None if read_timeout is None else as_seconds(read_timeout)
+    is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
+    _wanted(is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout)
+    own, limit = getattr(client, "timeout", None), policy.connect_timeout
+    connect, write, pool = (getattr(own, name, limit) for name in ("connect", "write", "pool"))
+    return connect, read, write, pool
+
+
+def secrets_in(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
+    """What an answer must not be able to put into our errors by echoing it; of "Bearer X" the X alone too."""
+    own: Mapping[str, str] = getattr(client, "headers", {})
+    sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
+    sent += [value for name, value in own.items() if is_sensitive(name)]
+    secrets = Secrets()
+    secrets.learn(*sent, *(value.rpartition(" ")[2] for value in sent), *secrets_of(url))
+    return secrets

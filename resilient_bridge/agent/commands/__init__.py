@@ -1,0 +1,1 @@
+"""Asynchronous commands: sent, asked about until they end, and never assumed to have run."""

@@ -1,0 +1,104 @@
+"""What a peer says about a command that answers later: its status, and with that a result or an error. Pure.
+
+Rule: the spelling of a status is read leniently, its meaning is not guessed; whatever is reported as an error is classified like
+that of any tool, with the advice for the execution errors that we know (G8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from ...classification.hints import EXECUTIONS
+from ...classification.rpc import tool_finding
+from ...errors import Failure, error_for, mapping_of
+
+
+__all__ = ["HINTS", "Answer", "CommandStatus", "Look", "read_answer"]
+
+Answer: TypeAlias = Mapping[str, Any] | None
+"""What a peer answers about a command; None: it does not know it."""
+
+
+class CommandStatus(StrEnum):
+    """How far a command is, as far as is known (G6). `COMPLETE` is over; `TIMEOUT` means that the peer may still be at it."""
+
+    PENDING = "pending"
+    COMPLETE = "complete"
+    TIMEOUT = "timeout"
+    EXPIRED = "expired"
+
+
+_WORDS: Final[Mapping[str, CommandStatus]] = {
+    **dict.fromkeys(("pending", "queued", "running", "processing"), CommandStatus.PENDING),
+    **dict.fromkeys(("complete", "completed", "success", "error", "failed"), CommandStatus.COMPLETE),
+    **dict.fromkeys(("timeout", "timed_out"), CommandStatus.TIMEOUT),
+    **dict.fromkeys(("expired", "not_found", "unknown"), CommandStatus.EXPIRED),
+}
+_FAILED: Final = ("error", "failed")
+
+HINTS: Final[Mapping[CommandStatus, str]] = {
+    CommandStatus.PENDING: "the peer is still at it: wait, then look again",
+    CommandStatus.COMPLETE: "the peer has done it: take the result",
+    CommandStatus.TIMEOUT: "the peer goes on, so look again; next time allow it more (its timeout_ms) or ask for less at once",
+    CommandStatus.EXPIRED: "the result was lost: run the command again, if it may run twice",
+}
+"""What to do about a command, by its status (G6)."""
+
+
+@attrs.frozen
+class Look:
+    """What one answer says about a command: `value` and `failure` belong to one that is complete."""
+
+    status: CommandStatus
+    value: Any = None
+    failure: Failure | None = None
+
+
+def read_answer(answer: object) -> Look:
+    """Return what a peer's answer says; None is a peer that does not know the command.
+
+    An answer is a mapping with a `status`, and with it `result` or `error`; a result of the form {"success": false, "error": …} is
+    an error too. Raises ProtocolError for anything else.
+    """
+    if answer is None:
+        return Look(CommandStatus.EXPIRED)
+    told = mapping_of(answer)
+    word = told.get("status")
+    word = word.lower() if isinstance(word, str) else word
+    status = _WORDS.get(word) if isinstance(word, str) else None
+    if status is None:
+        raise error_for(_not_readable(word if told else answer))
+    if status is not CommandStatus.COMPLETE:
+        return Look(status)
+    value, error = told.get("result"), told.get("error")
+    inner = mapping_of(value)
+    if error is None and inner.get("success") is False:
+        error = inner.get("error") or "not successful"
+    if error is None and word in _FAILED:
+        error = value or told.get("message") or "failed"
+    return Look(status, value) if error is None else Look(status, failure=_reported(error, told))
+
+
+def _reported(error: object, told: Mapping[object, Any]) -> Failure:
+    """Return the failure that the peer reports: `error` is a code, a text, or a mapping with `code` and `message`."""
+    said = dict(mapping_of(error)) or {"code": error, "message": told.get("message")}
+    code = said.get("code")
+    if isinstance(code, str) and code.upper() in EXECUTIONS:  # "csp_blocked", as scripts say it
+        said["code"] = code.upper()
+    elif not mapping_of(error):
+        return tool_finding(str(error), None).failure()
+    return tool_finding(said.get("message"), {"error": said}).failure()
+
+
+def _not_readable(received: object) -> Failure:
+    shown = received if isinstance(received, str) else type(received).__name__
+    wanted = f"one of {', '.join(CommandStatus)}"
+    return Failure.of(
+        "PROTO_INVALID_MESSAGE",
+        f"answer about a command: status wanted {wanted}, got {shown!r}",
+        details={"violations": ({"field": "status", "constraint": wanted, "received": shown},)},
+    )

@@ -1,0 +1,325 @@
+"""Commands that answer later: started now, asked about by their correlation id, until the result is there or lost (G6).
+
+Rule: the peer's word counts. A command is complete, timed out or expired because the peer says so; our own clock only ends our
+waiting, and calls a command expired of which nothing was heard for longer than the peer keeps a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+import attrs
+
+from ...calls.policy import Policy
+from ...calls.timeout.value import Timeout
+from ...classification import classify
+from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
+from ...telemetry import emit, events
+from ...values.backoff import Backoff
+from ...values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
+from ...world import current_world
+from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
+
+
+__all__ = ["Command", "CommandStatus", "Commands"]
+
+Start: TypeAlias = Callable[[str, Mapping[str, Any], str], Awaitable[Answer]]
+Poll: TypeAlias = Callable[[str], Awaitable[Answer]]
+
+_SHORTEST: Final = 0.01  # seconds between two looks, whatever the schedule says: one of zeros would spin
+
+
+@attrs.frozen(kw_only=True)
+class _Peer:
+    """What a command knows of the peer: how to ask it, and how long to be patient."""
+
+    ask: Poll
+    expires_after: float
+    interval: Backoff
+    timeouts: Timeout
+    forget: Callable[[Command], None]
+
+
+class Command:
+    """One command on its way; `Commands.start` and `Commands.follow` make them.
+
+    `correlation_id` is what the peer knows it by: keep it, and another process can `follow` the command.
+    """
+
+    def __init__(self, peer: _Peer, name: str, correlation_id: str) -> None:
+        """Begin as pending; nothing is asked yet."""
+        self.name = name
+        self.correlation_id = correlation_id
+        self._peer = peer
+        self._look = Look(CommandStatus.PENDING)
+        self._heard_at = _now()
+
+    @property
+    def status(self) -> CommandStatus:
+        """How far it is: the peer's last word, or `timeout` when our waiting ended, or `expired` after too long a silence.
+
+        Too long is longer than `expires_after`: a result that came right after the last look is gone by then. Looking still helps.
+        """
+        is_silent = not self.is_done and _now() - self._heard_at > self._peer.expires_after
+        return CommandStatus.EXPIRED if is_silent else self._look.status
+
+    @property
+    def hint(self) -> str:
+        """What to do now (G6); for a command that failed, what its error suggests."""
+        failure = self._look.failure
+        return HINTS[self.status] if failure is None else "; ".join(failure.suggestions)
+
+    @property
+    def failure(self) -> Failure | None:
+        """What the peer reported, if the command failed."""
+        return self._look.failure
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more can come: it is complete, or the peer itself no longer knows it."""
+        return self._look.status in (CommandStatus.COMPLETE, CommandStatus.EXPIRED)
+
+    async def poll(self) -> CommandStatus:
+        """Look once, and return the status; a command that is done is not asked about again.
+
+        A look takes at most the first of the `timeouts` (2 s), then AttemptTimeoutError; what `poll` raises comes out as it is.
+        """
+        await Policy(Timeout(self._peer.timeouts.of(1))).call(self._ask)
+        return self.status
+
+    async def result(self, *, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109 -- it bounds our waiting, not the work
+        """Look again and again until the command is done, and return its result.
+
+        Waits through the `timeouts`, one after the other (G4), each but the last followed by an event RetryScheduled; or for
+        `timeout` seconds. Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or at the peer,
+        which goes on working: call it again; OutcomeUnknownError when the result is lost. A look that failed for now is
+        repeated, any other error of `poll` comes out as it is.
+        """
+        steps = (self._peer.timeouts if timeout is None else Timeout(timeout)).seconds
+        for number, seconds in enumerate(steps, 1):
+            try:
+                await Policy(Timeout(seconds)).call(self._until_told)
+                break
+            except AttemptTimeoutError as error:
+                if self.is_done:  # somebody else who waits has seen it in this instant
+                    break
+                if number == len(steps):
+                    raise self._given_up(steps, error) from error
+                _escalated(f"command {self.name}", number + 1, error.failure)
+        return self._outcome()
+
+    def tell(self, answer: Answer) -> CommandStatus:
+        """Note an answer that came by itself, and return the status; who waits in `result()` gets it at his next look.
+
+        Raises ProtocolError for what is no answer, and then notes nothing.
+        """
+        self._look = read_answer(answer)
+        self._heard_at = _now()
+        if self.is_done:
+            self._peer.forget(self)
+        return self.status
+
+    async def _until_told(self) -> None:
+        """Look until there is more to say than "pending"."""
+        world, number, wait = current_world(), 0, None
+        while True:
+            least = 0.0
+            try:
+                await self._ask()
+            except Exception as error:
+                if (told := _wait_after(error)) is None:
+                    raise
+                if self.status is CommandStatus.EXPIRED:
+                    raise self._lost(error) from error
+                least = told
+            else:
+                if self._look.status is not CommandStatus.PENDING:
+                    return
+            number += 1
+            wait = self._peer.interval.next(number, wait, world.rng)
+            await world.asleep(max(wait, least, _SHORTEST))
+
+    async def _ask(self) -> None:
+        if self.is_done:
+            return
+        answer = await self._peer.ask(self.correlation_id)
+        if not self.is_done:  # told meanwhile: what is done stays done
+            self.tell(answer)
+
+    def _outcome(self) -> Any:
+        look = self._look
+        if look.failure is not None:
+            raise error_for(look.failure)
+        if look.status is CommandStatus.EXPIRED:
+            raise self._lost(None)
+        if look.status is CommandStatus.TIMEOUT:
+            raise self._timed_out((), None)
+        return look.value
+
+    def _given_up(self, waited: tuple[float, ...], cause: Exception) -> BridgeError:
+        if self.status is CommandStatus.EXPIRED:
+            return self._lost(cause)
+        self._look = Look(CommandStatus.TIMEOUT)
+        return self._timed_out(waited, cause)
+
+    def _timed_out(self, waited: tuple[float, ...], cause: Exception | None) -> BridgeError:
+        when = f"after {sum(waited):g} s" if waited else "in the time that the peer gives it"
+        message = f"command {self.name} not complete {when}: the peer keeps working, and can be asked again"
+        return self._error("SYS_TIMEOUT", message, CommandStatus.TIMEOUT, cause, waited=waited)
+
+    def _lost(self, cause: Exception | None) -> BridgeError:
+        why = "the peer does not have its result any more"
+        if cause is not None:
+            silence, kept = _now() - self._heard_at, self._peer.expires_after
+            why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {kept:g} s"
+        return self._error(
+            "SYS_OUTCOME_UNKNOWN", f"command {self.name} expired: {why}", CommandStatus.EXPIRED, cause
+        )
+
+    def _error(
+        self, code: str, message: str, status: CommandStatus, cause: Exception | None, **details: Any
+    ) -> BridgeError:
+        told = {"correlation_id": self.correlation_id, "status": str(status), **details}
+        hint, ran = (HINTS[status],), Executed.MAYBE
+        return error_for(Failure.of(code, message, executed=ran, suggestions=hint, details=told, cause=cause))
+
+    def __repr__(self) -> str:
+        """Return name, id and status, without parameters and result: they may be secret."""
+        return f"<Command {self.name} {self.correlation_id} {self.status}>"
+
+
+class Commands:
+    """The commands of one peer that answers later: `start` hands one over, `poll` asks about it (G6).
+
+    Both are your async functions. `start(name, params, correlation_id)` returns what the peer said at once: a mapping, whose
+    `correlation_id` counts if it has one, and whose `status` may be "complete" already; or None. `poll(correlation_id)` returns
+    a mapping with `status` (pending, complete, timeout, expired), and `result` or `error`; None when the peer does not know the id.
+
+    `expires_after`: how long the peer keeps a result, 30 s. `interval`: between two looks, seconds or a Backoff; 1 s, then every
+    2 s (G1). `timeouts`: how long `result()` waits, step by step (G4). `limit`: commands in the table at once; one that is done is
+    forgotten, one that has expired makes room. ConfigError names a bad argument.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        poll: Poll,
+        *,
+        expires_after: Seconds = 30,
+        interval: Backoff | Seconds | None = None,
+        timeouts: tuple[Seconds, ...] = (2, 5, 30),
+        limit: int = 1_000,
+    ) -> None:
+        """Make an empty table."""
+        for name, given in (("start", start), ("poll", poll)):
+            if not callable(given):
+                raise config_error(f"Commands.{name}", "an async function", cast("object", given))
+        if not is_count(limit):
+            refuse("Commands.limit", "a whole number of at least 1", limit)
+        self._start = start
+        self._limit = limit
+        self._table: dict[str, Command] = {}
+        self._peer = _Peer(
+            ask=poll,
+            expires_after=_above_zero("expires_after", expires_after),
+            interval=_as_backoff(interval),
+            timeouts=_as_timeouts(timeouts),
+            forget=self._forget,
+        )
+
+    async def start(self, name: str, params: Mapping[str, Any] | None = None) -> Command:
+        """Hand a command to the peer, once, and return it without waiting for its result.
+
+        What `start` raises comes out as it is. If the command may have arrived all the same it stays in the table, and a note on the
+        error names its correlation id for `follow`. BulkheadFullError when the table is full of commands that have not expired.
+        """
+        self._make_room()
+        command = self._added(name, current_world().new_id())
+        try:
+            answer = await self._start(name, params or {}, command.correlation_id)
+        except Exception as error:
+            if classify(error).executed is Executed.NO:
+                self._forget(command)
+            else:
+                error.add_note(f"the command may run: follow({command.correlation_id!r}) finds out")
+            raise
+        told = mapping_of(answer)
+        given = told.get("correlation_id")
+        if isinstance(given, str) and given:
+            self._forget(command)
+            command = self._added(name, given)
+        if "status" in told or not (answer is None or isinstance(cast("object", answer), Mapping)):
+            command.tell(answer)
+        return command
+
+    def follow(self, correlation_id: str, *, name: str = "command") -> Command:
+        """Return the command with this id: from the table, or as one that was started elsewhere, or before a restart."""
+        if not isinstance(cast("object", correlation_id), str) or not correlation_id:
+            raise config_error("Commands.follow.correlation_id", "a string that is not empty", correlation_id)
+        command = self._table.get(correlation_id)
+        if command is None:
+            self._make_room()
+            command = self._added(name, correlation_id)
+        return command
+
+    def unfinished(self) -> tuple[Command, ...]:
+        """Return the commands in the table, oldest first: none of them is done."""
+        return tuple(self._table.values())
+
+    def _added(self, name: str, correlation_id: str) -> Command:
+        command = self._table[correlation_id] = Command(self._peer, name, correlation_id)
+        return command
+
+    def _forget(self, command: Command) -> None:
+        if self._table.get(command.correlation_id) is command:
+            del self._table[command.correlation_id]
+
+    def _make_room(self) -> None:
+        if len(self._table) < self._limit:
+            return
+        for command in self.unfinished():
+            if command.status is CommandStatus.EXPIRED:
+                self._forget(command)
+        if len(self._table) >= self._limit:
+            message = f"no room for another command: {self._limit} are unfinished"
+            raise error_for(Failure.of("SYS_BULKHEAD_FULL", message))
+
+    def __repr__(self) -> str:
+        """Return how many commands are unfinished."""
+        return f"<Commands {len(self._table)} unfinished>"
+
+
+def _now() -> float:
+    return current_world().monotonic()
+
+
+def _above_zero(name: str, value: Seconds) -> float:
+    seconds = as_seconds(value)
+    if not is_number(seconds) or not 0 < seconds <= LONGEST:
+        refuse(f"Commands.{name}", f"seconds above 0, at most {LONGEST:.0f}", value)
+    return seconds
+
+
+def _as_backoff(interval: Backoff | Seconds | None) -> Backoff:
+    if interval is None:
+        return Backoff.linear(1, cap=2, jitter="none")
+    return interval if isinstance(interval, Backoff) else Backoff.constant(_above_zero("interval", interval))
+
+
+def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
+    if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
+        refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
+    steps = enumerate(timeouts)
+    return Timeout.escalating(*(_above_zero(f"timeouts[{place}]", seconds) for place, seconds in steps))
+
+
+def _wait_after(error: Exception) -> float | None:
+    """Return how long to wait at least after a look that failed; None if looking again cannot help."""
+    failure = classify(error)
+    return (failure.retry_after or 0.0) if failure.retryable else None
+
+
+def _escalated(name: str, step: int, failure: Failure) -> None:
+    """Tell that another, longer wait begins."""
+    emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=failure))

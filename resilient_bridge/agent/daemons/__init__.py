@@ -1,0 +1,1 @@
+"""A local daemon: found, checked, or started."""

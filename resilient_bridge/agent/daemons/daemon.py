@@ -1,0 +1,295 @@
+"""A local daemon that is there when it is needed: found, or started and waited for; and what to say when it is not (G3, G9).
+
+Rule: whoever answers the health check is the daemon, whoever started it. So it does not matter who wins when two start it at once,
+and only a process of our own is ever ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from signal import Signals
+from typing import Any, Final, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from ...classification import classify, exit_finding
+from ...classification.finding import short_of
+from ...classification.hints import hints
+from ...errors import BridgeError, Failure, config_error, error_for, text_of
+from ...values.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
+from ...world import current_world
+from .daemon_process import DaemonProcess
+from .health_probe import Check, DaemonHealth, HealthProbe
+
+
+__all__ = ["Daemon", "DaemonAnswer", "DaemonHealth"]
+
+T = TypeVar("T")
+_MOST: Final = 100  # answers that are remembered
+_NOT_RUN: Final = (126, 127)  # a shell's word for a command that it could not run: no wait helps
+_REAPED: Final = 5.0  # seconds: a killed process is gone in far less, unless the system itself hangs
+
+
+@attrs.frozen(kw_only=True)
+class DaemonAnswer(Generic[T]):
+    """What `Daemon.answer` returns. With `is_cached` it is `age` seconds old, and `failure` says why there is no newer one."""
+
+    value: T
+    is_cached: bool = False
+    age: float = 0.0
+    failure: Failure | None = None
+
+
+class Daemon:
+    """A daemon on this machine, and the command that starts it: `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
+
+    `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that returns a DaemonHealth.
+    `startup_timeout`: how long `ensure()` waits for it, 4 s. `probe_timeout`: how long one look takes, 0.5 s. `poll_interval`:
+    between two looks (G1). `env` is added to our environment. `log` names a file for its output; without one its stderr is kept
+    in a file without a name. `cache`: answers by key for `answer`, so that there is one if the first start fails; their age counts from
+    now. ConfigError names a bad argument.
+
+    A daemon that is started here gets a session of its own and no stdin, and goes on when we end; whether it stays is its own
+    affair (`--persist`). POSIX systems only.
+    """
+
+    def __init__(
+        self,
+        *command: str | os.PathLike[str],
+        health: str | Check,
+        startup_timeout: Seconds = 4,
+        probe_timeout: Seconds = 0.5,
+        poll_interval: Seconds = 0.1,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        log: str | os.PathLike[str] | None = None,
+        cache: Mapping[Hashable, object] | None = None,
+    ) -> None:
+        """Describe the daemon; nothing is asked or started yet."""
+        for word in command or (None,):
+            if not isinstance(cast("object", word), str | os.PathLike):
+                raise config_error(
+                    "Daemon.command", "a program and its arguments, each a string or a path", word
+                )
+        self._command = tuple(os.fspath(word) for word in command)
+        self._env = _checked_env(env)
+        self._cwd = None if cwd is None else os.fspath(cwd)
+        self._log = None if log is None else os.fspath(log)
+        self._patience = _short("startup_timeout", startup_timeout)
+        self._interval = _short("poll_interval", poll_interval)
+        self._probe = HealthProbe(health, _short("probe_timeout", probe_timeout))
+        self._health: DaemonHealth | None = None
+        self._process: DaemonProcess | None = None
+        self._failure: Failure | None = None
+        self._failures = 0  # starts that failed
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        if not (cache is None or isinstance(cast("object", cache), Mapping)):
+            refuse("Daemon.cache", "a mapping of key to answer", cache)
+        now = current_world().monotonic()
+        self._kept: dict[Hashable, tuple[object, float]] = {
+            key: (value, now) for key, value in list((cache or {}).items())[-_MOST:]
+        }
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it could not be started, until it is seen ready; None otherwise."""
+        return self._failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last start failed and it has not been seen ready since."""
+        return self._failure is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the daemon that this object started, while that runs; None for anybody else's."""
+        process = self._process
+        if process is None or process.guard.is_forked or not process.is_running:
+            return None
+        return process.pid
+
+    @property
+    def cached(self) -> Mapping[Hashable, object]:
+        """The answers that are remembered, by key, oldest first: save them, and give them to the next process as `cache=`."""
+        return {key: value for key, (value, _) in self._kept.items()}
+
+    async def health(self) -> DaemonHealth:
+        """Look once, for at most `probe_timeout` (G9). Raises nothing: what cannot be asked is unreachable."""
+        self._health = await self._probe.look()
+        if self._health is DaemonHealth.READY:
+            self._failure = None
+        return self._health
+
+    async def ensure(self) -> DaemonHealth:
+        """Return READY once the daemon is: at once if it is, else after starting it; within `startup_timeout`, or it fails (G3).
+
+        May be called by many tasks and processes at once: they end with one daemon. When ours cannot have the port and ends, whoever
+        has it is waited for. One that boots or shuts down is waited for too. Raises NotConnectedError when nobody is ready in
+        time, with what was seen; then `failed` is set, and a daemon that is merely slow goes on starting, as it does when this is
+        cancelled. ConfigError when the command cannot be run.
+        """
+        if await self.health() is DaemonHealth.READY:
+            return DaemonHealth.READY
+        before = self._failures
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            if (
+                self._failures != before and self._failure is not None
+            ):  # it failed while we waited for our turn
+                raise error_for(self._failure)
+            try:
+                await self._start()
+            except BridgeError as error:
+                self._failure = attrs.evolve(error.failure, cause=None)  # it stays, and would keep all frames
+                self._failures += 1
+                raise
+        return DaemonHealth.READY
+
+    async def answer(self, key: Hashable, call: Callable[[], Awaitable[T]]) -> DaemonAnswer[T]:
+        """Return what `call` answers, or what it answered before to this key if the daemon cannot be had, and say so (G3).
+
+        The daemon is started if it is not there; once that has failed it is only looked for, as long as there is an old answer. An
+        error of `call` leads to the old answer if the link failed (CONN_ codes, an open circuit), and comes out as it is
+        otherwise, as it does without an old answer. The last 100 keys are remembered, each with the very object that was returned.
+        """
+        try:
+            await self._reach(key)
+        except BridgeError as error:
+            if key not in self._kept:
+                raise
+            return self._old(key, error.failure)
+        try:
+            value = await call()
+        except Exception as error:
+            if key not in self._kept or not _is_link(error):
+                raise
+            return self._old(key, classify(error))
+        self._kept.pop(key, None)
+        self._kept[key] = value, current_world().monotonic()
+        if len(self._kept) > _MOST:
+            del self._kept[next(iter(self._kept))]
+        return DaemonAnswer(value=value)
+
+    async def stop(self, *, grace: Seconds = 5) -> None:
+        """End the daemon if this object started it, and nobody else's: SIGTERM, and after `grace` seconds SIGKILL, to its whole session.
+
+        Returns when it is gone and reaped. Cancelled, it kills at once. ConfigError in a fork of the process that started it.
+        """
+        seconds, process = _short("stop.grace", grace), self._process
+        if process is None:
+            return
+        process.guard.check_process()
+        try:
+            process.signal(Signals.SIGTERM)
+            await _gone(process, seconds)
+        finally:
+            process.signal(Signals.SIGKILL)
+        await _gone(process, _REAPED)
+
+    # ---- the start --------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        """Look, start it if nobody is there, and look until it is ready. Starts one process at most."""
+        loop = asyncio.get_running_loop()
+        ends, is_started = loop.time() + self._patience, False
+        while (found := await self.health()) is not DaemonHealth.READY:
+            if found is DaemonHealth.UNREACHABLE and not is_started and self.pid is None:
+                is_started, self._process = True, self._spawned()
+            process = self._process if is_started or self.pid else None
+            if process is not None and process.exit_code in _NOT_RUN:
+                raise error_for(self._ended(process, "could not be run"))
+            left = ends - loop.time()
+            if left <= 0:
+                raise error_for(self._not_ready(process))
+            await asyncio.sleep(min(self._interval, left))
+
+    def _spawned(self) -> DaemonProcess:
+        try:
+            return DaemonProcess(self._command, env=self._env, cwd=self._cwd, log=self._log)
+        except OSError as error:
+            failure = classify(error)
+            message = f"daemon {self._name} not started: {failure.message}"
+            raise error_for(attrs.evolve(failure, message=message)) from error
+        except ValueError as error:  # a null byte, or a variable's name that is none
+            message = f"daemon {self._name} not started: {text_of(error)}"
+            raise error_for(Failure.of("SYS_CONFIG_INVALID", message, cause=error)) from error
+
+    def _not_ready(self, process: DaemonProcess | None) -> Failure:
+        """Return the failure for a start that took too long, with what was seen."""
+        after, seen = f"after {self._patience:g} s", self._probe.seen
+        if process is not None and not process.is_running:
+            return self._ended(process, f"ended, and nobody else is ready {after}")
+        what = "not ready" if process is None else "started but not responding"
+        return Failure.of(
+            "CONN_NOT_CONNECTED",
+            f"daemon {self._name} {what} {after}; last seen: {seen}",
+            suggestions=hints("SLOW_START"),
+            details={"seen": seen, "stderr": "" if process is None else process.said().text},
+        )
+
+    def _ended(self, process: DaemonProcess, what: str) -> Failure:
+        """Return the failure for a process of ours that ended before it was ready."""
+        code, said = process.exit_code or 0, process.said()
+        finding = exit_finding(code, said.text)
+        return Failure.of(
+            finding.code if code in _NOT_RUN else "CONN_NOT_CONNECTED",
+            f"daemon {self._name} {what}: exit code {code}{short_of(said.last)}",
+            suggestions=finding.suggestions or hints("SPAWN"),
+            details={**finding.details, "seen": self._probe.seen},
+        )
+
+    # ---- the cache --------------------------------------------------------------------------------------------
+
+    async def _reach(self, key: Hashable) -> None:
+        """Have a daemon that is ready, or raise."""
+        failure = self._failure
+        if failure is None or key not in self._kept:
+            await self.ensure()
+        elif await self.health() is not DaemonHealth.READY:
+            raise error_for(failure)
+
+    def _old(self, key: Hashable, failure: Failure) -> DaemonAnswer[Any]:
+        value, at = self._kept[key]
+        age = current_world().monotonic() - at
+        return DaemonAnswer(value=value, is_cached=True, age=age, failure=failure)
+
+    @property
+    def _name(self) -> str:
+        """The program, without its arguments: they may hold secrets."""
+        return Path(self._command[0]).name[:80] or "command"
+
+    def __repr__(self) -> str:
+        """Return the program, the health last seen, and the pid if it is ours."""
+        pid = "" if self.pid is None else f" pid={self.pid}"
+        return f"<Daemon {self._name} {self._health or 'not looked at'}{pid}>"
+
+
+def _short(name: str, value: Seconds) -> float:
+    seconds = as_seconds(value)
+    if not is_number(seconds) or not 0 < seconds <= LONGEST_TIMEOUT:
+        refuse(f"Daemon.{name}", f"seconds above 0, at most {LONGEST_TIMEOUT:.0f}", value)
+    return seconds
+
+
+def _checked_env(env: Mapping[str, str] | None) -> dict[str, str] | None:
+    for name, value in (env or {}).items():
+        if not isinstance(cast("object", value), str):  # a port, mostly
+            refuse(f"Daemon.env.{name}", "a string", value)
+    return None if env is None else dict(env)
+
+
+def _is_link(error: Exception) -> bool:
+    """Return whether an error says that the daemon could not be reached, and not what it thinks of the call."""
+    code = classify(error).code
+    return code.startswith("CONN_") or code == "SYS_CIRCUIT_OPEN"
+
+
+async def _gone(process: DaemonProcess, seconds: float) -> None:
+    """Wait until the process has ended and is reaped, for so many seconds at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.ended()

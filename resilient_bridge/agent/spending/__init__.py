@@ -1,0 +1,1 @@
+"""Limits on spend, and the book of what was spent."""

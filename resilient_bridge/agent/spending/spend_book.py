@@ -1,0 +1,218 @@
+"""The account of a spend budget in the world: shared by threads, kept in a file, told to whoever listens.
+
+Rule: the lock is held for no longer than it takes to add, and the disk is never waited for while it is. An account changes first and
+is saved then, because what is spent is spent; what depends on its being saved waits for that. What was spent, approved or cancelled must
+survive one damaged file: it is saved until it stands in the backup too, to which each save hands on what the one before it has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from functools import partial
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import finalize
+
+from ...errors import BridgeError, Failure, SpendLimitError, config_error
+from ...files.owner import Owner
+from ...stores.state_files.copies import backup_of, is_whole
+from ...stores.state_files.state_file import StateFile
+from ...telemetry import emit, events
+from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
+
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Book", "in_thread"]
+
+T = TypeVar("T")
+
+_VERSION: Final = 1
+_LOST: Final = "look up what was spent (the damaged files are kept beside it), then approve what may be spent from here on"
+
+
+class Book:
+    """The account, with the world around it: a lock, the file, whoever waits, and whoever listens."""
+
+    def __init__(self, name: str, account: SpendAccount, path: str | os.PathLike[str] | None) -> None:
+        self.name = name
+        self.mode = account.mode
+        self.file = file = (
+            None if path is None else StateFile(path, version=_VERSION, check=SpendAccount.check)
+        )
+        self.is_open = file is None
+        self._owner = None if file is None else Owner(file.path)
+        self._is_taken = False
+        if self._owner is not None:
+            finalize(
+                self, self._owner.release
+            )  # a budget that nobody has any more leaves its file to the next
+        self._account = account
+        self._lock = Lock()  # around the account; held for no longer than it takes to add
+        self._disk = RLock()  # around the file; a listener that hears of damage may ask for the status
+        self._is_lost = False  # whether nobody can say what the files said
+        self._version = 0  # counts changes: of those that must not be lost, `_vital` is the last one,
+        self._vital = 0
+        self._saved = 0  # this one stands in the file,
+        self._backed = 0  # and this one in its backup
+        self._has_failed = False
+
+    def status(self) -> SpendStatus:
+        """Return how it stands, as far as it has been read."""
+        with self._lock:
+            return self._account.status
+
+    def change(self, act: Callable[[SpendAccount], T]) -> T:
+        """Change the account, then wake and tell whom it concerns: outside of the lock, because a listener may do as it likes."""
+        with self._lock:
+            before = self._account.footing
+            result = act(self._account)
+            self._version += 1
+            if self._account.footing != before:
+                self._vital = self._version
+            changes = self._account.take_changes()
+        for charge in changes.woken:
+            if not charge.wake():  # its event loop is closed: nobody is there to be let in
+                self.change(partial(SpendAccount.end, charge=charge, has_run=False))
+        for told, spent, limit in changes.told:
+            emit(told(budget=self.name, spent=spent, limit=limit))
+        return result
+
+    def write(self, act: Callable[[SpendAccount], T]) -> T:
+        """Change the account, and save it."""
+        self.open()
+        result = self.change(act)
+        self.save()
+        return result
+
+    def open(self) -> None:
+        """Take and read the file, the first time.
+
+        Raises StoreError if another budget has it or a later version has written it, and what StateFile.load does.
+        """
+        if self.is_open or self.file is None:
+            return
+        with self._disk:
+            if self._owner is not None and not self._is_taken:
+                # For what it raises: what a later version has written is not taken from it, not even for a moment.
+                _is_lost(self.file.path)
+                self._owner.take()  # two accounts in one file would overwrite each other
+                self._is_taken = True
+            try:
+                # Before it is mended: a listener that hears of the damage may ask for the status meanwhile.
+                self._is_lost = _is_lost(self.file.path) or self._is_lost
+                found = self.file.load()
+                self._is_lost |= found.source in {"new", "salvaged"} and bool(found.lost)
+            except BaseException:
+                self._leave()
+                raise
+        self.change(partial(self._restore, found=found.value))
+        if self._is_lost:
+            self.save_or_tell()
+
+    def close(self) -> None:
+        """Leave the file to others, with all that is known in it. Raises ConfigError while a call runs or waits, and StoreError."""
+        if self.file is None or not self.is_open:
+            return
+        self.save()
+        with self._disk, self._lock:
+            if not self._account.is_idle or self._saved < self._version:
+                raise config_error("SpendBudget.close", "a budget that no call uses", "one in use")
+            self.is_open = False
+            self._leave()
+
+    def _leave(self) -> None:
+        self._is_lost = False
+        if self._owner is not None and self._is_taken:
+            self._is_taken = False
+            self._owner.release()
+
+    def _restore(self, account: SpendAccount, found: Any) -> None:
+        if self.is_open:  # under the lock: of two threads that have read the file, one restores
+            return
+        self.is_open = True
+        if found is not None:
+            account.restore(found)
+        if self._is_lost:
+            account.lose()
+
+    def save(self, *, once: bool = False) -> None:
+        """Have all that was changed so far in the file, and what must not be lost in its backup too, unless `once` is enough.
+
+        One write serves everybody who waits for it.
+        """
+        if self.file is None:
+            return
+        with self._lock:
+            wanted, vital = self._version, 0 if once else self._vital
+        with self._disk:
+            if self._saved >= wanted and self._backed >= vital:
+                return
+            while self._saved < wanted or self._backed < vital:
+                with self._lock:
+                    version, value = self._version, self._account.saved()
+                self.file.save(value)
+                self._backed, self._saved = self._saved, version
+            recovered, self._has_failed = self._has_failed, False
+        if recovered:
+            emit(events.StoreRecovered(store=f"SpendBudget {self.name}"))
+
+    def save_or_tell(self) -> None:
+        """Save what has happened already: an error could not undo it, and is told once. Until it is saved, no call is let in."""
+        try:
+            self.save()
+        except BridgeError as error:
+            with self._disk:
+                again, self._has_failed = self._has_failed, True
+            if not again:
+                store = f"SpendBudget {self.name}"
+                emit(events.StoreFailed(store=store, degraded=False, failure=error.failure))
+
+    def refusal(self, charge: Charge | None, waited: float | None) -> SpendLimitError:
+        """Return the error for a call that was not let in, or for an approval that came too late."""
+        now = self.status()
+        is_cancelled = now.state is SpendState.CANCELLED
+        estimate = Decimal(0) if charge is None else charge.estimate
+        why = (
+            "cancelled" if is_cancelled else "paused" if now.state is SpendState.PAUSED else "has no room now"
+        )
+        is_lost = not (now.is_known or is_cancelled)
+        spent = f"{now.spent:f} of {now.limit:f} spent"
+        if is_lost:
+            spent = f"what was spent is not known, all of {now.limit:f} counts as spent"
+        told = f"budget {self.name} {why}: {spent}"
+        if not is_cancelled:
+            told += f", {now.reserved:f} reserved" if now.reserved else ""
+            told += f", {estimate:f} asked" if estimate else ""
+            told += f", nothing approved within {waited:g} s" if waited else ""
+        details = {
+            "budget": self.name,
+            "mode": self.mode,
+            "reason": "cancelled" if is_cancelled else "spend_limit",
+            "spent": "unknown" if is_lost else f"{now.spent:f}",
+            "limit": f"{now.limit:f}",
+            **{name: f"{value:f}" for name, value in (("reserved", now.reserved), ("estimate", estimate))},
+        }
+        hints = ("begin a new budget",) if is_cancelled else (_LOST,) if is_lost else ()
+        return SpendLimitError(Failure.of("SYS_SPEND_LIMIT", told, suggestions=hints, details=details))
+
+
+def _is_lost(path: Path) -> bool:
+    """Whether there are files and none of them is whole: amounts with a wrong checksum are not believed either.
+
+    Raises StoreError for one of a later version: what it says of the money cannot be read here, and must not be put aside.
+    """
+    copies = [
+        is_whole(one, _VERSION, field="SpendBudget.path", of="a spend budget")
+        for one in (path, backup_of(path))
+    ]
+    return False in copies and True not in copies
+
+
+async def in_thread(work: Callable[[], None]) -> None:
+    """Have a thread do what blocks; once begun it is done, whoever is cancelled meanwhile."""
+    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))

@@ -1,0 +1,245 @@
+"""What lies near a name that is not there: names that are spelled alike, and paths below a directory.
+
+Rule: looking is bounded, in entries and in seconds, whatever the file system holds; links are never followed, and what cannot be read
+is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ...world import REAL
+
+
+_MOST_STEPS: Final = 200  # directories of one path that are looked at
+_MOST_ENTRIES: Final = 5_000
+_MOST_SECONDS: Final = 0.2
+_CLOCK_EVERY: Final = 128  # entries between two looks at the clock: a small tree is always seen whole
+_LEVELS: Final = 3
+_SEP: Final = os.sep
+_LONGEST: Final = 255  # characters of a name: the matcher takes time quadratic in them
+_ALIKE: Final = 0.66
+_ALIKE_PATH: Final = 0.7
+_WORTH_NAMING: Final = 0.12  # how much less alike than the likest
+_MOST_NEAR: Final = 3
+_OTHER_ENDING: Final = 0.15  # what another extension costs
+_SWAPPED: Final = 0.8  # the same letters in another order: the commonest slip in a short name
+_PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "lost+found"})
+_ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
+_NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
+
+
+def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | None:
+    """Return what the system says of a path, None if it is not there, cannot be reached or is no path at all."""
+    try:
+        return Path(path).stat(follow_symlinks=is_link_followed)
+    except (OSError, ValueError):  # a NUL in a name is a ValueError
+        return None
+
+
+def steps_there(path: str) -> Iterator[str]:
+    """Yield the directories above an absolute path and the path itself, from the root on, as far as they are there.
+
+    Below what is not there nothing is: so the time is linear in the path, however deep it is said to go. A link to nothing is there.
+    """
+    at = 0
+    for _ in range(_MOST_STEPS):
+        at = path.find(_SEP, at + 1)
+        step = path if at < 0 else path[: max(at, 1)]
+        if status_of(step, is_link_followed=False) is None:
+            return
+        yield step
+        if at < 0:
+            return
+
+
+def up_to_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
+    """Yield a directory and those above it, as far as its project goes: what lies above belongs to somebody else.
+
+    The project ends where a `.git`, `pyproject.toml` or the like lies, or at the home of the user; one level up where neither is above.
+    """
+    line = [directory, *islice(directory.parents, most - 1)]
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- that of Path raises where there is none
+    ends = (number for number, here in enumerate(line) if here == home or _is_root(here))
+    yield from line[: next(ends, 1) + 1]
+
+
+def _is_root(directory: Path) -> bool:
+    return any(status_of(str(directory / name)) is not None for name in _ROOT_NAMES)
+
+
+class Look:
+    """How much may still be looked at: one for all the rules that look for the same failure. `seen` counts directory entries."""
+
+    def __init__(
+        self,
+        *,
+        entries: int = _MOST_ENTRIES,
+        seconds: float = _MOST_SECONDS,
+        clock: Callable[[], float] = REAL.monotonic,
+    ) -> None:
+        self.seen = 0
+        self._entries = entries
+        self._clock = clock
+        self._until = clock() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be looked at."""
+        is_due = self.seen < self._entries and self.seen % _CLOCK_EVERY == _CLOCK_EVERY - 1
+        if is_due and self._clock() >= self._until:
+            self._entries = 0
+        return self.seen >= self._entries
+
+    @property
+    def left(self) -> int:
+        """How many entries may still be looked at."""
+        return max(0, self._entries - self.seen)
+
+    def entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of a directory as long as that is allowed; none if it cannot be read."""
+        try:
+            with os.scandir(directory) as found:
+                for entry in found:
+                    if self.is_over:
+                        return
+                    self.seen += 1
+                    yield entry
+        except (OSError, ValueError):
+            return
+
+    def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
+        """Yield at most `most` entries below a directory, the nearest level first, three levels deep; directories in the order of their names,
+        what is in one as the system lists it.
+        """
+        last = self.seen + most
+        waiting = deque([(root, 1)])
+        while waiting:
+            directory, level = waiting.popleft()
+            below: list[str] = []
+            for entry in self.entries(directory):
+                is_hidden = entry.name.startswith(".")
+                if not is_hidden or is_hidden_wanted:
+                    yield entry
+                if level < _LEVELS and not is_hidden and entry.name not in _PASSED_OVER and _is_own(entry):
+                    below.append(entry.path)
+                if self.seen >= last:
+                    return
+            waiting.extend((path, level + 1) for path in sorted(below))
+
+
+def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[str, ...]:
+    """Return the names that are spelled like `wanted`, the likest first; never `wanted` itself."""
+    matcher = _Matcher(wanted)
+    scored = {name: matcher.likeness(name) for name in names if name != wanted}
+    least = max(_ALIKE, max(scored.values(), default=0) - _WORTH_NAMING)
+    close = [name for name, score in scored.items() if score >= least]
+    return tuple(sorted(close, key=lambda name: (-scored[name], abs(len(name) - len(wanted)), name))[:most])
+
+
+class _Near(NamedTuple):
+    """A path and how far it is from the one wanted; the nearest sorts first."""
+
+    distance: float
+    far_path: float
+    depth: int
+    path: str
+
+
+def near_paths(
+    missing: str, roots: Iterable[str], look: Look, *, apart_from: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return paths below the roots that exist and resemble `missing`, an absolute path, the likest first.
+
+    Alike are a file of the same name elsewhere, a name spelled alike, and a path spelled alike (config.json, config/app.json). Where
+    `missing` has an extension only files count.
+    """
+    starts = list(dict.fromkeys(roots))
+    found: set[_Near] = set()
+    for number, root in enumerate(starts):
+        share = look.left // (len(starts) - number)
+        found.update(near for near in _near(missing, root, look, share) if near.path not in apart_from)
+    ranked = sorted(found)
+    close = takewhile(lambda near: near.distance <= ranked[0].distance + _WORTH_NAMING, ranked)
+    return tuple(islice((near.path for near in close if status_of(near.path) is not None), _MOST_NEAR))
+
+
+def _near(missing: str, root: str, look: Look, share: int) -> Iterator[_Near]:
+    if share <= 0:
+        return
+    name = missing.rpartition(_SEP)[2]
+    matcher = cache(_Matcher)  # of the few texts that a path is compared by
+    parts = missing.split(_SEP)
+
+    @cache  # there are as many as directories that it shares with what is there
+    def tail(shared: int) -> str:
+        return _SEP.join(parts[shared:])
+
+    has_ending = bool(_split(name)[1])
+    for entry in look.walk(root, most=share, is_hidden_wanted=name.startswith(".")):
+        if entry.path in _NOT_FILES or entry.path == missing or (has_ending and _is_own(entry)):
+            continue
+        others = entry.path.split(_SEP)
+        shared = _shared(parts, others)
+        wanted, rest = tail(shared), _SEP.join(others[shared:])
+        spelled = matcher(name).likeness(entry.name)
+        whole = matcher(wanted).likeness(rest) if (wanted, rest) != (name, entry.name) else spelled
+        if spelled >= _ALIKE or whole >= _ALIKE_PATH:
+            yield _Near(1 - max(spelled, whole), 1 - whole, rest.count(_SEP), entry.path)
+
+
+def _shared(ones: list[str], others: list[str]) -> int:
+    """Return with how many directories two paths begin alike."""
+    shared = 0
+    while shared < min(len(ones), len(others)) - 1 and ones[shared] == others[shared]:
+        shared += 1
+    return shared
+
+
+class _Matcher:
+    """One text, compared with many, in any case; the extension counts for itself."""
+
+    def __init__(self, wanted: str) -> None:
+        self._stem, self._ending = _split(wanted.casefold())
+        self._matcher = SequenceMatcher(None, "", self._stem, autojunk=False)
+        self._is_comparable = 0 < len(wanted) <= _LONGEST
+
+    def likeness(self, other: str) -> float:
+        """Return 1 for the same text, 0 for one that is clearly another."""
+        if not self._is_comparable or not 0 < len(other) <= _LONGEST:
+            return 0.0
+        stem, ending = _split(other.casefold())
+        cost = 0.0 if ending == self._ending else _OTHER_ENDING
+        if stem == self._stem:
+            return 1 - cost
+        self._matcher.set_seq1(stem)
+        # The two quick ones are upper bounds: most names are ruled out by their length or their letters.
+        quick = self._matcher.quick_ratio() if self._matcher.real_quick_ratio() - cost >= _ALIKE else 0.0
+        if quick - cost < _ALIKE:
+            return 0.0
+        ratio = self._matcher.ratio()
+        if quick == 1:  # the same letters in another order
+            ratio = max(ratio, _SWAPPED)
+        return ratio - cost
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return a name without its extension, and that; a hidden file's name is no extension."""
+    stem, _, ending = text.rpartition(".")
+    is_ending = stem and not stem.endswith(_SEP) and _SEP not in ending
+    return (stem, ending) if is_ending else (text, "")
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a directory itself, and no link to one."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False

@@ -1,0 +1,285 @@
+"""A tool's time limit, kept: an async tool in a task of its own, a sync one in a thread, and the caller goes on in time.
+
+Rule: honest about what cannot be stopped. A thread goes on until its function returns, and so does a task that ignores being
+cancelled; either is left behind, kept until it ends, its end unheard, and an event says so. Context variables are those of
+the caller; what a tool sets in them stays with it.
+
+A limit is the steps of one attempt, nearly always one step. At each but the last (G4: 2, 5, 30 s) an event says that the tool is still at
+work; what it does is not begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import wait
+from contextvars import copy_context
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ...calls.frame import CURRENT, CallFrame
+from ...calls.steps import settled
+from ...calls.timeout.guards import too_late
+from ...classification import classify
+from ...errors import AttemptTimeoutError, Executed, Failure, Kind
+from ...telemetry import emit, events
+from ...values.fields import LONGEST
+from ...world.signal import Signal
+from ...world.threads import TOOL_THREADS
+from .tool_arguments import ANEW
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from ...world import World
+
+    Limit: TypeAlias = Callable[
+        [int], tuple[float, ...]
+    ]  # of the number of an attempt: the ends of its steps
+
+__all__ = ["GRACE", "bound_async", "bound_in_thread", "bound_sync"]
+
+GRACE: Final = 1.0
+"""Seconds a cancelled tool has to clean up before it is left behind."""
+
+_left: set[asyncio.Future[Any]] = (
+    set()
+)  # the loop itself holds tasks weakly: one nobody holds may vanish halfway
+
+
+class _Ended(NamedTuple):
+    """How a tool ended. As a value: an error kept by a task that nobody asks would be complained about."""
+
+    value: Any
+    error: BaseException | None
+
+    def result(self) -> Any:
+        if self.error is None:
+            return self.value
+        try:
+            raise self.error
+        finally:
+            del self  # an error must not be held by a frame that it holds
+
+
+def bound_async(
+    function: Callable[..., Awaitable[Any]], *, limit: Limit, name: str, grace: float = GRACE
+) -> Callable[..., Any]:
+    """Return the async `function` bounded by `limit`; once it is cancelled it has `grace` seconds to end."""
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        args, kwargs = _arguments(attempt, args, kwargs)
+        if attempt.world.is_disabled:
+            return await function(*args, **kwargs)
+        steps = limit(attempt.number)
+        task = asyncio.ensure_future(_ended(function, args, kwargs))
+        try:
+            if await _is_done_in_steps(task, attempt.world, steps, name):
+                return task.result().result()
+            await _let_go(task, attempt.world, name, max(steps), grace)
+            raise timed_out(steps, _error_of(task))
+        except asyncio.CancelledError as cancelled:
+            if not task.done() and task not in _left:
+                await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
+            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
+            raise
+        except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
+            if not task.get_loop().is_closed():
+                _keep(task)
+                task.cancel()
+            raise
+        finally:
+            del task  # it holds the error that holds this frame
+
+    return call
+
+
+def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
+    """Return the sync `function` as an async one that runs it in a thread, bounded by `limit`."""
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        args, kwargs = _arguments(attempt, args, kwargs)
+        steps = (LONGEST,) if attempt.world.is_disabled else limit(attempt.number)
+        context = copy_context()
+        work = asyncio.get_running_loop().run_in_executor(
+            TOOL_THREADS, lambda: context.run(_ended_sync, function, args, kwargs)
+        )
+        try:
+            if await _is_done_in_steps(work, attempt.world, steps, name):
+                return settled(function, work.result().result())
+            _tell_thread(name, max(steps))
+            raise timed_out(steps, None)
+        except (asyncio.CancelledError, GeneratorExit):
+            if not work.done():
+                _tell_thread(name, attempt.world.monotonic() - attempt.started)
+            raise
+        finally:
+            work.cancel()  # whatever it still says, nobody hears it
+            del work  # it holds the error that holds this frame
+
+    return call
+
+
+def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
+    """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread all the same."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt()
+        if attempt.world.is_disabled:
+            return function(*args, **kwargs)
+        steps, left = limit(attempt.number), attempt.remaining
+        is_last = left is not None and left < max(steps)
+        if left is not None and is_last:
+            steps = (*(step for step in steps if step < left), left)
+        work = attempt.world.call_in_thread(
+            partial(copy_context().run, partial(_ended_sync, function, args, kwargs)), "tool"
+        )
+        try:
+            for waited, step in _waits(steps):
+                if wait([work], step - waited).done:
+                    return work.result().result()
+                _tell_pending(name, step, steps)
+        finally:
+            del work  # it holds the error that holds this frame
+        _tell_thread(name, steps[-1])
+        raise too_late(steps[-1], Executed.MAYBE, None) if is_last else timed_out(steps, None)
+
+    return call
+
+
+def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptTimeoutError:
+    """Return the error for a tool that took too long; what it had printed by then is known from its last error.
+
+    A limit that escalated is for work that goes on where the tool has begun it: it is told as permanent, so no policy begins it again.
+    """
+    told: Mapping[str, Any] = (
+        classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
+    )
+    after, goes_on = f"timed out after {max(steps):g} s", len(steps) > 1
+    error = AttemptTimeoutError(
+        Failure.of(
+            "TOOL_TIMEOUT",
+            f"{after}: what it has begun may go on" if goes_on else after,
+            kind=Kind.PERMANENT if goes_on else None,
+            retryable=False if goes_on else None,
+            executed=Executed.MAYBE,
+            details={key: told[key] for key in ("stdout", "stderr") if key in told},
+            cause=cause,
+        )
+    )
+    error.__cause__ = cause
+    return error
+
+
+async def _ended(
+    function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _Ended:
+    try:
+        return _Ended(await function(*args, **kwargs), None)
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
+        return _Ended(None, error)
+
+
+def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+    try:
+        return _Ended(function(*args, **kwargs), None)
+    except BaseException as error:  # noqa: BLE001 -- as above; a StopIteration could not even cross a future
+        return _Ended(None, error)
+
+
+def _arguments(
+    attempt: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of this attempt: read anew if `Toolbox.call` has read them, else those that the caller passed."""
+    found = ANEW.get()
+    if found is None or (attempt.first or attempt).outer is not found[0]:
+        return args, kwargs
+    read = found[1]()
+    return read.args, dict(read.kwargs)
+
+
+def _attempt() -> CallFrame:
+    """Return the attempt in progress, with the key that the edge around its call was given."""
+    attempt = CURRENT.get()
+    first = attempt.first or attempt
+    if first.key is None and first.outer is not None and first.outer.plan is None:
+        first.key = first.outer.key
+    return attempt
+
+
+async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: float) -> bool:
+    """Wait, by the clock of that world; the work goes on whatever becomes of the wait."""
+    signal = Signal()
+    work.add_done_callback(signal.set)
+    try:
+        await signal.suspend(world, seconds)
+    finally:
+        work.remove_done_callback(signal.set)
+    return work.done()
+
+
+async def _is_done_in_steps(
+    work: asyncio.Future[Any], world: World, steps: tuple[float, ...], name: str
+) -> bool:
+    """Wait as long as the steps say, counted from now, and tell each but the last that the work outlasts."""
+    for waited, step in _waits(steps):
+        if await _is_done_within(work, world, step - waited):
+            return True
+        _tell_pending(name, step, steps)
+    return False
+
+
+def _waits(steps: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return from when and until when each step waits."""
+    ends = sorted({*steps})
+    return list(zip((0.0, *ends), ends, strict=False))
+
+
+def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
+    if waited < max(steps):
+        emit(events.ToolPending(tool=name, seconds=waited, timeout=max(steps)))
+
+
+async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float) -> None:
+    """Cancel the task, wait a moment for its end, and leave it behind if it does not come."""
+    _keep(task)
+    task.cancel()
+    try:
+        is_done = await _is_done_within(task, world, grace)
+    except asyncio.CancelledError:  # whoever waits for us has no patience left
+        _tell_task(task, name, seconds)
+        raise
+    if not is_done:
+        _tell_task(task, name, seconds)
+
+
+def _keep(task: asyncio.Future[Any]) -> None:
+    for each in list(_left):  # what a loop has not ended when it was closed never ends
+        if each.get_loop().is_closed():
+            _left.discard(each)
+    _left.add(task)
+    task.add_done_callback(_left.discard)
+
+
+def _tell_task(task: asyncio.Future[Any], name: str, seconds: float) -> None:
+    if not task.done():
+        emit(events.TaskLeftBehind(name=name, seconds=seconds))
+
+
+def _tell_thread(name: str, seconds: float) -> None:
+    emit(events.ThreadLeftBehind(name=name, seconds=seconds))
+
+
+def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
+    """Return the last error of a tool that was cancelled, if it had more to say than that."""
+    if not task.done() or task.cancelled():
+        return None
+    ended: _Ended = task.result()
+    return ended.error.__cause__ if isinstance(ended.error, asyncio.CancelledError) else ended.error

@@ -1,0 +1,237 @@
+"""A command as a tool: run without a shell, all of its output drained, the ends of it kept, and no process left behind.
+
+Rule: its arguments may hold secrets, so only the base name of the program is ever told. However the command ends, by itself, by its
+time limit or because the caller is cancelled, what it had started in its session ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import attrs
+
+from ...errors import BridgeError, ConfigError, Executed, Failure, config_error, error_for
+from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
+
+
+__all__ = ["END_SECONDS", "MAX_OUTPUT", "CommandResult", "run_command", "words_of"]
+
+MAX_OUTPUT: Final = 32 * 1024
+"""Bytes kept of each stream unless said otherwise."""
+_TERM_SECONDS: Final = 1.0  # between SIGTERM and SIGKILL
+_LAST_WORDS: Final = 0.5  # once it is gone: what a process that holds its pipes open may still say
+END_SECONDS: Final = _TERM_SECONDS + KILL_SECONDS + CLOSE_SECONDS + 1.0
+"""What the end of a command takes at most."""
+_LONGEST_WORD: Final = 256  # bytes
+_STDOUT, _STDERR = 1, 2
+
+
+@attrs.frozen(repr=False)
+class CommandResult:
+    """What a command that ended well came to: its output as text, U+FFFD for what is none; `str()` is all of the output.
+
+    `is_truncated`: a stream had more than `max_output` bytes, and its middle was left out, marked where it was.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    is_truncated: bool
+
+    def __str__(self) -> str:
+        """Return what it printed, the error output last: what a model wants to read."""
+        return self.stdout + self.stderr
+
+    def __repr__(self) -> str:
+        """Return the numbers; the output may be large, or secret."""
+        cut = ", truncated" if self.is_truncated else ""
+        sizes = f"{len(self.stdout)} + {len(self.stderr)} characters"
+        return f"<CommandResult exit code {self.exit_code}, {sizes}{cut}, {self.seconds:.3g} s>"
+
+
+class MistakeError(ConfigError):
+    """A tool's definition is wrong: no failure of a call, and raised by `Toolbox.call` too."""
+
+
+def words_of(said: object, name: str) -> list[str]:
+    """Return the words of a command; MistakeError for what is no sequence: a text would need a shell.
+
+    A word that is none may be the model's, which filled a list: that did not run, and is TOOL_ARGUMENTS_INVALID.
+    """
+    wanted, kind = "a sequence of words: the program and its arguments", type(said).__name__
+    if isinstance(said, str | bytes | Mapping) or not isinstance(said, Sequence):
+        raise MistakeError(config_error(f"Toolbox.command({name})", wanted, kind).failure)
+    words = list(cast("Sequence[object]", said))
+    if not words or not words[0]:
+        raise _no_word(name, wanted, "none")
+    for place, word in enumerate(words):
+        if not isinstance(word, str | os.PathLike):
+            raise _no_word(name, f"a text or a path as word {place}", type(word).__name__)
+    return [os.fspath(cast("str", word)) for word in words]
+
+
+def _no_word(name: str, wanted: str, got: str) -> BridgeError:
+    message = f"command {name} has no such words: wanted {wanted}, got {got}"
+    return error_for(
+        Failure.of("TOOL_ARGUMENTS_INVALID", message, executed=Executed.NO, proof="not_executed")
+    )
+
+
+class _Kept:
+    """The two ends of a stream; the last three quarters are those of its end, which says why."""
+
+    def __init__(self, most: int) -> None:
+        self._head_bytes = most // 4
+        self._tail_bytes = most - self._head_bytes
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._seen = 0
+
+    def feed(self, data: bytes) -> None:
+        self._seen += len(data)
+        free = self._head_bytes - len(self._head)
+        if free > 0:
+            self._head += data[:free]
+            data = data[free:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_bytes:
+            del self._tail[: -self._tail_bytes]
+
+    @property
+    def is_cut(self) -> bool:
+        return self._seen > self._head_bytes + self._tail_bytes
+
+    def text(self) -> str:
+        if not self.is_cut:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        end = bytes(self._tail[-self._tail_bytes :])
+        # Half a secret may no longer look like one: what the cut left of a word goes with what was cut.
+        if space := re.search(rb"\s", end[:_LONGEST_WORD]):
+            end = end[space.end() :]
+        left_out = self._seen - len(self._head) - len(end)
+        head, tail = self._head.decode("utf-8", "replace"), end.decode("utf-8", "replace")
+        return f"{head}\n[… {left_out:,} bytes left out …]\n{tail}"
+
+
+class _Run(asyncio.SubprocessProtocol):
+    """One command from its start to its end."""
+
+    def __init__(self, max_output: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.kept = {_STDOUT: _Kept(max_output), _STDERR: _Kept(max_output)}
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._open = {_STDOUT, _STDERR}
+        self._exited: asyncio.Future[None] = loop.create_future()
+        self._gone: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It runs."""
+        self.transport = cast("asyncio.SubprocessTransport", transport)
+        self._tree = ProcessTree(self.transport, self._exited)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """It wrote something."""
+        self.kept[fd].feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
+        """It closed a pipe."""
+        self._open.discard(fd)
+        self._look()
+
+    def process_exited(self) -> None:
+        """It ended, and was reaped; what it started may hold its pipes open for ever."""
+        _set(self._exited)
+        self._loop.call_later(_LAST_WORDS, _set, self.done)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- None, always
+        """It ended and all pipes are closed."""
+        _set(self._gone)
+
+    def _look(self) -> None:
+        if self._exited.done() and not self._open:
+            _set(self.done)
+
+    async def end(self, calm: Calm) -> None:
+        """End what is left of it, and give back the pipes."""
+        if not await self._tree.is_ended_within(calm, 0):
+            await self._tree.end(calm, _TERM_SECONDS)
+        self.transport.close()
+        await calm.wait(self._gone, CLOSE_SECONDS)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def run_command(
+    words: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    max_output: int,
+) -> CommandResult:
+    """Run a command to its end and return what it said.
+
+    CalledProcessError if its exit code is not 0; what the system says if it cannot be started. Cancelled, it is ended with all
+    it has started, and the cancellation is raised from a TimeoutExpired that says what it had printed.
+    """
+    program = os.path.basename(words[0])  # noqa: PTH119 -- a name, not a file
+    calm = Calm()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    run = await _started(words, cwd, env, max_output, calm)
+    try:
+        await run.done
+    except asyncio.CancelledError as cancelled:
+        calm.keep(cancelled)
+    await run.end(calm)
+    seconds = loop.time() - began
+    out, err = run.kept[_STDOUT], run.kept[_STDERR]
+    try:
+        calm.give_back()
+    except asyncio.CancelledError as cancelled:
+        printed = out.text().encode(), err.text().encode()
+        raise cancelled from subprocess.TimeoutExpired([program], round(seconds, 3), *printed)
+    code = cast("int", run.transport.get_returncode())
+    if code:
+        raise subprocess.CalledProcessError(code, [program], output=out.text(), stderr=err.text())
+    return CommandResult(code, out.text(), err.text(), seconds, out.is_cut or err.is_cut)
+
+
+async def _started(
+    words: Sequence[str],
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    max_output: int,
+    calm: Calm,
+) -> _Run:
+    """Start it in a session of its own; cancelled meanwhile, it is ended before that is raised."""
+    options: dict[str, Any] = {"cwd": cwd, "env": env, "start_new_session": sys.platform != "win32"}
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: _Run(max_output), *words, stdin=asyncio.subprocess.DEVNULL, **options
+        )
+    )
+    await calm.wait(starting)
+    try:
+        if starting.cancelled() or starting.exception() is not None:
+            calm.give_back()
+        _, run = starting.result()
+    finally:
+        del starting  # an exception that holds the frame that holds it would live until the next collection
+    try:
+        calm.give_back()
+    except asyncio.CancelledError:
+        await run.end(calm)
+        raise
+    return run

@@ -1,0 +1,207 @@
+"""One call of a tool by name, from what a model wrote to an Outcome: read, run, and what failed made useful.
+
+Rule: nothing that a tool, its arguments or its name got wrong is raised here; the cancellation of its caller, and a mistake in the program, are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ...calls.frame import CURRENT
+from ...calls.outcome import Outcome, captured
+from ...errors import BridgeError, Executed, Failure, config_error, error_for, redact
+from ...telemetry import emit, events
+from ...world.threads import TOOL_THREADS
+from ..suggestions.near_misses import close_names
+from .shell_commands import MistakeError
+from .tool_arguments import ANEW, Parameters, invalid
+from .tool_policy import most_repeats
+
+
+if TYPE_CHECKING:
+    from .tool_arguments import Read
+
+__all__ = ["Entry", "Tool", "call_tool", "check_call", "refuse_name"]
+
+_SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
+_TOLD: Final = 8  # names of tools in a suggestion, as `suggest` lists them
+_OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """One tool of a Toolbox: `timeout` are the seconds that one attempt has at most."""
+
+    name: str
+    timeout: float
+    required: bool = True
+    idempotent: bool = False
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Entry:
+    """A tool, and how it is called."""
+
+    tool: Tool
+    function: Any
+    in_thread: Any  # how a sync one is called by name; None for an async one
+    parameters: Parameters
+    directory: str | os.PathLike[str] | None
+    description: str = ""
+
+    def runner(self) -> Any:
+        """Return what calls it without ever running on the loop."""
+        if self.in_thread is None:
+            return self.function
+        self.in_thread.policy = self.function.policy  # somebody may have set another
+        return self.in_thread
+
+
+def check_call(name: object, arguments: object, key: object) -> None:
+    """Refuse what no model can have written. ConfigError names it."""
+    if not isinstance(name, str):
+        raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
+    if not isinstance(arguments, str | Mapping):
+        raise config_error("Toolbox.call(arguments)", "a mapping or JSON text", type(arguments).__name__)
+    if key is not None and (not isinstance(key, str) or not key):
+        wanted = "a text that is not empty, or None"
+        raise config_error("Toolbox.call(idempotency_key)", wanted, type(key).__name__)
+
+
+async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
+    """Call a tool. A mistake in its definition is raised."""
+    read = entry.parameters.read(arguments)
+    if read.wrong:
+        failure = invalid(entry.tool.name, read.wrong)
+        failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
+        return _refused(failure, entry.tool)
+    anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
+    outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
+    if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
+        raise outcome.error
+    return await _told(entry, read, outcome)
+
+
+def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
+    """Return `function` with a cancellation that nobody asked of the caller as an error: its caller would end for it.
+
+    `anew` makes the arguments of each attempt.
+    """
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        token = ANEW.set((CURRENT.get(), anew))
+        try:
+            return await function(*args, **kwargs)
+        except (asyncio.CancelledError, CancelledError) as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _cut_short(
+                error
+            ) from error  # in a place of its own: this frame must not hold the error that holds it
+        except SystemExit as error:  # as argparse does it: the end of the tool, and not of the agent
+            raise _exited(error) from error
+        finally:
+            with suppress(
+                ValueError
+            ):  # an abandoned coroutine, closed by the garbage collector: its context is gone
+                ANEW.reset(token)
+
+    return call
+
+
+def _cut_short(error: BaseException) -> BridgeError:
+    message = "what the tool waited for was cancelled"
+    return error_for(Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error))
+
+
+def _exited(error: SystemExit) -> BridgeError:
+    code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    message = f"the tool ended itself with exit code {code}"
+    failure = Failure.of("TOOL_EXECUTION_FAILED", message, cause=error, details={"exit_code": code})
+    return error_for(failure)
+
+
+async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
+    """Return the failure of a call to a tool that is not there."""
+    names = sorted(there_are)
+    near = close_names(name[:100], names)
+    told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
+    suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {told or 'none'}"]
+    shown = redact(name, limit=100)
+    failure = Failure.of(
+        "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
+    )
+    failure = await _with_fixes(failure, {}, names, None)
+    return _refused(failure, Tool(name=shown, timeout=0.0))
+
+
+async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]:
+    """Return the outcome as that of a tool; a failure with what was found to fix it."""
+    tool, error, failure = entry.tool, outcome.error, outcome.failure
+    repeats = 0
+    if failure is not None:
+        if failure.stopped != "not_idempotent":
+            repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
+        if failure.code in _OF_THE_TOOL and not issubclass(type(error), BridgeError):
+            # Whatever it was to the tool, to its caller it is the tool that failed (R11).
+            failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
+        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, (), entry.directory)
+        _tell(tool, failure, outcome.seconds)
+    return Outcome(
+        None if error is not None else outcome.value,
+        error,
+        failure,
+        outcome.attempts,
+        outcome.seconds,
+        tool=tool.name,
+        required=tool.required,
+        max_retries=repeats,
+    )
+
+
+def _of_tool(failure: Failure, tool: Tool) -> Failure:
+    """Return the failure with the name of the tool in its details, where reports look for it."""
+    return attrs.evolve(failure, details={**failure.details, "tool": tool.name})
+
+
+def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
+    """Return the outcome of a call that was none."""
+    failure = _of_tool(failure, tool)
+    _tell(tool, failure)
+    return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)
+
+
+def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
+    emit(events.ToolFailed(tool=tool.name, required=tool.required, failure=failure, seconds=seconds))
+
+
+async def _with_fixes(
+    failure: Failure,
+    arguments: Mapping[str, Any],
+    names: Iterable[str],
+    directory: str | os.PathLike[str] | None,
+) -> Failure:
+    """Look for what can be done about it, in a thread: that may read directories, and a disk may hang."""
+    try:
+        from ..suggestions.suggest import suggest
+
+        look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
+        work = asyncio.get_running_loop().run_in_executor(TOOL_THREADS, look)
+        try:
+            # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+            await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)
+            fixes = work.result()
+        finally:
+            work.cancel()  # a thread that is still looking has nobody to tell
+        return attrs.evolve(failure, suggestions=fixes) if fixes else failure
+    except Exception:  # noqa: BLE001 -- a failure without a fix is better than none
+        return failure

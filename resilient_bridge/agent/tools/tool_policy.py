@@ -1,0 +1,129 @@
+"""Which policy and which time limit a tool has: its own, those of its name, the defaults, in that order. Pure.
+
+Rule: the most particular word counts. The limit is taken out of the layers, because a tool is bounded by more than a
+cancellation (`bounded`), and always innermost: each attempt has all of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from attrs import evolve, frozen
+
+from ...calls.policy import Policy
+from ...calls.retry.decision import counter, match
+from ...calls.retry.value import Retry
+from ...calls.timeout.value import Timeout
+from ...errors import Kind, config_error
+from ...presets.bridge_policy import BridgePolicy, calls_of
+from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+
+__all__ = ["DEFAULT_TIMEOUT", "Limit", "Limits", "as_limit", "most_repeats"]
+
+DEFAULT_TIMEOUT: Final = 30.0
+"""Seconds a tool has where nobody says otherwise (V5)."""
+_DEFAULT: Final = "default"
+
+
+@frozen
+class Limit:
+    """The time limit of a tool; called with the number of an attempt, it returns the ends of that attempt's steps, in seconds."""
+
+    timeout: Timeout
+    is_once: bool
+
+    def __call__(self, attempt: int) -> tuple[float, ...]:
+        return self.timeout.seconds if self.is_once else (self.timeout.of(attempt),)
+
+
+class Limits:
+    """What a toolbox says about its tools: a policy, those of a BridgePolicy by name, and time limits by name."""
+
+    def __init__(self, policy: Policy | BridgePolicy, timeouts: Mapping[str, Seconds]) -> None:
+        """Check both. ConfigError names what is wrong."""
+        self.calls = calls_of(policy, "Toolbox.policy")
+        self.tools: Mapping[str, Policy] = policy.tools if isinstance(policy, BridgePolicy) else {}
+        if not isinstance(cast("object", timeouts), Mapping):
+            raise config_error("Toolbox.timeouts", "a mapping of name to seconds", timeouts)
+        self.timeouts = {
+            name: as_limit(f"Toolbox.timeouts[{name!r}]", value) for name, value in timeouts.items()
+        }
+
+    def of(
+        self, name: str, *, timeout: Timeout | None, policy: Policy | BridgePolicy | None
+    ) -> tuple[Policy, Limit]:
+        """Return the policy of a tool without its time limit, and the limit.
+
+        An escalating limit in a table of tools is that of one execution (G4); in a policy it grows from attempt to attempt.
+        """
+        own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
+        row, default = self.tools.get(name), self.tools.get(_DEFAULT)
+        said = (
+            timeout,
+            _limit_in(own),
+            self.timeouts.get(name),
+            _limit_in(row),
+            self.timeouts.get(_DEFAULT),
+            _limit_in(default),
+            None if own is not None else _limit_in(self.calls),
+        )
+        limit = next((one for one in said if one is not None), Timeout(DEFAULT_TIMEOUT))
+        is_of_table = any(limit is one for one in (_limit_in(row), _limit_in(default)))
+        return _without_limit(own or _replaced(self.calls, row or default)), Limit(limit, is_once=is_of_table)
+
+
+def as_limit(path: str, seconds: Any) -> Timeout:
+    """Return a number of seconds, or a timedelta, as a limit."""
+    value: object = as_seconds(seconds)
+    if not is_number(value) or not 0 < value <= LONGEST:
+        raise config_error(path, f"seconds above 0, at most {LONGEST:.0f}", seconds)
+    return Timeout(value)
+
+
+def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
+    """Return how often the policy repeats such a failure at most (R11); `attempts` is how many calls were made."""
+    retry = next((layer for layer in policy.layers if isinstance(layer, Retry)), None)
+    if retry is None or not failure.retryable:
+        return 0
+    try:
+        found = match(
+            retry, evolve(failure, kind=Kind.TRANSIENT)
+        )  # as it was before its attempts were used up
+    except Exception:  # noqa: BLE001 -- a predicate of the user's
+        return 0
+    if not found.is_repeatable:
+        return 0
+    counted_by = counter(found.rule)
+    limit = retry.attempts if counted_by is None else counted_by.attempts
+    most = limit - 1 if isinstance(limit, int) else max(0, attempts - 1)
+    allowed = failure.details.get("max_retries")
+    return min(most, allowed) if isinstance(allowed, int) else most
+
+
+def _limit_in(policy: Policy | None) -> Timeout | None:
+    if policy is None:
+        return None
+    return next((layer for layer in policy.layers if isinstance(layer, Timeout)), None)
+
+
+def _replaced(policy: Policy, row: Policy | None) -> Policy:
+    if row is None:
+        return policy
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever made them has been warned
+        return policy.replace(row)
+
+
+def _without_limit(policy: Policy) -> Policy:
+    layers = [layer for layer in policy.layers if not isinstance(layer, Timeout)]
+    if not layers:
+        layers = [Retry(attempts=1, budget=None)]  # a policy of nothing but a limit: one call
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Policy(*layers, name=policy.name, state=policy.state)

@@ -1,0 +1,291 @@
+"""The tools of an agent: functions and commands that stay what they are, and one way to call them by name that never raises a failure.
+
+Rule: an agent loop reads outcomes. What a tool, its arguments or its name got wrong is data; only a mistake in the program itself
+is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+from ...calls.run.protect import bind, form_of
+from ...errors import config_error
+from ...values.fields import is_count
+from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
+from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
+from .tool_arguments import Parameters
+from .tool_calls import Entry, Tool, call_tool, check_call, refuse_name
+from .tool_policy import Limits, as_limit
+
+
+if TYPE_CHECKING:
+    import os
+
+    from ...calls.outcome import Outcome
+    from ...calls.policy import Policy
+    from ...presets.bridge_policy import BridgePolicy
+    from ...values.fields import Seconds
+
+__all__ = ["Tool", "Toolbox"]
+
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Toolbox:
+    """Tools by name, each bounded in time, repeated as the policy says, its failures told as data.
+
+    `policy` (None: that of `presets.default`) is for the calls of every tool; a BridgePolicy lends its `calls`, and the layers in its
+    `tools` take the place of those of their class for the tool of that name, or "default". `timeouts` are seconds by name,
+    "default" among them; without any, 30 s (V5). Each tool has its own circuit and retry budget.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | BridgePolicy | None = None,
+        *,
+        timeouts: Mapping[str, Seconds] | None = None,
+    ) -> None:
+        """Be empty. ConfigError for what is no policy, or no seconds."""
+        if policy is None:
+            from ...presets import default
+
+            policy = default
+        self._limits = Limits(policy, {} if timeouts is None else timeouts)
+        self._entries: dict[str, Entry] = {}
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name, in the order they were added."""
+        return MappingProxyType({name: entry.tool for name, entry in self._entries.items()})
+
+    def schema(self) -> list[dict[str, Any]]:
+        """Return what a model needs to know of each tool: `name`, `description` (its docstring) and `parameters`, a JSON schema.
+
+        Annotations that are not plain are described by pydantic, where that is installed; without it they allow anything. Wrap the
+        entries as your provider wants them, for instance as `{"type": "function", "function": entry}`.
+        """
+        return [
+            {
+                "name": name,
+                "description": entry.description,
+                "parameters": entry.parameters.schema(),
+            }
+            for name, entry in self._entries.items()
+        ]
+
+    def __repr__(self) -> str:
+        """Return the names."""
+        return f"<Toolbox {', '.join(self._entries) or 'empty'}>"
+
+    # ---- adding -----------------------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = ...,
+        timeout: Seconds | None = ...,
+        required: bool = ...,
+        idempotent: bool = ...,
+        policy: Policy | BridgePolicy | None = ...,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        timeout: Seconds | None = None,
+        required: bool = True,
+        idempotent: bool = False,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> Any:
+        """Add a function, and return it protected: same signature and kind; called directly, it raises as it always did.
+
+        `timeout` bounds each attempt (R12): an async function is cancelled, and left behind if it goes on a second later; a sync one runs
+        in a thread that is left behind. The error is an AttemptTimeoutError with code TOOL_TIMEOUT. A tool that is not `required` may be
+        skipped when it fails; one that is `idempotent` may be repeated although it may have run. `policy` stands in for that of the
+        toolbox. ConfigError for a name that is taken, and for what is no function with one answer.
+        """
+        if function is None:
+            return functools.partial(
+                self.tool, name=name, timeout=timeout, required=required, idempotent=idempotent, policy=policy
+            )
+        return self._add(
+            function,
+            Parameters(function, "Toolbox.tool(function)"),
+            _name_of(function, name),
+            timeout=timeout,
+            required=required,
+            idempotent=idempotent,
+            policy=policy,
+        )
+
+    @overload
+    def command(
+        self, function: Callable[P, Sequence[str]], /
+    ) -> Callable[P, Coroutine[Any, Any, CommandResult]]: ...
+    @overload
+    def command(
+        self,
+        /,
+        *,
+        name: str | None = ...,
+        timeout: Seconds | None = ...,
+        required: bool = ...,
+        idempotent: bool = ...,
+        policy: Policy | BridgePolicy | None = ...,
+        cwd: str | os.PathLike[str] | None = ...,
+        env: Mapping[str, str] | None = ...,
+        max_output: int = ...,
+    ) -> Callable[[Callable[P, Sequence[str]]], Callable[P, Coroutine[Any, Any, CommandResult]]]: ...
+    def command(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        timeout: Seconds | None = None,
+        required: bool = True,
+        idempotent: bool = False,
+        policy: Policy | BridgePolicy | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> Any:
+        """Add a command: `function` says what to run, as words and without a shell; what is returned runs it, and is async.
+
+        It gives a CommandResult, or raises CalledProcessError for an exit code that is not 0. Its stdin is empty. However it ends,
+        what it started in its session ends with it: SIGTERM, a second later SIGKILL. `cwd` and `env` are those of
+        `subprocess.Popen`; `max_output` bytes of each stream are kept, from both ends. The other options are those of `tool`.
+        """
+        if function is None:
+            return functools.partial(
+                self.command,
+                name=name,
+                timeout=timeout,
+                required=required,
+                idempotent=idempotent,
+                policy=policy,
+                cwd=cwd,
+                env=env,
+                max_output=max_output,
+            )
+        name = _name_of(function, name)
+        path = f"Toolbox.command({name})"
+        if form_of(function) != "sync":
+            raise config_error(
+                path, "a plain function that returns the words to run", "another kind of function"
+            )
+        if not is_count(max_output):
+            raise config_error(f"{path}.max_output", "bytes, at least 1", max_output)
+        env = None if env is None else dict(env)
+
+        @functools.wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> CommandResult:
+            words = words_of(function(*args, **kwargs), name)
+            return await run_command(words, cwd=cwd, env=env, max_output=max_output)
+
+        _answers(run, CommandResult, function)
+        return self._add(
+            run,
+            Parameters(function, path),
+            name,
+            timeout=timeout,
+            required=required,
+            idempotent=idempotent,
+            policy=policy,
+            grace=END_SECONDS,
+            directory=cwd,
+        )
+
+    def _add(
+        self,
+        function: Any,
+        parameters: Parameters,
+        name: str,
+        *,
+        timeout: Seconds | None,
+        required: bool,
+        idempotent: bool,
+        policy: Policy | BridgePolicy | None,
+        grace: float = GRACE,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        form = form_of(function)
+        if form not in ("async", "sync"):
+            wanted = "a function that returns its answer: one that yields has many"
+            raise config_error(f"Toolbox.tool({name})", wanted, "a generator function")
+        if name in self._entries:
+            raise config_error("Toolbox.tool.name", "a name that no other tool has", name)
+        for option, value in (("required", required), ("idempotent", idempotent)):
+            if not isinstance(cast("object", value), bool):
+                raise config_error(f"Toolbox.tool.{option}", "True or False", value)
+        own = None if timeout is None else as_limit("Toolbox.tool.timeout", timeout)
+        layers, limit = self._limits.of(name, timeout=own, policy=policy)
+        protect = functools.partial(bind, layers, idempotent=idempotent, name=name)
+        in_thread = None
+        if form == "async":
+            protected = protect(bound_async(function, limit=limit, name=name, grace=grace))
+        else:
+            protected = protect(bound_sync(function, limit=limit, name=name))
+            states = protected.__binding__.states  # one circuit, however it is called
+            in_thread = protect(bound_in_thread(function, limit=limit, name=name), states=states)
+        tool = Tool(name=name, timeout=max(limit.timeout.seconds), required=required, idempotent=idempotent)
+        self._entries[name] = Entry(
+            tool=tool,
+            function=protected,
+            in_thread=in_thread,
+            parameters=parameters,
+            directory=directory,
+            description=inspect.getdoc(function) or "",
+        )
+        return protected
+
+    # ---- calling ----------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Outcome[Any]:
+        """Call a tool by name, with a mapping or with the JSON text a model wrote, and return its Outcome. Never raises a failure.
+
+        A name that is unknown (TOOL_NOT_FOUND) and arguments that do not fit (TOOL_ARGUMENTS_INVALID) are failures of which
+        nothing was called. `idempotency_key` is that of the call on all its attempts. A failure is told as a ToolFailed event, and
+        carries what was found to fix it. ConfigError for arguments that are neither mapping nor text; cancelling the caller passes
+        through, and a cancellation from inside of the tool is a failure (TOOL_EXECUTION_FAILED).
+        """
+        check_call(name, arguments, idempotency_key)
+        entry = self._entries.get(name)
+        return await (
+            call_tool(entry, arguments, idempotency_key) if entry else refuse_name(name, self._entries)
+        )
+
+
+def _name_of(function: Any, name: object) -> str:
+    given = getattr(function, "__name__", None) if name is None else name
+    if not isinstance(given, str) or not given.strip():
+        raise config_error("Toolbox.tool.name", "a name that is not empty", given)
+    return given
+
+
+def _answers(run: Any, answer: type, function: Any) -> None:
+    """Say what a command returns, for those who read signatures: not the words that its function returns."""
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # noqa: BLE001 -- a name that is not defined yet, or for type checkers only
+        signature = inspect.signature(function)
+    run.__signature__ = signature.replace(return_annotation=answer)
+    run.__annotations__ = {**getattr(function, "__annotations__", {}), "return": answer}

@@ -1,0 +1,373 @@
+"""What is known of a workflow: which phases are finished, with which artifacts, and where it stands. Its steps, and its form in a file (C8).
+
+Rule: a value. Each step returns the next state and touches nothing; what is read from a file is checked whole, and refused with the
+path of the first thing that is wrong. Does no I/O and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from ...errors import Failure, StoreError
+from ...protocol.session_text import read_failure, told_failure
+from ...stores.state_files.document import instant
+from .journal import CallRecord, read_call, without
+from .workflow_fields import (
+    check_names,
+    commits,
+    count,
+    flag,
+    items,
+    mapping,
+    moment,
+    optional,
+    text,
+    texts,
+    wrong,
+)
+
+
+__all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
+
+_ERRORS: Final = 50  # kept: the newest
+_WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
+_MORE: Final = "further warnings are left out: the events had them"
+_UNKNOWN: Final = "SYS_OUTCOME_UNKNOWN"
+_NONE: Final[Mapping[str, str]] = {}
+
+
+def _as_table(sums: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(sums))
+
+
+class WorkflowStatus(StrEnum):
+    """Where a workflow stands. RUNNING: phases are left, whether or not a process is at work on them; HALTED waits for a person."""
+
+    NEW = "new"
+    RUNNING = "running"
+    HALTED = "halted"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+
+@attrs.frozen(kw_only=True)
+class PhaseCheckpoint:
+    """A finished phase: when, and what it made. `artifacts` are names below the root; `checksums` has one for each of them
+    that this program has seen: of what another program's file names, only that it is there can be asked."""
+
+    phase: str
+    completed_at: datetime
+    artifacts: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = attrs.field(converter=_as_table, default=_NONE)
+    commits: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class SkippedPhase:
+    """A phase that was left out, when and why."""
+
+    phase: str
+    at: datetime
+    reason: str
+
+    def to_value(self) -> dict[str, str]:
+        """What stands in the file, and in a report."""
+        return {"phase": self.phase, "at": instant(self.at), "reason": self.reason}
+
+
+@attrs.frozen(kw_only=True)
+class WorkflowState:
+    """All that is known of one workflow.
+
+    `root` is where its artifacts are, from the directory of the file: who comes from elsewhere must not take them for gone.
+    `current_phase` is the one that began and has not ended; `begun` counts how often, so one that kills its process is noticed.
+    `in_doubt`: phases that may have begun although nothing says so, because the file was damaged. `saved`: what the current phase wants
+    back after a crash. `failure`: what a halted one halts for. `calls`: the journal of the tool calls of phases that are not finished, and
+    of those in finished ones that may not be repeated. `is_adopted`: another program wrote it, which knows no root and may call the
+    workflow what it likes.
+    """
+
+    id: str
+    workflow: str
+    started_at: datetime
+    root: str = "."
+    status: WorkflowStatus = WorkflowStatus.RUNNING
+    checkpoints: tuple[PhaseCheckpoint, ...] = ()
+    skipped: tuple[SkippedPhase, ...] = ()
+    current_phase: str | None = None
+    begun: int = 0
+    in_doubt: tuple[str, ...] = ()
+    saved: Any = None
+    failure: Failure | None = None
+    errors: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    last_backup: datetime | None = None
+    calls: tuple[CallRecord, ...] = ()
+    is_adopted: bool = False
+
+    @property
+    def phases_completed(self) -> tuple[str, ...]:
+        """The finished phases, in the order in which they ended."""
+        return tuple(one.phase for one in self.checkpoints)
+
+    def is_done(self, phase: str) -> bool:
+        """Finished or skipped: it does not run."""
+        return phase in self.phases_completed or any(one.phase == phase for one in self.skipped)
+
+    def checkpoint_of(self, phase: str) -> PhaseCheckpoint | None:
+        """The record of a finished phase."""
+        return next((one for one in self.checkpoints if one.phase == phase), None)
+
+    # ---- steps --------------------------------------------------------------------------------------------------
+
+    def began(self, phase: str) -> WorkflowState:
+        """The phase begins, once more if it had begun before."""
+        again = self.current_phase == phase
+        return attrs.evolve(
+            self,
+            status=WorkflowStatus.RUNNING,
+            current_phase=phase,
+            begun=self.begun + 1 if again else 1,
+            in_doubt=tuple(one for one in self._doubts(phase) if one != phase),
+            saved=self.saved if again else None,
+            failure=None,
+        )
+
+    def interrupted(self) -> WorkflowState:
+        """The phase ended because it was told to: that is no crash."""
+        return attrs.evolve(self, begun=max(self.begun - 1, 0))
+
+    def finished(self, checkpoint: PhaseCheckpoint) -> WorkflowState:
+        """The current phase has ended well. What it called and may not call twice is remembered: the phase may be undone."""
+        return attrs.evolve(
+            self.forgot_repeatable(checkpoint.phase),
+            checkpoints=(*self.checkpoints, checkpoint),
+            current_phase=None,
+            begun=0,
+            saved=None,
+        )
+
+    def left_out(self, phase: str, at: datetime, reason: str) -> WorkflowState:
+        """The phase is skipped, and the workflow goes on."""
+        skipped = SkippedPhase(phase=phase, at=at, reason=reason)
+        return attrs.evolve(
+            self,
+            status=WorkflowStatus.RUNNING,
+            skipped=(*self.skipped, skipped),
+            current_phase=None,
+            begun=0,
+            in_doubt=self._doubts(phase),
+            saved=None,
+            failure=None,
+            calls=tuple(one for one in self.calls if one.phase != phase),
+        )
+
+    # ---- the journal of tool calls --------------------------------------------------------------------------------
+
+    def noted(self, call: CallRecord) -> WorkflowState:
+        """A tool call begins, or has ended: its record takes the place of the one that it had."""
+        return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
+
+    def unnoted(self, call: CallRecord) -> WorkflowState:
+        """The call did not run."""
+        return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
+
+    def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
+        """The calls of a phase that began, have no end, and may not be repeated."""
+        return tuple(one for one in self.calls if one.phase == phase and one.is_open)
+
+    def forgot_repeatable(self, phase: str) -> WorkflowState:
+        """After a failure: what may be repeated is, because what it made or read may be what is wrong."""
+        return attrs.evolve(self, calls=without(self.calls, phase, may_repeat=True))
+
+    def looked_at(self, phase: str) -> WorkflowState:
+        """A person knows what the calls in doubt of the phase did, and lets them run."""
+        failure = self.failure
+        named: Any = failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
+        tool = failure.details.get("tool") if failure else None
+        return attrs.evolve(
+            self,
+            calls=tuple(
+                one
+                for one in self.calls
+                if one.phase != phase or not (one.is_open or (one.tool == tool and one.number in named))
+            ),
+        )
+
+    def halted(self, phase: str, failure: Failure) -> WorkflowState:
+        """A required phase failed for good; `saved` is kept for the one that resumes."""
+        return attrs.evolve(
+            self,
+            status=WorkflowStatus.HALTED,
+            current_phase=phase,
+            begun=0,
+            in_doubt=self._doubts(phase),
+            failure=failure,
+        )
+
+    def _doubts(self, phase: str) -> tuple[str, ...]:
+        """What is in doubt once `phase` comes first: also the one that it takes the place of, if that had begun."""
+        is_left = self.begun > 0 and self.current_phase not in {phase, None, *self.in_doubt}
+        return (*self.in_doubt, str(self.current_phase)) if is_left else self.in_doubt
+
+    def undone(self, phase: str) -> WorkflowState:
+        """A finished phase is none any more."""
+        return attrs.evolve(self, checkpoints=tuple(one for one in self.checkpoints if one.phase != phase))
+
+    def ended(self, status: WorkflowStatus) -> WorkflowState:
+        """It is over."""
+        calls = () if status is WorkflowStatus.ABORTED else self.calls
+        return attrs.evolve(self, status=status, current_phase=None, begun=0, saved=None, calls=calls)
+
+    def failed(self, error: Mapping[str, Any]) -> WorkflowState:
+        """Remember a failure, with all that is known of it."""
+        return attrs.evolve(self, errors=(*self.errors, dict(error))[-_ERRORS:])
+
+    def warned(self, *told: str) -> WorkflowState:
+        """Remember what has to be said at the end."""
+        new = [one for one in told if one not in self.warnings]
+        if not new or len(self.warnings) > _WARNINGS:
+            return self
+        warnings = (*self.warnings, *new)
+        return attrs.evolve(
+            self, warnings=warnings if len(warnings) <= _WARNINGS else (*warnings[:_WARNINGS], _MORE)
+        )
+
+    # ---- the file -----------------------------------------------------------------------------------------------
+
+    def to_value(self) -> dict[str, Any]:
+        """What stands in the file: the fields of C8, then ours."""
+        return {
+            "workflow": self.workflow,
+            "started_at": instant(self.started_at),
+            "phases_completed": list(self.phases_completed),
+            "current_phase": self.current_phase,
+            "checkpoints": [
+                {
+                    "phase": one.phase,
+                    "completed_at": instant(one.completed_at),
+                    "artifacts": list(one.artifacts),
+                    "checksums": dict(one.checksums),
+                    "commits": list(one.commits),
+                }
+                for one in self.checkpoints
+            ],
+            "errors": [dict(error) for error in self.errors],
+            "last_backup": None if self.last_backup is None else instant(self.last_backup),
+            "id": self.id,
+            "root": self.root,
+            "status": self.status.value,
+            "skipped": [one.to_value() for one in self.skipped],
+            "begun": self.begun,
+            "in_doubt": list(self.in_doubt),
+            "failure": None if self.failure is None else told_failure(self.failure),
+            "saved": self.saved,
+            "warnings": list(self.warnings),
+            "calls": [one.to_value() for one in self.calls],
+            "is_adopted": self.is_adopted,
+        }
+
+    @classmethod
+    def from_value(cls, value: Any) -> WorkflowState:
+        """The state that stands in a file. Raises ValueError, with the path of what is wrong, for anything else."""
+        body = mapping(value, "state", _KEYS)
+        state = cls(
+            id=text(body["id"], "id"),
+            root=text(body["root"], "root"),
+            workflow=text(body["workflow"], "workflow"),
+            started_at=moment(body["started_at"], "started_at"),
+            status=_status(body["status"]),
+            checkpoints=tuple(
+                _checkpoint(one, f"checkpoints[{place}]")
+                for place, one in enumerate(items(body["checkpoints"], "checkpoints"))
+            ),
+            skipped=tuple(
+                _skipped(one, f"skipped[{place}]")
+                for place, one in enumerate(items(body["skipped"], "skipped"))
+            ),
+            current_phase=optional(body["current_phase"], text, "current_phase"),
+            begun=count(body["begun"], "begun"),
+            in_doubt=texts(body["in_doubt"], "in_doubt"),
+            saved=body["saved"],
+            failure=optional(body["failure"], _failure, "failure"),
+            errors=tuple(
+                mapping(one, f"errors[{place}]") for place, one in enumerate(items(body["errors"], "errors"))
+            ),
+            warnings=texts(body["warnings"], "warnings"),
+            last_backup=optional(body["last_backup"], moment, "last_backup"),
+            calls=tuple(
+                read_call(one, f"calls[{index}]") for index, one in enumerate(items(body["calls"], "calls"))
+            ),
+            is_adopted=flag(body["is_adopted"], "is_adopted"),
+        )
+        state._check(texts(body["phases_completed"], "phases_completed"))
+        return state
+
+    def _check(self, completed: tuple[str, ...]) -> None:
+        """What no single field shows."""
+        done = [*self.phases_completed, *(one.phase for one in self.skipped)]
+        if completed != self.phases_completed:
+            raise ValueError("phases_completed: wanted the phases of checkpoints, in their order")
+        if len(set(done)) != len(done):
+            raise ValueError("checkpoints: wanted each phase once, finished or skipped")
+        if self.current_phase in done:
+            raise ValueError("current_phase: wanted one that is not finished")
+        if self.begun and self.current_phase is None:
+            raise ValueError("begun: wanted 0 without a current phase")
+        if (self.status is WorkflowStatus.HALTED) != (self.failure is not None):
+            raise ValueError("failure: wanted one if it is halted, and none otherwise")
+        if self.status is WorkflowStatus.HALTED and self.current_phase is None:
+            raise ValueError("current_phase: wanted the one that it halted at")
+
+
+_KEYS: Final = frozenset({"phases_completed", *(field.name for field in attrs.fields(WorkflowState))})
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def _status(value: Any) -> WorkflowStatus:
+    try:
+        return WorkflowStatus(value)
+    except ValueError:
+        raise wrong("status", "one of " + ", ".join(WorkflowStatus), value) from None
+
+
+def _failure(value: Any, path: str) -> Failure:
+    try:
+        return read_failure(value)
+    except (StoreError, OverflowError):  # OverflowError: a wait of hundreds of digits
+        raise wrong(path, "a failure", value) from None
+
+
+def _checkpoint(value: Any, path: str) -> PhaseCheckpoint:
+    body = mapping(value, path, frozenset({"phase", "completed_at", "artifacts", "checksums", "commits"}))
+    artifacts = texts(body["artifacts"], f"{path}.artifacts")
+    checksums = mapping(body["checksums"], f"{path}.checksums")
+    check_names(artifacts, f"{path}.artifacts")
+    if not checksums.keys() <= set(artifacts):
+        raise ValueError(f"{path}.checksums: wanted those of its artifacts")
+    for name, checksum in checksums.items():
+        text(checksum, f"{path}.checksums.{name}")
+    return PhaseCheckpoint(
+        phase=text(body["phase"], f"{path}.phase"),
+        completed_at=moment(body["completed_at"], f"{path}.completed_at"),
+        artifacts=artifacts,
+        checksums=checksums,
+        commits=commits(body["commits"], f"{path}.commits"),
+    )
+
+
+def _skipped(value: Any, path: str) -> SkippedPhase:
+    body = mapping(value, path, frozenset({"phase", "at", "reason"}))
+    return SkippedPhase(
+        phase=text(body["phase"], f"{path}.phase"),
+        at=moment(body["at"], f"{path}.at"),
+        reason=text(body["reason"], f"{path}.reason"),
+    )

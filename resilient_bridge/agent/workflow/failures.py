@@ -1,0 +1,100 @@
+"""What a phase raised: whose it is, and all that is known of it as plain data without secrets (C3)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from ...errors import Failure, error_for, redact
+from ...protocol.session_text import told_failure
+from ...stores.state_files.document import instant
+from ...world import current_world
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import FrameType
+
+    from .phase import Phase
+
+__all__ = ["as_its_own", "told_of", "told_of_call"]
+
+_Walked: TypeAlias = "tuple[FrameType, int]"
+
+_FRAMES: Final = 12
+_CALLERS: Final = 4  # of these, those of the phase that has called a tool
+_OURS: Final = str(Path(__file__).parents[2])
+
+
+def told_of(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
+    """All that is known of what a phase raised, as plain data without secrets (C3): where in the code, but none of its values."""
+    return _told(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
+
+
+def told_of_call(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """The same of an optional tool whose call has failed; to be asked where the phase has called it."""
+    stack = [*takewhile(_is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe())))]
+    return _told(phase, failure, call, error_for(failure), _frames(reversed(stack)))
+
+
+def _told(
+    phase: Phase,
+    failure: Failure,
+    call: tuple[str, dict[str, Any]] | None,
+    error: BaseException,
+    frames: list[traceback.FrameSummary],
+) -> dict[str, Any]:
+    native = failure.cause or error
+    inner = [] if native is error else _frames(traceback.walk_tb(native.__traceback__))
+    if inner:  # where it failed comes after where the phase has called it, and does not displace that
+        frames = frames[-_CALLERS:]
+        frames += inner[len(frames) - _FRAMES :]
+    tool, arguments = call or (None, None)
+    return {
+        "at": instant(current_world().now()),
+        "phase": phase.name,
+        "run": phase.run,
+        "tool": tool,
+        "arguments": _storable(arguments),
+        "failure": told_failure(failure),
+        "error": type(native).__name__,
+        "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
+    }
+
+
+def _frames(walked: Iterable[_Walked]) -> list[traceback.FrameSummary]:
+    """Without those of ours that it begins with: how it was called is no news."""
+    return [*traceback.StackSummary.extract(iter([*dropwhile(_is_ours, walked)]), lookup_lines=False)]
+
+
+def _is_ours(walked: _Walked) -> bool:
+    return walked[0].f_code.co_filename.startswith(_OURS)
+
+
+def _is_of_the_phase(walked: _Walked) -> bool:
+    return not _is_ours(walked) and walked[0].f_code.co_filename != asyncio.events.__file__
+
+
+def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
+    """What a phase raised. CancelledError comes out as it is if somebody ends us; else the phase awaited what it had cancelled itself."""
+    if issubclass(type(error), Exception):
+        return cast("Exception", error)
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise error
+    told = f"phase {phase} was not cancelled, but awaited something that was"
+    return error_for(Failure.of("TOOL_EXECUTION_FAILED", told)).with_traceback(error.__traceback__)
+
+
+def _storable(value: Any) -> Any:
+    """Plain data as JSON has it: a number that is not finite becomes text."""
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_storable(item) for item in cast("Sequence[Any]", value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

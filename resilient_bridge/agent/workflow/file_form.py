@@ -1,0 +1,142 @@
+"""How the file of a workflow is laid out (C8): the fields of ccsetup's checkpoint format at the top level, ours beside them.
+
+Rule: three forms are read, one is written. Written is the flat one; read are also the envelope of release 0.1.0, and a file in
+ccsetup's own form, which another program has written and which says nothing of check sums or of what is still in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, cast
+from uuid import NAMESPACE_URL, uuid5
+
+from ...stores.state_files.document import (
+    Document,
+    Form,
+    InvalidDocumentError,
+    read_flat,
+    read_json,
+    write_flat,
+)
+from ...stores.state_files.state_file import StateFile
+from .workflow_fields import items, mapping, moment, optional, text, texts, wrong
+
+
+__all__ = ["FORM", "VERSION", "WorkflowFile", "from_version_1"]
+
+VERSION: Final = 2
+"""Of what the fields mean: 2 since the journal of tool calls (`calls`) is among them."""
+
+
+def from_version_1(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The state as release 0.1.0 has written it, which kept no journal."""
+    return {**value, "calls": [], "is_adopted": False}
+
+
+def read(data: bytes) -> Document:
+    """Return the document in any of the three forms. Raises InvalidDocumentError for what is none of them."""
+    try:
+        return read_flat(data)
+    except InvalidDocumentError as error:
+        if not error.is_foreign:
+            raise
+        body = read_json(data)
+        if not body.keys() >= {"workflow", "started_at", "phases_completed"}:
+            raise
+        try:
+            value, saved_at = _adopted(body)
+        except ValueError as reason:
+            raise InvalidDocumentError(f"wanted ccsetup's checkpoint format: {reason}") from None
+        return Document(version=VERSION, saved_at=saved_at, value=value)
+
+
+FORM: Final = Form(write=write_flat, read=read, backups=(".bak", ".backup"))
+
+
+class WorkflowFile(StateFile):
+    """A StateFile in these forms; its backup is `<name>.bak`."""
+
+    _form = FORM
+
+
+# ---- ccsetup's own form ----------------------------------------------------------------------------------------------
+
+
+def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
+    """The fields of a state, from the file of another program, and when it was saved. What it does not say is in doubt."""
+    workflow, started = text(body["workflow"], "workflow"), text(body["started_at"], "started_at")
+    moment(started, "started_at")
+    saved_at = optional(body.get("last_backup"), moment, "last_backup")
+    current = optional(body.get("current_phase"), text, "current_phase")
+    completed = texts(body["phases_completed"], "phases_completed")
+    made = {
+        text(one.get("phase"), f"checkpoints[{index}].phase"): one
+        for index, one in enumerate(
+            mapping(one, f"checkpoints[{index}]")
+            for index, one in enumerate(items(body.get("checkpoints") or [], "checkpoints"))
+        )
+    }
+    if unknown := sorted(made.keys() - set(completed)):
+        raise ValueError(f"checkpoints: wanted phases of phases_completed, got {', '.join(unknown)[:100]}")
+    ended = body.get("last_backup") or started
+    checkpoints = [_checkpoint(name, made.get(name, {}), ended) for name in completed]
+    if checkpoints and body.get(
+        "artifacts"
+    ):  # in the text of its partial recovery they stand beside the phases
+        more = _artifacts(body["artifacts"], "artifacts")
+        for field, names in zip(("artifacts", "commits"), more, strict=True):
+            checkpoints[-1][field] = [*dict.fromkeys([*checkpoints[-1][field], *names])]
+    errors = items(body.get("errors") or [], "errors")
+    value: dict[str, Any] = {
+        "workflow": workflow,
+        "started_at": started,
+        "phases_completed": list(completed),
+        "current_phase": None if current in completed else current,
+        "checkpoints": checkpoints,
+        "errors": [one if isinstance(one, dict) else {"message": str(one)} for one in errors],
+        "last_backup": body.get("last_backup"),
+        "id": str(uuid5(NAMESPACE_URL, f"{workflow}/{started}")),  # the same whoever reads it
+        "root": ".",
+        "status": "running",
+        "skipped": [],
+        "begun": 0,
+        "in_doubt": [] if current is None or current in completed else [current],
+        "failure": None,
+        "saved": None,
+        "warnings": [],
+        "calls": [],
+        "is_adopted": True,
+    }
+    return value, saved_at
+
+
+def _checkpoint(name: str, body: Mapping[str, Any], ended: str) -> dict[str, Any]:
+    path = f"checkpoints.{name}"
+    artifacts, commits = _artifacts(body.get("artifacts") or [], f"{path}.artifacts")
+    sums = mapping(body.get("checksums") or {}, f"{path}.checksums")
+    return {
+        "phase": name,
+        "completed_at": body.get("completed_at", ended),
+        "artifacts": artifacts,
+        "checksums": {one: said for one, said in sums.items() if one in artifacts and _is_ours(said)},
+        "commits": [*commits, *texts(body.get("commits") or [], f"{path}.commits")],
+    }
+
+
+def _is_ours(checksum: object) -> bool:
+    """Whether it can be compared with what we measure."""
+    return isinstance(checksum, str) and checksum.startswith(("sha256:", "tree-sha256:"))
+
+
+def _artifacts(value: Any, path: str) -> tuple[list[str], list[str]]:
+    """Files and commits: a list of files, or an object with `files` and `commits`."""
+    if isinstance(value, list):
+        return list(texts(value, path)), []
+    if not isinstance(value, dict):
+        raise wrong(path, "a list of files, or an object of files and commits", value)
+    both = cast("dict[str, Any]", value)
+    return (
+        list(texts(both.get("files") or [], f"{path}.files")),
+        list(texts(both.get("commits") or [], f"{path}.commits")),
+    )

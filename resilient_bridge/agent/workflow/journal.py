@@ -1,0 +1,155 @@
+"""The tool calls of a phase, as its file has them: begun before they are made, ended with their result (C9).
+
+Rule: a call that may not be repeated is made once. What was recorded as ended is not called again; what began and has no end, or
+cannot be told from what the phase asks for now, is for a person to decide. A value: does no I/O and reads no clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from ...errors import Executed, Failure
+from .workflow_fields import count, flag, items, mapping, text, wrong
+
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["CallRecord", "Found", "digest_of", "look_up", "read_call", "unknown", "without"]
+
+
+@attrs.frozen(kw_only=True)
+class CallRecord:
+    """One call of a tool by a phase: which one it is, and how far it came.
+
+    `arguments` is a digest. `may_repeat`: the tool is idempotent. `result`: None until it has ended; {} when it has ended with
+    what JSON cannot hold, or too much of it.
+    """
+
+    phase: str
+    number: int
+    tool: str
+    arguments: str
+    may_repeat: bool
+    result: Mapping[str, Any] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """It must not run twice, and there is no result to go on with: whether it ran is not known, or what it returned."""
+        return not self.result and not self.may_repeat
+
+    def is_same(self, other: CallRecord) -> bool:
+        """Whether both are the same call of the same phase, however far each came."""
+        return (self.phase, self.number, self.tool, self.arguments) == (
+            other.phase,
+            other.number,
+            other.tool,
+            other.arguments,
+        )
+
+    def to_value(self) -> dict[str, Any]:
+        """What stands in the file."""
+        return attrs.asdict(self)
+
+
+def digest_of(arguments: Mapping[str, Any] | str) -> str:
+    """A digest of the arguments of a call: equal for equal arguments, as a mapping or as the text of one."""
+    plain: Any = arguments
+    if isinstance(arguments, str):
+        try:
+            plain = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            plain = arguments
+    try:
+        written = json.dumps(plain, sort_keys=True, default=repr)
+    except (
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):  # keys of several kinds, or what holds itself: the tool will refuse it
+        written = repr(plain)
+    return f"sha256:{sha256(written.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+class Found(NamedTuple):
+    """What the journal knows of a call: its record with a result, or else whether other calls stand where this one is asked for."""
+
+    record: CallRecord | None = None
+    is_changed: bool = False
+    in_doubt: tuple[CallRecord, ...] = ()
+
+
+def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> Found:
+    """Find out whether a call is made, taken from the journal, or in doubt. `asked`: those of this attempt so far."""
+    of_phase = [one for one in calls if one.phase == call.phase]
+    same = next((one for one in of_phase if one.is_same(call)), None)
+    if same is not None and (same.result or same.may_repeat):
+        return Found(record=same if same.result else None)
+    if same is not None:  # it began and has no end, or ended with what could not be kept
+        return Found(in_doubt=() if call.may_repeat else (same,))
+    is_changed = any(one.number == call.number for one in of_phase)
+    if call.may_repeat:
+        return Found(is_changed=is_changed)
+    others = tuple(
+        one
+        for one in of_phase
+        if one.tool == call.tool and not one.may_repeat and not any(one.is_same(known) for known in asked)
+    )
+    return Found(is_changed=is_changed, in_doubt=others)
+
+
+def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
+    """The failure for a call that may have run: it is not made, and a person decides."""
+    others = tuple(found)
+    at = ", ".join(str(one.number) for one in others)
+    if any(one.is_same(call) for one in others):
+        ended = any(one.result is not None for one in others)
+        why = "it has run, and its result could not be kept" if ended else "nothing says how it ended"
+        told = f"tool {call.tool} may have run as call {call.number} of phase {call.phase}: {why}"
+    else:
+        told = (
+            f"tool {call.tool} may have run: phase {call.phase} asks for it as call {call.number}, and in an earlier run"
+            f" it was call {at} or had other arguments"
+        )
+    return Failure.of(
+        "SYS_OUTCOME_UNKNOWN",
+        told,
+        executed=Executed.MAYBE,
+        details={"tool": call.tool, "calls": [one.number for one in others]},
+        suggestions=(f"find out what {call.tool} did; then resume to call it again, or skip the phase",),
+    )
+
+
+def without(calls: Iterable[CallRecord], phase: str, *, may_repeat: bool) -> tuple[CallRecord, ...]:
+    """The calls, without those of a phase that may be repeated, or without those that may not."""
+    return tuple(one for one in calls if one.phase != phase or one.may_repeat is not may_repeat)
+
+
+# ---- the file ---------------------------------------------------------------------------------------------------------
+
+
+def read_call(value: Any, path: str) -> CallRecord:
+    """The record in a file. Raises ValueError, with the path of what is wrong."""
+    body = mapping(value, path, _KEYS)
+    result = None if body["result"] is None else mapping(body["result"], f"{path}.result")
+    if result is not None and result.keys() - {"json", "command"}:
+        raise wrong(f"{path}.result", "a result as JSON, or that of a command", ", ".join(sorted(result)))
+    if result and "command" in result and len(items(result["command"], f"{path}.result")) != _PARTS:
+        raise wrong(f"{path}.result", f"{_PARTS} parts of a command's result", "another number")
+    return CallRecord(
+        phase=text(body["phase"], f"{path}.phase"),
+        number=count(body["number"], f"{path}.number"),
+        tool=text(body["tool"], f"{path}.tool"),
+        arguments=text(body["arguments"], f"{path}.arguments"),
+        may_repeat=flag(body["may_repeat"], f"{path}.may_repeat"),
+        result=result,
+    )
+
+
+_PARTS: Final = 5  # exit code, stdout, stderr, seconds, whether it is truncated
+_KEYS: Final = frozenset(field.name for field in attrs.fields(CallRecord))

@@ -1,0 +1,112 @@
+"""The tool calls of one run of a phase, each recorded around its execution.
+
+Rule: what the file does not say yet is not done. A call that must be seen after a crash is on the disk, in the file and in its
+backup, before it is made; its result is, before the phase sees it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+
+from ...errors import ConfigError, Executed, error_for
+from ...protocol.session_text import as_json
+from ..tools.shell_commands import CommandResult
+from .journal import CallRecord, digest_of, look_up, unknown
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from ...calls.outcome import Outcome
+    from ..tools.toolbox import Tool
+    from .checkpoint import WorkflowState
+
+    class Keeper(Protocol):
+        """Who holds the state, and writes it to the file."""
+
+        state: WorkflowState
+
+        def keep(self, state: WorkflowState, *, twice: bool = False) -> Awaitable[None]: ...
+
+
+__all__ = ["PhaseCalls", "result_of"]
+
+_LARGEST: Final = 1 << 20  # bytes of a result that is kept
+
+
+class PhaseCalls:
+    """What a Phase asks before and after each tool call."""
+
+    def __init__(self, keeper: Keeper, phase: str) -> None:
+        self._keeper = keeper
+        self._phase = phase
+        self._asked: list[CallRecord] = []
+
+    def begin_attempt(self, number: int) -> None:
+        """The phase's function is called. After an attempt that failed, what may be repeated is."""
+        self._asked.clear()
+        if number > 1:
+            self._keeper.state = self._keeper.state.forgot_repeatable(self._phase)
+
+    def asked(self, number: int, tool: Tool, arguments: Mapping[str, Any] | str) -> tuple[CallRecord, bool]:
+        """Return the record of a call, with its result if it does not have to be made, and whether another call was in its place.
+
+        Raises OutcomeUnknownError for one that may have run and must not run twice.
+        """
+        call = CallRecord(
+            phase=self._phase,
+            number=number,
+            tool=tool.name,
+            arguments=digest_of(arguments),
+            may_repeat=tool.idempotent,
+        )
+        found = look_up(self._keeper.state.calls, call, self._asked)
+        if found.in_doubt:
+            raise error_for(unknown(call, found.in_doubt))
+        self._asked.append(call)
+        return found.record or call, found.is_changed
+
+    async def begin(self, call: CallRecord, *, required: bool) -> None:
+        """Record that the call is being made. Raises StoreError: it must not be made then."""
+        if call.may_repeat and not required:
+            return
+        try:
+            await self._keeper.keep(self._keeper.state.noted(call), twice=not call.may_repeat)
+        except BaseException:  # nothing was called yet
+            self._keeper.state = self._keeper.state.unnoted(call)
+            raise
+
+    async def end(self, call: CallRecord, outcome: Outcome[Any]) -> None:
+        """Record how the call ended, as far as it is known. Raises StoreError."""
+        state = self._keeper.state
+        did_not_run = outcome.failure is not None and outcome.failure.executed is Executed.NO
+        if outcome.failure is None or (outcome.is_skipped and not call.may_repeat and not did_not_run):
+            value = outcome.value if outcome.failure is None else None  # a skipped one gives the phase None
+            ended = attrs.evolve(call, result=_written(value))
+            await self._keeper.keep(state.noted(ended), twice=not call.may_repeat)
+        elif did_not_run or call.may_repeat:
+            await self._keeper.keep(state.unnoted(call), twice=not call.may_repeat)
+
+
+def result_of(call: CallRecord) -> Any:
+    """What a call that has ended returned."""
+    result = call.result or {}
+    return CommandResult(*result["command"]) if "command" in result else result.get("json")
+
+
+def _written(value: Any) -> dict[str, Any]:
+    if isinstance(value, CommandResult):
+        return _kept(
+            "command", [value.exit_code, value.stdout, value.stderr, value.seconds, value.is_truncated]
+        )
+    return _kept("json", value)
+
+
+def _kept(form: str, value: Any) -> dict[str, Any]:
+    """The value under its form; nothing if JSON cannot hold it, or not so much of it."""
+    try:
+        return {form: as_json("result", value, _LARGEST)}
+    except ConfigError:
+        return {}

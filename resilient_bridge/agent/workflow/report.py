@@ -1,0 +1,135 @@
+"""What a workflow came to, for a person, a program or a log.
+
+Rule: it says what is finished, what was left out and why, what is left to do, and, where it halted, what failed, why, and what can be done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ...stores.state_files.document import instant
+from .checkpoint import SkippedPhase, WorkflowState, WorkflowStatus
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from ...errors import Failure
+
+__all__ = ["WorkflowReport", "report_of"]
+
+
+@attrs.frozen(kw_only=True)
+class WorkflowReport:
+    """How far a workflow is, as its file has it.
+
+    `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and has not ended, or halted. `failure` is what it
+    halts for. `warnings` say what happened on the way: what was lost, done again or left out, which phase a process died in, what recovered
+    after how many retries. `errors` are the failures so far, the newest last, those of skipped tools among them: each with phase, tool,
+    masked arguments, the native error's class, and where it was raised.
+    """
+
+    workflow: str
+    status: WorkflowStatus
+    state_file: str
+    started_at: datetime | None = None
+    completed: tuple[str, ...] = ()
+    skipped: tuple[SkippedPhase, ...] = ()
+    remaining: tuple[str, ...] = ()
+    current_phase: str | None = None
+    failure: Failure | None = None
+    warnings: tuple[str, ...] = ()
+    errors: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_completed(self) -> bool:
+        """Every phase is finished or skipped."""
+        return self.status is WorkflowStatus.COMPLETED
+
+    def explain(self) -> str:
+        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and how far it is (C3)."""
+        lines = [self._headline()]
+        if self.failure is not None:
+            native = str(self.failure.details.get("error") or self.failure.message)
+            tool = self.failure.details.get("tool")
+            where = f"phase {self.current_phase}" + (f", tool {tool}" if isinstance(tool, str) else "")
+            lines += ["", "what failed", f"  {where}: {native}"]
+            lines += [
+                "why",
+                *(f"  {line}" for line in self.failure.explain().partition("\nyou can:")[0].splitlines()),
+            ]
+            lines += ["suggested fixes"]
+            lines += [f"  {place}. {text}" for place, text in enumerate(self.failure.suggestions, 1)]
+            lines += ["alternatives", *(f"  - {text}" for text in self._alternatives())]
+        lines += ["", f"finished: {', '.join(self.completed) or 'nothing'}"]
+        if self.remaining:
+            lines.append(f"left: {', '.join(self.remaining)}")
+        lines += [f"skipped: {one.phase}: {one.reason}" for one in self.skipped]
+        halts_for = None if self.failure is None else self.failure.message
+        lines += [f"warning: {text}" for text in self.warnings if text != halts_for]
+        lines.append(f"state: {self.state_file}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field as data that `json.dumps` takes."""
+        return {
+            "workflow": self.workflow,
+            "status": self.status.value,
+            "state_file": self.state_file,
+            "started_at": None if self.started_at is None else instant(self.started_at),
+            "completed": list(self.completed),
+            "skipped": [one.to_value() for one in self.skipped],
+            "remaining": list(self.remaining),
+            "current_phase": self.current_phase,
+            "failure": None if self.failure is None else self.failure.to_dict(),
+            "warnings": list(self.warnings),
+            "errors": [dict(error) for error in self.errors],
+        }
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return self._headline()
+
+    def _headline(self) -> str:
+        total = len(self.completed) + len(self.skipped) + len(self.remaining)
+        place = {WorkflowStatus.HALTED: " at", WorkflowStatus.RUNNING: ", in"}.get(self.status)
+        where = f"{place} phase {self.current_phase}" if place and self.current_phase else ""
+        left_out = f", {len(self.skipped)} skipped" if self.skipped else ""
+        told = {WorkflowStatus.NEW: "has not begun", WorkflowStatus.RUNNING: "is not finished"}
+        words = told.get(self.status, self.status.value)
+        return f"{self.workflow} {words}{where} ({len(self.completed)} of {total} phases finished{left_out})"
+
+    def _alternatives(self) -> list[str]:
+        return [
+            "when it is mended, resume: the finished phases do not run again",
+            f"skip phase {self.current_phase}, if what follows can do without it",
+            "abort: what the finished phases made stays",
+        ]
+
+
+def report_of(
+    state: WorkflowState | None, *, workflow: str, phases: Iterable[str], state_file: str
+) -> WorkflowReport:
+    """Return the report of a state; None: nothing has begun."""
+    if state is None:
+        return WorkflowReport(
+            workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)
+        )
+    remaining = tuple(name for name in phases if not state.is_done(name))
+    is_longer = bool(remaining) and state.status is WorkflowStatus.COMPLETED  # phases were added since
+    return WorkflowReport(
+        workflow=state.workflow,
+        status=WorkflowStatus.RUNNING if is_longer else state.status,
+        state_file=state_file,
+        started_at=state.started_at,
+        completed=state.phases_completed,
+        skipped=state.skipped,
+        remaining=remaining,
+        current_phase=state.current_phase,
+        failure=state.failure,
+        warnings=state.warnings,
+        errors=state.errors,
+    )

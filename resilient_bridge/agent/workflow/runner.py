@@ -1,0 +1,377 @@
+"""One run of a workflow: phase after phase, each begun, done, verified and kept; and what happens when one fails (C1 to C6, C9).
+
+Rule: the file says it before it is done, and says it again when it is done. A failure is decided here once: repeated by the policy if
+it is transient, recovered from once if something is corrupt or partial, else skipped if the phase is optional, else everything halts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ...classification import classify
+from ...errors import Executed, Failure, Kind, config_error, error_for, redact
+from ...telemetry import emit, events
+from ...world import current_world
+from .artifacts import ArtifactError, HiddenError, Measured, measure
+from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
+from .failures import as_its_own, told_of, told_of_call
+from .journal import unknown
+from .phase import Phase, PhaseSpec, recovered
+from .phase_calls import PhaseCalls
+from .verification import broken, check, invalid
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tools.toolbox import Toolbox
+    from .workflow_file import Keeping
+
+__all__ = ["Run"]
+
+_DEATHS: Final = 3  # so often a process may die inside of one phase before somebody has to look
+_SEE: Final = "see to it that it can be looked at, then go on: nothing is lost"
+_RECOVERABLE: Final = (Kind.CORRUPTION, Kind.PARTIAL)
+
+
+class Run:
+    """A run that begins where `state` says, and leaves the file saying where it ended. `forced`: the phase that a person let run again."""
+
+    def __init__(
+        self,
+        state: WorkflowState,
+        phases: Sequence[PhaseSpec],
+        keeping: Keeping,
+        *,
+        root: Path,
+        tools: Toolbox | None,
+        forced: str | None,
+    ) -> None:
+        self.state = state
+        self._phases = phases
+        self._keeping = keeping
+        self._root = root
+        self._tools = tools
+        self._forced = forced
+        self._measured = Measured(root, ours=keeping.path)
+        self._recovered: set[str] = set()
+        self._order = asyncio.Lock()  # of what is kept: a phase may do several things at once
+        self._under_way: object = None  # stands for the Phase that may keep something
+
+    async def go(self) -> WorkflowState:
+        """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
+        began = current_world().monotonic()
+        try:
+            before = self.state = self._with_death()
+            await self._undo_what_does_not_hold()
+            if before.status is WorkflowStatus.COMPLETED:
+                if self.state is before and all(before.is_done(one.name) for one in self._phases):
+                    return before  # and everything is still there
+                if self.state.status is WorkflowStatus.COMPLETED:
+                    self.state = attrs.evolve(self.state, status=WorkflowStatus.RUNNING)
+            emit(
+                events.WorkflowStarted(
+                    workflow=self.state.workflow,
+                    completed=len(self.state.checkpoints),
+                    total=len(self._phases),
+                )
+            )
+            while self.state.status is WorkflowStatus.RUNNING:
+                spec = next((one for one in self._phases if not self.state.is_done(one.name)), None)
+                if spec is None:
+                    await self._complete(began)
+                else:
+                    await self._one(spec)
+        except Exception:  # the file has the last step that could be kept
+            raise
+        except BaseException:
+            self._keeping.save_if_possible(self._interrupted())
+            raise
+        return self.state
+
+    def _with_death(self) -> WorkflowState:
+        """Tell a death before anything else, because another phase may come first; not of one that does not begin again: its failure does."""
+        state = self.state
+        begins = [one.name for one in self._phases if one.idempotent is not False]
+        may_begin = state.current_phase in begins and not state.open_calls(str(state.current_phase))
+        if 0 < state.begun < _DEATHS and may_begin:
+            return state.warned(
+                f"phase {state.current_phase} began again: the process had ended inside of it"
+            )
+        return state
+
+    def _interrupted(self) -> WorkflowState:
+        """What is known when somebody ends us: that is no crash, but what must not run twice may have run."""
+        is_in_doubt = any(
+            one.name == self.state.current_phase and one.idempotent is False for one in self._phases
+        )
+        return self.state if is_in_doubt else self.state.interrupted()
+
+    async def keep(self, state: WorkflowState, *, twice: bool = False) -> None:
+        """Make this the state, and write it; `twice`: to the file and its backup. Raises StoreError: it does not count then."""
+        # From here on, so that what is kept at the same time builds on it; a cancelled save is made all the same.
+        before, self.state = self.state, state
+        try:
+            async with self._order:
+                await self._keeping.save(state, twice=twice)
+        except Exception:
+            if self.state is state:
+                self.state = before
+            raise
+
+    async def _complete(self, began: float) -> None:
+        await self.keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
+        emit(
+            events.WorkflowCompleted(
+                workflow=self.state.workflow,
+                skipped=tuple(one.phase for one in self.state.skipped),
+                seconds=current_world().monotonic() - began,
+            )
+        )
+
+    # ---- one phase ----------------------------------------------------------------------------------------------
+
+    async def _one(self, spec: PhaseSpec) -> None:
+        """Begin a phase, run it, and keep what it came to."""
+        refusal = self._refusal(spec)
+        if refusal is not None:
+            # In the warnings too: when a person has let it run again, the failure is gone.
+            told = self.state.warned(refusal.message) if spec.required else self.state
+            await self._give_up(spec, refusal, told)
+            return
+        await self.keep(self.state.began(spec.name))
+        number, total, began = self._number(spec), len(self._phases), current_world().monotonic()
+        emit(
+            events.PhaseStarted(
+                workflow=self.state.workflow,
+                phase=spec.name,
+                run=self.state.begun,
+                number=number,
+                total=total,
+            )
+        )
+        phase = self._phase(spec)
+        has_ended = False
+        try:
+            await spec.run(phase)
+            has_ended = True
+            if phase.attempts > 1:  # kept with what comes next
+                self.state = self.state.warned(recovered(f"phase {spec.name}", phase.attempts))
+            checkpoint = await self._verified(spec, phase)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
+            self._under_way = None
+            is_own = not has_ended and error is not phase.tool_error
+            await self._failed(spec, phase, as_its_own(error, spec.name), is_own=is_own)
+            return
+        finally:
+            self._under_way = None
+        await self.keep(self.state.finished(checkpoint), twice=True)
+        emit(
+            events.PhaseCompleted(
+                workflow=self.state.workflow,
+                phase=spec.name,
+                seconds=current_world().monotonic() - began,
+                number=number,
+                total=total,
+            )
+        )
+
+    def _refusal(self, spec: PhaseSpec) -> Failure | None:
+        """Why a phase must not begin: it may have run and must not run twice, or the process dies of it."""
+        state = self.state
+        if spec.name == self._forced:
+            self._forced = None
+            return None
+        has_begun = state.current_phase == spec.name and state.begun > 0
+        if open_calls := state.open_calls(spec.name):
+            return unknown(open_calls[0], open_calls)
+        if spec.idempotent is False and (has_begun or spec.name in state.in_doubt):
+            return Failure.of(
+                "SYS_OUTCOME_UNKNOWN",
+                f"phase {spec.name} may have run: "
+                + ("the process ended inside of it" if has_begun else "nothing says that it had not begun"),
+                suggestions=("find out what it did; then resume to run it again, or skip it if it was done",),
+            )
+        if has_begun and state.begun >= _DEATHS:
+            return Failure.of(
+                "TOOL_EXECUTION_FAILED",
+                f"the process ended {state.begun} times inside of phase {spec.name}",
+                executed=Executed.MAYBE,
+                suggestions=("look for what ends the process: memory, a signal, a supervisor", "then resume"),
+            )
+        return None
+
+    def _phase(self, spec: PhaseSpec) -> Phase:
+        token = self._under_way = object()
+
+        def refuse_late(field: str) -> None:  # a task that the phase has left behind
+            if self._under_way is not token:
+                raise config_error(field, "a phase that is under way", spec.name)
+
+        async def save(value: Any) -> None:
+            refuse_late("Phase.checkpoint")
+            await self.keep(attrs.evolve(self.state, saved=value))
+
+        async def warn(text: str) -> None:
+            refuse_late("Phase.warn")
+            await self.keep(self.state.warned(redact(text)))
+
+        async def skip(tool: str, arguments: dict[str, Any], failure: Failure) -> None:
+            refuse_late("Phase.call")
+            told = f"{spec.name}: skipped optional tool {tool}: {failure}"
+            record = told_of_call(phase, failure, (tool, arguments))
+            await self.keep(self.state.failed(record).warned(redact(told)))
+
+        phase = Phase(
+            spec,
+            number=self._number(spec),
+            run=self.state.begun,
+            workflow_id=self.state.id,
+            root=self._root,
+            tools=self._tools,
+            restored=self.state.saved,
+            save=save,
+            warn=warn,
+            skip=skip,
+            calls=PhaseCalls(self, spec.name),
+        )
+        return phase
+
+    def _number(self, spec: PhaseSpec) -> int:
+        return self._phases.index(spec) + 1
+
+    # ---- what it left behind --------------------------------------------------------------------------------------
+
+    async def _verified(self, spec: PhaseSpec, phase: Phase) -> PhaseCheckpoint:
+        """The checkpoint of a phase that has just ended. Raises BridgeError (SYS_ARTIFACT_INVALID) if it does not hold."""
+        try:
+            sums = await asyncio.to_thread(measure, self._measured, phase.artifacts)
+        except ArtifactError as error:
+            raise error_for(invalid(f"phase {spec.name} ended, but {error}")) from None
+        await check(spec)
+        try:
+            harmed = await asyncio.to_thread(
+                broken, self.state, self._measured, self._root, {*phase.artifacts}
+            )
+        except HiddenError as error:
+            told = f"phase {spec.name} ended, but what was finished before it cannot be verified: {error}"
+            raise error_for(invalid(told, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
+        if harmed:
+            told = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
+            # To run the others again would undo work that was finished: a person decides.
+            raise error_for(
+                invalid(
+                    f"while phase {spec.name} ran, {told}",
+                    kind=Kind.PERMANENT,
+                    suggestions=(
+                        f"list it among the artifacts of {spec.name}, if that is meant to change it",
+                        "else put it back, or resume: the phase that makes it runs again",
+                    ),
+                )
+            )
+        return PhaseCheckpoint(
+            phase=spec.name,
+            completed_at=current_world().now(),
+            artifacts=phase.artifacts,
+            checksums=sums,
+            commits=phase.commits,
+        )
+
+    async def _harmed(self) -> dict[str, list[str]]:
+        try:
+            return await asyncio.to_thread(broken, self.state, self._measured, self._root, frozenset())
+        except HiddenError as error:  # it may be there: nothing is undone, and nothing runs
+            told = f"what was finished cannot be verified: {error}"
+            raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=(_SEE,))) from None
+
+    async def _undo_what_does_not_hold(self) -> None:
+        """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes (C6)."""
+        harmed = await self._harmed()
+        remade: set[str] = set()
+        for spec in self._phases:
+            checkpoint = self.state.checkpoint_of(spec.name)
+            if checkpoint is None:
+                remade.update(() if self.state.is_done(spec.name) else spec.artifacts)
+                continue
+            anew = [f"{name} is made anew" for name in checkpoint.artifacts if name in remade]
+            wrong = harmed.get(spec.name) or anew
+            if not wrong:
+                try:
+                    await check(spec)
+                except Exception as error:  # noqa: BLE001 -- a check that raises says no
+                    wrong = [classify(error).message]
+            if not wrong:
+                continue
+            failure = invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
+            state = self.state.undone(spec.name)
+            if spec.idempotent is False:  # whether it may run twice is for a person to say
+                await self._give_up(spec, attrs.evolve(failure, kind=Kind.PERMANENT), state)
+                if self.state.status is not WorkflowStatus.RUNNING:
+                    return
+                continue
+            remade.update(checkpoint.artifacts)
+            await self.keep(state.warned(f"{failure.message}: it ran again"), twice=True)
+            emit(events.PhaseUndone(workflow=self.state.workflow, phase=spec.name, failure=failure))
+
+    # ---- failures -----------------------------------------------------------------------------------------------
+
+    async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool) -> None:
+        """Recover from what a phase raised, once, or give it up. `is_own`: its own code raised it, no tool of it and no check."""
+        failure = classify(error)
+        if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
+            failure = attrs.evolve(failure, executed=Executed.MAYBE)
+        state = self.state.failed(told_of(phase, failure, error)).forgot_repeatable(spec.name)
+        open_calls = state.open_calls(spec.name)
+        if (
+            failure.kind in _RECOVERABLE
+            and spec.name not in self._recovered
+            and _may_be_done_again(spec, is_own=is_own)
+            and not (open_calls or phase.is_in_doubt)
+        ):
+            self._recovered.add(spec.name)
+            # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
+            told = f"phase {spec.name} was done again: {failure.message}"
+            await self.keep(state.interrupted().warned(told), twice=True)
+            emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))
+            await self._undo_what_does_not_hold()
+            return
+        failure = await self._with_fixes(failure, phase)
+        if open_calls and failure.code != "SYS_OUTCOME_UNKNOWN":
+            fixes = unknown(open_calls[0], open_calls).suggestions
+            failure = attrs.evolve(failure, suggestions=(*failure.suggestions, *fixes))
+        await self._give_up(spec, failure, state)
+
+    async def _with_fixes(self, failure: Failure, phase: Phase) -> Failure:
+        from ..suggestions.suggest import suggest
+
+        arguments = phase.last_call[1] if phase.last_call is not None else {}
+        fixes = await asyncio.to_thread(suggest, failure, arguments=arguments, directory=self._root)
+        return attrs.evolve(failure, suggestions=fixes or failure.suggestions)
+
+    async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
+        """Skip an optional phase, with a warning at the end; halt at a required one."""
+        if spec.required:
+            await self.keep(state.halted(spec.name, failure), twice=True)
+            emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
+            return
+        left_out = state.left_out(spec.name, current_world().now(), str(failure))
+        await self.keep(left_out, twice=True)
+        emit(
+            events.PhaseSkipped(
+                workflow=state.workflow,
+                phase=spec.name,
+                number=self._number(spec),
+                total=len(self._phases),
+                reason="optional",
+                failure=failure,
+            )
+        )
+
+
+def _may_be_done_again(spec: PhaseSpec, *, is_own: bool) -> bool:
+    """Whether the phase's own code may run again: after its own failure only if it says so."""
+    return spec.idempotent is True or (spec.idempotent is None and not is_own)

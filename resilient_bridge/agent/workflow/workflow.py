@@ -1,0 +1,342 @@
+"""A workflow: its phases, its file, and what a person can do with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+import attrs
+
+from ...calls.policy import Policy
+from ...errors import ConfigError, Failure, config_error, redact
+from ...presets import BridgePolicy, ccsetup
+from ...presets.bridge_policy import calls_of
+from ...telemetry import emit, events
+from ...world import current_world
+from .artifacts import name_of
+from .checkpoint import WorkflowState, WorkflowStatus
+from .phase import PhaseSpec, runnable
+from .report import WorkflowReport, report_of
+from .runner import Run
+from .workflow_file import Keeping
+
+
+if TYPE_CHECKING:
+    from ...stores.state_files.state_file import Loaded
+    from ..tools.toolbox import Toolbox
+
+__all__ = ["Workflow"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Workflow:
+    """Phases in order, and a file that knows which are finished (C6, C8): `path`, with a backup beside it, readable by its owner alone.
+
+    `name` stands in the file (default: the file's, without its ending). Artifacts are below `root` (default: the working directory now).
+    `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s, C2).
+    One process at a time works on a file; objects cost nothing. Raises ConfigError for arguments that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        name: str | None = None,
+        root: str | os.PathLike[str] | None = None,
+        tools: Toolbox | None = None,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> None:
+        self._keeping = Keeping(path)
+        self._name = _text(self._keeping.path.stem if name is None else name, "Workflow.name")
+        self._has_name = name is not None
+        self._root = _root_of(root, "Workflow.root")
+        self._tools = tools
+        self._policy = calls_of(ccsetup if policy is None else policy, "Workflow.policy")
+        self._phases: list[PhaseSpec] = []
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<Workflow {self._name} {self._keeping.path} phases={len(self._phases)}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called, in its file and in events."""
+        return self._name
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self._keeping.path
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The names of its phases, in order."""
+        return tuple(one.name for one in self._phases)
+
+    @overload
+    def phase(self, function: F, /) -> F: ...
+    @overload
+    def phase(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        artifacts: Sequence[str | os.PathLike[str]] = (),
+        checks: Sequence[Callable[[], object]] = (),
+        required: bool = True,
+        idempotent: bool | None = None,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> Callable[[F], F]: ...
+    def phase(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        artifacts: Sequence[str | os.PathLike[str]] = (),
+        checks: Sequence[Callable[[], object]] = (),
+        required: bool = True,
+        idempotent: bool | None = None,
+        policy: Policy | BridgePolicy | None = None,
+    ) -> Any:
+        """Add a function, sync or async, of the Phase or of nothing, as the next phase; the function stays as it is.
+
+        It is finished when it has returned, every one of `artifacts` is there, and no check returned False or raised. A finished phase never
+        runs again, as long as its artifacts are there, with the content that they had, and its checks hold. A phase that changes an artifact
+        of an earlier one lists it too; where that is not what the last of them left, all of them run again.
+        `required=False`: if it fails, it is skipped and the end says so. Sync functions, and checks, run in a thread, and are waited for.
+
+        `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash (C6), and once more
+        where a tool or an artifact of it is corrupt or missing, but never after a failure of its own code. True: after that too, as `policy`
+        says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
+        it is, a tool call that began, has no recorded end and may not be repeated halts it (SYS_OUTCOME_UNKNOWN), and names the tool.
+        """
+        add = partial(
+            self._add,
+            name=name,
+            artifacts=artifacts,
+            checks=checks,
+            required=required,
+            idempotent=idempotent,
+            policy=policy,
+        )
+        return add if function is None else add(function)
+
+    def _add(
+        self,
+        function: F,
+        *,
+        name: str | None,
+        artifacts: Sequence[str | os.PathLike[str]],
+        checks: Sequence[Callable[[], object]],
+        required: bool,
+        idempotent: bool | None,
+        policy: Policy | BridgePolicy | None,
+    ) -> F:
+        run = runnable(function)
+        called = _text(getattr(function, "__name__", "") if name is None else name, "Workflow.phase.name")
+        if called in self.phases:
+            raise config_error("Workflow.phase.name", "a name that no other phase has", called)
+        if type(required) is not bool:
+            raise config_error("Workflow.phase.required", "True or False", required)
+        if not (idempotent is None or type(cast("object", idempotent)) is bool):
+            raise config_error("Workflow.phase.idempotent", "True, False or None", idempotent)
+        if not _is_list(artifacts):
+            raise config_error("Workflow.phase.artifacts", "a list of paths", artifacts)
+        if not _is_list(checks):
+            raise config_error("Workflow.phase.checks", "a list of functions", checks)
+        for place, check in enumerate(checks):
+            if not callable(check):
+                raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
+        used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
+        names = [
+            name_of(one, self._root, f"Workflow.phase.artifacts[{place}]")
+            for place, one in enumerate(artifacts)
+        ]
+        self._phases.append(
+            PhaseSpec(
+                name=called,
+                run=used(idempotent=idempotent is True, name=f"{self._name}.{called}")(run),
+                artifacts=tuple(dict.fromkeys(names)),
+                checks=tuple(checks),
+                required=required,
+                idempotent=idempotent,
+            )
+        )
+        return function
+
+    # ---- what a person does -----------------------------------------------------------------------------------------
+
+    async def run(self) -> WorkflowReport:
+        """Begin, or go on where an earlier run ended, and return how it ended: completed, or halted with a failure.
+
+        A halted workflow is reported as it is, and a completed one if all that it made is still there; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
+        another runner has the file, SYS_STATE_FOREIGN if it or its backup is of a later version, and is left as it is, SYS_STORE_UNAVAILABLE
+        if a step cannot be kept, or what is finished cannot be looked at; ConfigError for a file of another workflow, or of this one with
+        another root.
+        """
+        return await self._work(may_begin=True, is_forced=False)
+
+    async def resume(self) -> WorkflowReport:
+        """Go on where it halted, or where an earlier run ended: the phase that failed runs again. Raises as `run` does, and ConfigError if
+        nothing has begun, or it was aborted.
+        """
+        return await self._work(may_begin=False, is_forced=True)
+
+    async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
+        """Leave out a phase that is not finished (default: the one that it halted at), and return where that leaves the workflow.
+
+        Nothing runs: `resume` goes on. Raises as `run` does, and ConfigError for a phase that is not there, finished, or skipped.
+        """
+        reason = redact(_text(reason, "Workflow.skip.reason"))
+        self._keeping.take()
+        try:
+            state, _ = await self._opened()
+            if state is None or state.status in {WorkflowStatus.COMPLETED, WorkflowStatus.ABORTED}:
+                raise self._wrong("skip", state)
+            left_out = state.current_phase if phase is None else phase
+            left = [name for name in self.phases if not state.is_done(name)]
+            if left_out is None or left_out not in left:
+                raise config_error("Workflow.skip.phase", f"one of {', '.join(left)}", left_out)
+            now = current_world().now()
+            is_current = left_out == state.current_phase
+            after = state.left_out(left_out, now, reason)
+            if not is_current:  # the one that is under way stays so
+                after = attrs.evolve(state, skipped=after.skipped)
+            await self._keeping.save(after, twice=True)
+            emit(
+                events.PhaseSkipped(
+                    at=now,
+                    workflow=self._name,
+                    phase=left_out,
+                    number=self.phases.index(left_out) + 1,
+                    total=len(self._phases),
+                    reason=reason,
+                    failure=state.failure if is_current else None,
+                )
+            )
+            return self._report(after)
+        finally:
+            self._keeping.release()
+
+    async def abort(self) -> WorkflowReport:
+        """End it: what the finished phases made stays, and the next `run` begins anew. Raises as `run` does, and ConfigError if nothing has begun."""
+        self._keeping.take()
+        try:
+            state, _ = await self._opened()
+            if state is None:
+                raise self._wrong("abort", state)
+            phase = state.current_phase
+            after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
+            await self._keeping.save(after, twice=True)
+            emit(events.WorkflowAborted(workflow=self._name, phase=phase))
+            return self._report(after)
+        finally:
+            self._keeping.release()
+
+    def status(self) -> WorkflowReport:
+        """Return how far it is, also while another process is at work on it. Blocks for a few reads, and changes nothing.
+
+        Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to mend, SYS_STATE_FOREIGN for one that a later version wrote.
+        """
+        return self._report(self._keeping.peek())
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    async def _work(self, *, may_begin: bool, is_forced: bool) -> WorkflowReport:
+        if not self._phases:
+            raise config_error("Workflow", "at least one phase", "none")
+        self._keeping.take()
+        try:
+            state, loaded = await self._opened()
+            if state is None or state.status is WorkflowStatus.ABORTED:
+                if not may_begin:
+                    raise self._wrong("resume", state)
+                state = self._fresh(loaded)
+            elif state.status is WorkflowStatus.HALTED and not is_forced:
+                return self._report(state)
+            forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
+            if forced is not None:
+                state = attrs.evolve(state.looked_at(forced), status=WorkflowStatus.RUNNING, failure=None)
+            run = Run(state, self._phases, self._keeping, root=self._root, tools=self._tools, forced=forced)
+            return self._report(await run.go())
+        finally:
+            self._keeping.release()
+
+    def _fresh(self, loaded: Loaded) -> WorkflowState:
+        """A workflow that begins; if it had begun before and that is lost, it says so (C5)."""
+        state = WorkflowState(
+            id=current_world().new_id(),
+            workflow=self._name,
+            started_at=current_world().now(),
+            root=self._place(),
+        )
+        if not loaded.lost:
+            return state
+        told = f"lost workflow progress ({loaded.lost}): starting from phase {self.phases[0]}"
+        return attrs.evolve(state, in_doubt=self.phases).warned(told)
+
+    async def _opened(self) -> tuple[WorkflowState | None, Loaded]:
+        """What the file says, checked against what this program has."""
+        state, loaded = await self._keeping.load()
+        if state is None:
+            return None, loaded
+        if state.is_adopted:  # it knows no root, and its word counts where the program says no name
+            state = attrs.evolve(state, root=self._place(), is_adopted=False)
+            self._name = self._name if self._has_name else state.workflow
+        if state.workflow != self._name:
+            raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
+        if state.root != (place := self._place()):
+            raise config_error(
+                "Workflow.root", f"{state.root} from {self._keeping.path.parent}, as its file says", place
+            )
+        known = {*state.phases_completed, *(one.phase for one in state.skipped)}
+        if state.current_phase is not None:
+            known.add(state.current_phase)
+        if unknown := sorted(known - set(self.phases)):
+            raise config_error(
+                "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
+            )
+        if loaded.source != "file":  # one step is lost: the next phase may have begun
+            left = [name for name in self.phases if not state.is_done(name)]
+            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *left[:1]))))
+        return state, loaded
+
+    def _place(self) -> str:
+        """Where the root is, from the directory of the file: both may be moved together."""
+        try:
+            return Path(os.path.relpath(self._root.resolve(), self._keeping.path.parent.resolve())).as_posix()
+        except ValueError:  # on another drive
+            return self._root.as_posix()
+
+    def _report(self, state: WorkflowState | None) -> WorkflowReport:
+        return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._keeping.path))
+
+    def _wrong(self, verb: str, state: WorkflowState | None) -> ConfigError:
+        got = "has not begun" if state is None else f"is {state.status.value}"
+        told = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
+        return ConfigError(Failure.of("SYS_CONFIG_INVALID", told, suggestions=("run it",)))
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise config_error(field, "text that is not empty", value)
+    return value
+
+
+def _root_of(root: object, field: str) -> Path:
+    if root is None:
+        return Path.cwd()
+    if not isinstance(root, str | os.PathLike):
+        raise config_error(field, "a path to a directory", root)
+    return Path(cast("str | os.PathLike[str]", root)).absolute()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence | AbstractSet) and not isinstance(value, str | bytes)

@@ -1,0 +1,143 @@
+"""The file of a workflow: who may write it, what stands in it, and when each step is safe.
+
+Rule: one process at a time; a step counts when it is on disk. What a finished phase has cost must survive one damaged file, so the end
+of a phase is written twice: the second time the first copy becomes the backup. What a later version wrote is refused, and not touched.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ...errors import BridgeError, ConfigError, Failure, StoreError
+from ...files.owner import Owner
+from ...files.private_files import path_of, read_private
+from ...stores.state_files.copies import backups_of, is_whole, later_version
+from ...world import current_world
+from .checkpoint import WorkflowState
+from .file_form import FORM, VERSION, WorkflowFile, from_version_1
+from .workflow_threads import in_thread
+
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    from ...stores.state_files.state_file import Loaded
+
+__all__ = ["Keeping"]
+
+_OF: Final = "a state document"
+_MEND: Final = ("run or resume: it is kept under another name, and its backup is used",)
+
+
+class Keeping:
+    """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        place = path_of(path, "Workflow.path")
+        self._file = WorkflowFile(
+            place, version=VERSION, check=WorkflowState.from_value, migrations={1: from_version_1}
+        )
+        self._owner = Owner(self._file.path)
+        self._saved_at: datetime | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._file.path
+
+    def take(self) -> None:
+        """Become its only writer. Raises StoreError: SYS_STORE_IN_USE if another runner is, SYS_STATE_FOREIGN for a later version's."""
+        self._refuse_later()
+        try:
+            self._owner.take()
+        except StoreError as error:
+            if error.failure.code != "SYS_STORE_IN_USE":
+                raise
+            told = f"{self.path.name}: {error.failure.message.removeprefix('the store is ')}"
+            failure = attrs.evolve(error.failure, message=told, suggestions=("wait for that run, or end it",))
+            raise StoreError(failure) from None
+
+    def release(self) -> None:
+        """Let others write."""
+        self._owner.release()
+
+    async def load(self) -> tuple[WorkflowState | None, Loaded]:
+        """Return what is known, mended if it was damaged: then it is one step older than the work. Raises StoreError, ConfigError."""
+        loaded = await in_thread(self._load)
+        self._saved_at = loaded.saved_at
+        if loaded.value is None:
+            return None, loaded
+        return _told(WorkflowState.from_value(loaded.value), loaded.lost), loaded
+
+    def peek(self) -> WorkflowState | None:
+        """Return what the file says, None if there is none, whoever works on it. Changes nothing. Raises StoreError for what is damaged."""
+        path = self._file.path
+        self._refuse_later()
+        try:
+            data = read_private(path, "Workflow.path")
+            if data is None:
+                if all(read_private(one, "Workflow.path") is None for one in backups_of(path, FORM)):
+                    return None
+                raise StoreError(
+                    Failure.of(
+                        "SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not", suggestions=_MEND
+                    )
+                )
+            document = FORM.read(data)
+            if not 1 <= document.version <= VERSION:
+                raise later_version(path, VERSION, document.version, of=_OF)
+            if not document.has_value:
+                return None
+            value = document.value if document.version == VERSION else from_version_1(document.value)
+            return _told(WorkflowState.from_value(value), document.lost)
+        except ConfigError:  # is a ValueError too
+            raise
+        except ValueError as error:
+            raise StoreError(
+                Failure.of("SYS_STATE_DAMAGED", f"{path}: {error}", cause=error, suggestions=_MEND)
+            ) from error
+
+    async def save(self, state: WorkflowState, *, twice: bool = False) -> None:
+        """Keep a step; `twice`: in the file and in its backup. Raises StoreError: the step does not count then.
+
+        Cancelled meanwhile, it is kept all the same, and CancelledError comes out after that.
+        """
+        await in_thread(self._save_times, 2 if twice else 1, state)
+
+    def save_if_possible(self, state: WorkflowState) -> None:
+        """Keep what is known when somebody ends us: without waiting for the loop, and without getting in the way of the end."""
+        with suppress(BridgeError):
+            self._save(state)
+
+    def _load(self) -> Loaded:
+        self._refuse_later()  # once more: it may have been at work until we were the only one
+        return self._file.load()
+
+    def _refuse_later(self) -> None:
+        """Leave alone what knows more than we do, whichever copy it is in: what this version makes of it would take its place."""
+        for path in (self._file.path, *backups_of(self._file.path, FORM)):
+            try:
+                is_whole(path, VERSION, field="Workflow.path", of=_OF, form=FORM)
+            except BridgeError as error:
+                if error.failure.code == "SYS_STATE_FOREIGN":
+                    raise  # of what cannot be read, whoever has to use it says why
+
+    def _save_times(self, times: int, state: WorkflowState) -> None:
+        for _ in range(times):
+            self._save(state)
+
+    def _save(self, state: WorkflowState) -> None:
+        # What is there now becomes the backup.
+        value = attrs.evolve(state, last_backup=self._saved_at).to_value()
+        self._file.save(value)
+        self._saved_at = current_world().now()
+
+
+def _told(state: WorkflowState, lost: str) -> WorkflowState:
+    """With what its file has lost, until the next save says it."""
+    return state.warned(f"the state was damaged; lost: {lost}") if lost else state

@@ -1,0 +1,33 @@
+"""What users pass where a store is asked for, made into a store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+from ..errors import config_error
+from .memory import MemoryStore
+
+
+if TYPE_CHECKING:
+    from ..protocol import Store
+
+__all__ = ["store_of"]
+
+
+def store_of(store: object, path: str = "BridgeClient.store") -> Store:
+    """The store of a client: of a path or a URL, the one given, or memory."""
+    if store is None:
+        return MemoryStore()
+    if isinstance(store, str) and store.startswith(("redis://", "rediss://", "unix://")):
+        from .redis.store import RedisStore
+
+        return RedisStore(store)
+    if isinstance(store, (str, os.PathLike)):
+        from .sqlite.store import SQLiteStore
+
+        return SQLiteStore(cast("str | os.PathLike[str]", store))
+    if all(hasattr(store, name) for name in ("is_durable", "open", "put", "mark", "settle")):
+        return cast("Store", store)
+    wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
+    raise config_error(path, wanted, type(store).__name__)

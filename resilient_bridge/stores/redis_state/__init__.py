@@ -1,0 +1,1 @@
+"""Circuits and budgets in Redis, shared between processes."""

@@ -1,0 +1,206 @@
+"""The line of a RedisState to one circuit: how its calls ended, who asks for a probe, and what it was set to by hand.
+
+Rule: endings go in the order in which they came, those that wait together in one row. A setting by hand outlives an outage of the
+store; endings do not.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...calls.shared.ports import CircuitAnswer, CircuitView
+from .lines import LINGER, Line, Waiting
+from .scripts import CIRCUIT
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Literal
+
+    from ...calls.breaker.value import Breaker, State
+    from ...calls.shared.ports import Ending
+    from .exchange import Asked, Exchange
+    from .scripts import Script
+
+__all__ = ["RedisCircuit"]
+
+_DECIDES: Final = (
+    1_000_000  # an ending that changes the circuit by itself weighs as much as any number of failures
+)
+_SORTS: Final = {"succeeded": "s", "failed": "f", "slow": "F", "critical": "c", "released": "r"}
+_WAITS: Final = 8  # openings in a row whose times go with each report, beyond those there were
+_HOUR: Final = 3_600_000
+_BY_HAND: Final = 30 * 24 * _HOUR
+
+
+class RedisCircuit(Line):
+    """The line to one circuit."""
+
+    is_polled = True
+
+    def __init__(
+        self, exchange: Exchange, key: str, breaker: Breaker, learn: Callable[[CircuitView], None]
+    ) -> None:
+        super().__init__(exchange, key)
+        self._breaker = breaker
+        self._learn = learn
+        self._openings = 0
+        self._margin = 1
+        self._put: State | None = None
+        self._unwanted: list[
+            tuple[int, int, list[str], list[str]]
+        ] = []  # places that came too late, to be given back
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what was told and asked: another process has it now, or the store is away."""
+        self.unanswered = 0
+        self.is_watched = False
+        self._rows: list[tuple[int, int, list[str], list[str]]] = []  # era, probe, endings, code
+        self._questions: list[Waiting[CircuitAnswer]] = []
+        self._sent = 0  # of the unanswered, those under way
+        self._asked: list[Waiting[CircuitAnswer]] = []
+        self._putting: State | None = None
+
+    def configure(self, breaker: Breaker, /) -> None:
+        """Go by other numbers from now on."""
+        self._breaker = breaker
+
+    def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
+        """Tell how a call ended."""
+        exchange, sort = self._exchange, _SORTS[ending]
+        with exchange.lock:
+            if not exchange.is_up:
+                return
+            last = self._rows[-1] if self._rows else None
+            if last is not None and not probe and last[:2] == (era, 0):
+                last[2].append(sort)
+                last[3][0] = code or last[3][0]
+            else:
+                self._rows.append((era, probe, [sort], [code]))
+            if probe or ending == "critical":
+                self.unanswered += _DECIDES
+            elif ending != "succeeded":
+                self.unanswered += 1
+            exchange.send(self, 0.0 if self.unanswered >= self._margin else LINGER)
+
+    def ask(self) -> Waiting[CircuitAnswer]:
+        """Ask for the circuit as it is now, and for the place of a probe if one is needed."""
+        return self._question(None)
+
+    def put(self, state: Literal["closed", "isolated", "disabled"], /) -> Waiting[CircuitAnswer]:
+        """Set it by hand."""
+        return self._question(state)
+
+    def _question(self, put: State | None) -> Waiting[CircuitAnswer]:
+        exchange = self._exchange
+        question = Waiting[CircuitAnswer](exchange.timeout, exchange.late, self._give_back)
+        with exchange.lock:
+            if put is not None:
+                self._put = put
+            if exchange.is_up:
+                # Who sets a circuit wants to see what became of it, and no place of a probe.
+                self._questions.append(question)
+                self.use()
+                exchange.send(self, 0.0)
+                return question
+        question.answer(None)
+        return question
+
+    def _give_back(self, answer: CircuitAnswer) -> None:
+        if answer.probe:
+            self.tell(answer.view.era, answer.probe, "released", "")
+
+    # ---- for the exchange, with its lock held -------------------------------------------------------------------
+
+    def command(self) -> tuple[Script, str, list[str]]:
+        """Return what is to be sent, and note that it is under way."""
+        rows, self._rows = [*self._unwanted, *self._rows], []
+        self._asked, self._questions = self._questions, []
+        self._putting, self._put = self._put, None
+        self._sent = self.unanswered
+        wanted = 0 if self._putting is not None else len(self._asked)
+        arguments = [*_numbers(self._breaker, self._openings), str(wanted), self._putting or ""]
+        for era, probe, endings, code in rows:
+            arguments += (str(era), str(probe), "".join(endings), code[0])
+        return CIRCUIT, f"circuit:{self.key}", arguments
+
+    def lost(self) -> Sequence[Asked]:
+        """Nobody knows what became of what was sent. Return the questions that get no answer."""
+        questions = [*self._asked, *self._questions]
+        put = self._put or self._putting
+        self.begin_anew()
+        self._put = put
+        return questions
+
+    def too_late(self, reply: list[Any]) -> None:
+        """Nobody waited for this: the places of probes in it go back as soon as the store is."""
+        view, probes = _view(reply)
+        self._unwanted += [(view.era, probe, [_SORTS["released"]], [""]) for probe in probes]
+
+    # ---- for the exchange, without ------------------------------------------------------------------------------
+
+    def answered(self, reply: list[Any]) -> None:
+        """Hand on what the store said."""
+        view, probes = _view(reply)
+        with suppress(KeyboardInterrupt, SystemExit):  # a listener's: from this thread it ends no program
+            self._learn(view)
+        with self._exchange.lock:
+            self._openings, self._margin = view.openings, view.margin
+            self._unwanted.clear()
+            self.unanswered -= self._sent
+            asked, self._asked, self._putting, self._sent = self._asked, [], None, 0
+        for question in asked:
+            question.answer(CircuitAnswer(view, probes.pop() if probes else 0))
+
+
+def _numbers(breaker: Breaker, openings: int) -> list[str]:
+    """Return the arguments that say what a breaker says."""
+    window = breaker.window
+    in_a_row = breaker.in_a_row
+    if in_a_row is not None:
+        kind, size, need, span = "row", str(in_a_row), str(in_a_row), 0.0
+    elif isinstance(window, int):
+        kind, size, need, span = "calls", str(window), repr(breaker.rate), 0.0
+    else:
+        span = window.total_seconds() * 1_000
+        kind, size, need = f"span:{span:g}", repr(span / 20), repr(breaker.rate)
+    waits = _waits(breaker, openings)
+    lease = breaker.lease * 1_000
+    ttl = _HOUR + 2 * int(span + lease + max(waits) * 1_000)
+    shown = " ".join(f"{wait:.3f}" for wait in waits)
+    few = breaker.minimum or (0 if isinstance(window, int) else breaker.least)
+    need = f"{need} {few}"  # 0: the calls that were not made yet count as good
+    return [kind, size, need, str(breaker.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
+
+
+def _waits(breaker: Breaker, openings: int) -> list[float]:
+    """Return how long the circuit stays open the first time, the second …: the script takes the one it comes to."""
+    schedule = breaker.open_for
+    if schedule.shape == "constant" and not schedule.is_random:
+        return [schedule.seconds[0]]
+    waits = schedule.waits()
+    return [next(waits) for _ in range(openings + _WAITS)]
+
+
+def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:
+    """Return what a reply says: the circuit, and the places of probes that were given."""
+    said = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply]
+    view = CircuitView(
+        state=cast("State", said[0]),
+        era=int(said[1]),
+        said=said[2],
+        why=said[3],
+        because=said[4],
+        left=int(said[5]) / 1_000,
+        failed=int(said[6]),
+        seen=int(said[7]),
+        margin=int(said[8]),
+        is_quiet=said[9] == "1",
+        openings=int(said[10]),
+        wait=float(said[11]) if said[11] else None,
+        free=int(said[12]),
+        hint=int(said[13]) / 1_000,
+    )
+    return view, [int(probe) for probe in said[14].split()]

@@ -1,0 +1,216 @@
+"""When transactions happen: at once on the loop where that is quick, together in a thread where it is not, in order either way.
+
+With the promise "process" a commit is a write to the log, 10 us; a hop to a thread costs several times that, so it is done where it
+is asked for. With "machine" it waits for the disk, so it is done in a thread, and whatever was asked for meanwhile goes into the
+next one: a hundred senders share one flush of the disk. Copying the log into the database stalls a writer for milliseconds, so
+that is always done in the thread. Rule: at most one transaction at a time, and nothing overtakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...errors import StoreError, config_error
+from ...world import current_world
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .database import Database, Op
+
+__all__ = ["NOTHING", "Commits", "Gathered"]
+
+_COPY_EVERY: Final = 512  # transactions
+_LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
+
+
+class Gathered(NamedTuple):
+    """Work that was put off until something is written anyway, and what to do when it is done, or could not be."""
+
+    ops: list[Op]
+    done: Callable[[], None]
+    failed: Callable[[], None]
+
+
+NOTHING: Final = Gathered([], lambda: None, lambda: None)
+
+
+class Commits:
+    """The transactions of one open database. `gather` gives what was put off; `on_failure` hears of what nobody waits for."""
+
+    def __init__(
+        self,
+        database: Database,
+        gather: Callable[[], Gathered],
+        on_failure: Callable[[StoreError], object],
+        before_waiting: Callable[[], object],
+        *,
+        inline: bool,
+    ) -> None:
+        self._database = database
+        self._gather = gather
+        self._on_failure = on_failure
+        self._before_waiting = before_waiting
+        self._inline = inline
+        self._loop = asyncio.get_running_loop()
+        self._thread = current_world().new_executor("store")
+        self._pid = os.getpid()
+        self._waiting: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
+        self._is_busy = False
+        self._is_due = False  # was asked to write while it was busy
+        self._copying: asyncio.Future[Any] | None = None
+        self._since_copy = 0
+        self._idle: asyncio.Future[None] | None = None
+
+    def check_process(self) -> None:
+        """Raise ConfigError in a fork: it has neither the lock nor the thread."""
+        if os.getpid() != self._pid:
+            raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
+
+    def submit(self, *ops: Op) -> asyncio.Future[None] | None:
+        """Have it done, together with everything put off. Raises StoreError, or the awaitable does; then nothing of it was done."""
+        if self._inline and not self._is_busy:
+            gathered = self._gather()
+            if gathered is NOTHING:
+                if ops:
+                    self._database.run(ops)
+            else:
+                self._with(gathered, ops)
+            self._since_copy += 1
+            if self._since_copy >= _COPY_EVERY:
+                self._copy()
+            return None
+        future = self._loop.create_future()
+        self._waiting.append((ops, future))
+        if not self._is_busy:
+            self._is_busy = True  # from now on, though it begins with the next turn: all who send in this one share one flush
+            self._loop.call_soon(self._start)
+        return future
+
+    def flush(self) -> None:
+        """Have done what was put off; a failure is told to `on_failure`, and it is put off further."""
+        if self._is_busy:
+            self._is_due = True
+            return
+        if self._inline:
+            gathered = self._gather()
+            if gathered.ops:
+                try:
+                    self._with(gathered, ())
+                except StoreError as error:
+                    self._on_failure(error)
+        else:
+            self._start()
+
+    async def quiet(self) -> None:
+        """Return when everything is done, also what was put off. Raises StoreError for what could not be."""
+        while self._is_busy or self._copying is not None:
+            self._idle = self._loop.create_future()
+            await self._idle
+        gathered = self._gather()
+        if gathered.ops:
+            try:
+                await self._in_thread(self._database.run, gathered.ops)
+            except BaseException:
+                gathered.failed()
+                raise
+            gathered.done()
+
+    async def close(self) -> None:
+        """Do what is left, then close the database and the thread. Raises StoreError for what could not be kept."""
+        try:
+            await self.quiet()
+        finally:
+            await self._in_thread(self._database.close)
+            self._thread.shutdown(wait=False)
+
+    def _with(self, gathered: Gathered, ops: Sequence[Op]) -> None:
+        try:
+            self._database.run([*ops, *gathered.ops])
+        except BaseException:
+            gathered.failed()
+            raise
+        gathered.done()
+
+    # ---- in the thread ----------------------------------------------------------------------------------------
+
+    def _in_thread(self, work: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:
+        return self._loop.run_in_executor(self._thread, work, *given)
+
+    def _start(self) -> None:
+        """Send off what waits, in one transaction."""
+        waiting = [(ops, future) for ops, future in self._waiting if not future.cancelled()]
+        self._waiting = []
+        self._is_due = False
+        gathered = self._gather()
+        # What was put off comes last: it may be the end of a send that waits here.
+        ops = [*(op for each, _ in waiting for op in each), *gathered.ops]
+        if not ops:
+            self._is_busy = False
+            for _, future in waiting:
+                future.set_result(None)
+            self._rest()
+            return
+        self._is_busy = True
+        self._since_copy += 1
+
+        def ran(work: asyncio.Future[Any]) -> None:
+            self._is_busy = False
+            error = work.exception()
+            if error is None:
+                gathered.done()
+                self._copy()
+            else:
+                gathered.failed()
+                if isinstance(error, StoreError) and not waiting:
+                    self._on_failure(error)
+            for _, future in waiting:
+                if future.done():
+                    continue
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+            self._go_on()
+
+        self._in_thread(self._database.run, ops).add_done_callback(ran)
+
+    def _go_on(self) -> None:
+        if self._is_busy:
+            return
+        if self._waiting or self._is_due:
+            self._start()
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._idle is not None and not self._idle.done() and self._copying is None:
+            self._idle.set_result(None)
+
+    # ---- the log ----------------------------------------------------------------------------------------------
+
+    def _copy(self) -> None:
+        """Copy the log into the database, once it has become long enough."""
+        if self._since_copy >= _COPY_EVERY and self._copying is None:
+            self._since_copy = 0
+            self._copying = self._in_thread(self._database.checkpoint)
+            self._copying.add_done_callback(self._copied)
+
+    def _copied(self, work: asyncio.Future[Any]) -> None:
+        if work.exception() is None and work.result() > _LOG_LIMIT and not self._is_busy:
+            self._before_waiting()
+            self._is_busy = True  # who writes from here on waits for it, and the loop does not
+            self._copying = self._in_thread(self._database.begin_log_anew)
+            self._copying.add_done_callback(self._begun)
+        else:
+            self._copying = None
+            self._go_on()
+
+    def _begun(self, work: asyncio.Future[Any]) -> None:
+        work.exception()
+        self._copying = None
+        self._is_busy = False
+        self._go_on()

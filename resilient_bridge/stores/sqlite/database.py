@@ -1,0 +1,236 @@
+"""One database file of ours: its rows, its transactions, and what becomes of its log. What its tables are is in `sqlite_versions`.
+
+Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. The log has checksums,
+and SQLite drops what comes after a bad one without a word: `sqlite_log` reads it first, `sqlite_faults` judges the file. Rule: a file
+with any doubt in it is not used as it is; `sqlite_salvage` makes a new one of what is certain.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...errors import Failure, StoreError
+from ...files.private_files import ALWAYS, close_quietly
+from .versions import LAYOUTS, newest
+from .wal import FRAME_HEADER, LOG_HEADER, log_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .versions import Layout, Rows
+
+__all__ = [
+    "APPLICATION",
+    "PAGE",
+    "Database",
+    "Op",
+    "connect",
+    "insert",
+    "is_damage",
+    "is_good",
+    "name_of",
+    "select",
+    "store_error",
+    "summed",
+]
+
+#: SQL and its parameters, or a list of them.
+Op: TypeAlias = tuple[str, "Sequence[Any] | list[Sequence[Any]]"]
+
+APPLICATION: Final = 0x72_62_73_31  # "rbs1"
+PAGE: Final = 2_048  # bytes: a commit writes whole pages, and a message is a tenth of this; larger texts cost a little more
+_PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
+
+_PLAIN: Final = frozenset({str, int, float, type(None)})
+
+
+def crc_of(row: Sequence[object]) -> int:
+    """The check sum of a row's fields."""
+    return zlib.crc32(repr(tuple(row)).encode())  # repr leaves no lone surrogate
+
+
+def insert(table: str, *, or_what: str = "ABORT") -> str:
+    """The SQL that inserts a row and its CRC."""
+    places = ", ".join("?" * (len(LAYOUTS[newest()].tables[table]) + 1))
+    return f"INSERT OR {or_what} INTO {table} VALUES ({places})"  # noqa: S608 -- names of ours
+
+
+def select(table: str, layout: Layout, where: str = "") -> str:
+    """The SQL that reads the rows of a table in the order of their key, without CRC."""
+    order = layout.keys.get(table, "seq")
+    return f"SELECT {', '.join(layout.tables[table])} FROM {table} {where} ORDER BY {order}"  # noqa: S608 -- names of ours
+
+
+def summed(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row with its CRC. What is kept is plain: the CRC is of what SQLite will give back."""
+    if not _PLAIN.issuperset(map(type, row)):
+        row = [_plain(value) for value in row]
+    return *row, crc_of(row)
+
+
+def _plain(value: object) -> object:
+    """A member of an enumeration, or any other subclass, as what it is to SQLite."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, int) else value
+
+
+def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqlite3.Connection:
+    """Open a database, and make it one of ours if it is new, of this version or the newest. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
+    try:
+        execute = connection.execute
+        execute(f"PRAGMA page_size={PAGE}")
+        execute("PRAGMA journal_mode=WAL")
+        # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
+        execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
+        execute("PRAGMA wal_autocheckpoint=0")  # it would stall whoever commits: see Database.checkpoint
+        execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
+        if execute("PRAGMA schema_version").fetchone()[0] == 0:
+            version = newest() if version is None else version
+            execute("BEGIN IMMEDIATE")
+            for statement in LAYOUTS[version].schema:
+                execute(statement)
+            execute(f"PRAGMA application_id={APPLICATION}")
+            execute(f"PRAGMA user_version={version}")
+            execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_good(row: Sequence[Any]) -> bool:
+    """Does the CRC, the last field, belong to the others?"""
+    return bool(row[-1] == crc_of(row[:-1]))
+
+
+def name_of(error: Exception) -> str:
+    """What SQLite calls this error; "" for one of Python's, such as a text that is no UTF-8."""
+    return str(getattr(error, "sqlite_errorname", ""))
+
+
+def is_damage(name: str) -> bool:
+    """Is that what SQLite calls a damaged file?"""
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def store_error(error: Exception, what: str) -> StoreError:
+    """What SQLite or the system said, as ours. What is damaged is found and mended when the store is opened again."""
+    name = name_of(error) or type(error).__name__
+    code = "SYS_STATE_DAMAGED" if is_damage(name) else "SYS_STORE_UNAVAILABLE"
+    ours = StoreError(Failure.of(code, f"{what}: {error} ({name})", cause=error))
+    ours.__cause__ = error
+    return ours
+
+
+class Database:
+    """An open database, used by one thread at a time; `checkpoint` alone may run beside it, on a connection of its own."""
+
+    def __init__(self, path: Path, *, is_machine: bool) -> None:
+        self.path = path
+        self._is_machine = is_machine
+        self.connection = connect(path, is_machine=is_machine)
+        self._side: sqlite3.Connection | None = None
+        self._log = -1
+        try:
+            self._frame = FRAME_HEADER + int(self.connection.execute("PRAGMA page_size").fetchone()[0])
+            self.connection.execute("SELECT 1 FROM marks LIMIT 1")  # from here on there is a log
+            with suppress(FileNotFoundError):  # on a file system that cannot have one
+                self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Do all of it in one transaction, or none of it. Raises StoreError."""
+        if not ops:
+            return
+        connection = self.connection
+        execute = connection.execute
+        end = os.lseek(self._log, 0, os.SEEK_END) if self._log >= 0 else 0
+        try:
+            if len(ops) == 1 and not isinstance(ops[0][1], list):
+                execute(*ops[0])
+                return
+            execute("BEGIN IMMEDIATE")
+            for sql, given in ops:
+                if isinstance(given, list):
+                    connection.executemany(sql, given)
+                else:
+                    execute(sql, given)
+            execute("COMMIT")
+        except (
+            sqlite3.Error,
+            ValueError,
+            OverflowError,
+        ) as error:  # ValueError: a text that UTF-8 cannot write
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    execute("ROLLBACK")
+            self._take_back(end)
+            raise store_error(error, f"{self.path.name} cannot be written") from error
+
+    def _take_back(self, end: int) -> None:
+        """Cut what a failed transaction has left behind `end`: it may be whole there, and nobody may find it after a crash."""
+        if self._log < 0:
+            return
+        with suppress(OSError):
+            salts, frame = os.pread(self._log, 8, 16), self._frame
+            if end < LOG_HEADER + frame or os.pread(self._log, 8, end - frame + 8) != salts:
+                end = 0  # the failed one has begun the log anew, because all before it had been copied
+            os.ftruncate(self._log, end)
+            if self._is_machine:
+                os.fsync(self._log)
+
+    def rows(self, table: str, where: str = "", *given: Any) -> list[tuple[Any, ...]]:
+        """The rows of a table in the order of their key, without CRC. Raises StoreError."""
+        try:
+            return self.connection.execute(select(table, LAYOUTS[newest()], where), given).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error, f"{self.path.name} cannot be read") from error
+
+    def fill(self, rows: Rows) -> None:
+        """Take over rows from another file, in one transaction."""
+        self.run([(insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]]) for table in rows])
+
+    def checkpoint(self) -> int:
+        """Copy what is in the log into the database, beside whoever writes. Returns the bytes that the log still has."""
+        with suppress(sqlite3.Error):  # full, or read-only: the log goes on growing, and who writes is told
+            if self._side is None:
+                self._side = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+                self._side.execute("PRAGMA wal_autocheckpoint=0")
+            self._side.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        return self.log_size()
+
+    def begin_log_anew(self) -> None:
+        """Copy all of the log and empty it, unless somebody still reads it; nobody may write meanwhile."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA busy_timeout=0")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(sqlite3.Error):
+            self.connection.execute(f"PRAGMA busy_timeout={_PATIENCE * 1000:.0f}")
+
+    def log_size(self) -> int:
+        """The bytes of the log."""
+        try:
+            return log_of(self.path).stat().st_size
+        except OSError:
+            return 0
+
+    def close(self) -> None:
+        """Leave one file, if nothing hinders it."""
+        if self._side is not None:
+            self._side.close()
+            self._side = None
+        self.begin_log_anew()
+        self.connection.close()
+        if self._log >= 0:
+            close_quietly(self._log)
+            self._log = -1

@@ -1,0 +1,87 @@
+"""What is wrong with a database file, before a row of it is used: its header, its tables, its structure, the check sum of each row.
+
+A file is held against the tables of its own version. Rule: what is not known to be right is wrong, and what an attempt to read failed
+with is told from what is in the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from .database import APPLICATION, is_damage, is_good, name_of
+from .migration import are_tables_in_place
+from .versions import LAYOUTS, newest
+
+
+__all__ = ["Faults", "faults_of", "is_about_content", "schema_of", "version_of"]
+
+
+class Faults(NamedTuple):
+    """What is wrong with a file: with all of it, in words, and how many rows of which tables; false if nothing is.
+
+    `log`: what of its log is gone. `version`: the one as which it was judged; `is_in_place`: its tables begin where those of a new one do.
+    """
+
+    whole: tuple[str, ...] = ()
+    rows: tuple[tuple[str, int], ...] = ()
+    log: str = ""
+    version: int = 0
+    is_in_place: bool = True
+
+    def __bool__(self) -> bool:
+        """Is anything wrong?"""
+        return bool(self.whole or self.rows or self.log)
+
+    def __str__(self) -> str:
+        """In words."""
+        log = [self.log] if self.log else []
+        return ", ".join([*log, *self.whole, *(f"{count} rows of {table}" for table, count in self.rows)])
+
+    @property
+    def spare_marks(self) -> bool:
+        """Is every mark there, and right?"""
+        return not self.whole and not self.log and "marks" not in dict(self.rows)
+
+
+def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The SQL that made what is in a database. Raises sqlite3.Error."""
+    return tuple(sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid"))
+
+
+def version_of(schema: tuple[str, ...]) -> int | None:
+    """The version of ours whose tables these are; None if they are of none."""
+    return next((version for version, layout in LAYOUTS.items() if layout.schema == schema), None)
+
+
+def faults_of(connection: sqlite3.Connection) -> Faults:
+    """What is wrong with an open database, as one of its version; if nothing, every row of it can be trusted. Raises sqlite3.Error."""
+    whole: list[str] = []
+    told = connection.execute("PRAGMA user_version").fetchone()[0]
+    # A type that reads TEXU makes numbers of later texts, and no row that is there tells.
+    version = version_of(schema_of(connection))
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        whole.append("its header does not say that it is ours")
+    if told != (version or newest()):
+        whole.append(f"it is of version {told}, expected {version or newest()}")
+    if version is None:
+        whole.append("its tables are not those of ours")
+    whole += [
+        f"its structure: {said}" for (said,) in connection.execute("PRAGMA quick_check(1)") if said != "ok"
+    ]
+    if whole or version is None:
+        return Faults(tuple(whole))
+    rows: list[tuple[str, int]] = []
+    for table, columns in LAYOUTS[version].tables.items():
+        every = f"SELECT {', '.join(columns)}, crc FROM {table}"  # noqa: S608 -- names of ours
+        bad = sum(not is_good(row) for row in connection.execute(every))
+        if bad:
+            rows.append((table, bad))
+    return Faults(rows=tuple(rows), version=version, is_in_place=are_tables_in_place(connection))
+
+
+def is_about_content(error: sqlite3.Error) -> bool:
+    """Does it say what is in the file, and not what became of an attempt to read it?"""
+    # ERROR: "no such table", "no such column": what a bit in the first page can do
+    name = name_of(error)
+    return name in {"", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_SCHEMA"} or is_damage(name)

@@ -1,0 +1,222 @@
+"""From a path to a database that can be trusted: private, sound, of today's version; or mended, with what was lost said.
+
+Rule: never a silent empty start. A damaged file is set aside beside the new one, which holds what was certain in it; the new one is
+complete before the old one moves, so that a crash or a full disk in between leaves one of the two. What is looked at is not written to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...errors import Failure, StoreError
+from ...files.file_changes import set_aside
+from ...files.owner import Owner
+from ...files.private_files import open_private, prepare_directory, sync_directory
+from .database import Database, name_of, store_error
+from .faults import Faults, faults_of, is_about_content
+from .migration import migrate
+from .salvage import is_foreign, refuse_later, remove_rooms, salvage
+from .versions import newest
+from .wal import cut_log, log_of, read_log
+from .wal_end import lost_end
+
+
+if TYPE_CHECKING:
+    from .versions import Rows
+
+__all__ = ["Mended", "open_database", "opened"]
+
+_ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
+_INDEX: Final = "-shm"
+_SIDES: Final = ("-wal", _INDEX)
+_NEW: Final = ".new"  # a first database, until it is whole: one of no bytes has lost them
+_SALVAGED: Final = ".salvaged"
+
+
+class Mended(NamedTuple):
+    """What was wrong with a file, where it is now, and what is gone."""
+
+    set_aside: Path
+    faults: str
+    lost: str
+
+
+async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, Database, Mended | None]:
+    """Become the owner within `wait` seconds, and open, in a thread. Cancelled meanwhile, it is waited for and undone: nothing stays open."""
+    loop, owner = asyncio.get_running_loop(), Owner(path)
+    until = loop.time() + wait
+    while True:
+        try:
+            owner.take()
+            break
+        except StoreError as error:
+            if error.failure.code != "SYS_STORE_IN_USE" or loop.time() >= until:
+                raise
+        await asyncio.sleep(_ASK_AGAIN)
+    try:
+        work = partial(open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot)
+        found = await _uncancelled(loop.run_in_executor(None, work))
+        owner.note_boot()
+    except BaseException:
+        owner.release()
+        raise
+    return owner, *found
+
+
+async def _uncancelled(
+    work: asyncio.Future[tuple[Database, Mended | None]],
+) -> tuple[Database, Mended | None]:
+    cancelled = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return work.result()
+    if work.exception() is None:
+        work.result()[0].close()
+    raise cancelled
+
+
+def open_database(
+    path: Path, *, is_machine: bool, is_same_boot: bool = False
+) -> tuple[Database, Mended | None]:
+    """Open or make the database at `path`, whose owner we are. Raises StoreError, ConfigError; then nothing has changed.
+
+    `is_same_boot`: whoever used it last did so since the machine was started; see `lost_end`.
+    """
+    prepare_directory(path, "store")
+    try:
+        _clear_up(path)
+        mended = None
+        if _is_missing(path):
+            _make(_beside(path, _NEW), {})
+            _beside(path, _INDEX).unlink(missing_ok=True)  # of a log that is gone with its database
+            _beside(path, _NEW).rename(path)
+            sync_directory(path.parent)
+        else:
+            if is_foreign(path):
+                text = f"{path.name} is a database of another program, and was left alone"
+                raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
+            refuse_later(path, path.name)
+            faults = _faults(path, is_same_boot=is_same_boot)
+            if faults:
+                mended = _mend(path, faults)
+            elif faults.version != newest() or not faults.is_in_place:
+                migrate(path, faults.version)
+        return Database(path, is_machine=is_machine), mended
+    except (OSError, sqlite3.Error) as error:
+        raise store_error(error, f"{path.name} cannot be opened") from error
+
+
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+def _is_missing(path: Path) -> bool:
+    """Is there nothing at all? A log without its database is what is left of one."""
+    try:
+        os.close(open_private(path, os.O_RDWR, "store"))
+    except FileNotFoundError:
+        if not log_of(path).exists() or not log_of(path).stat().st_size:
+            return True
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
+    return False
+
+
+def _faults(path: Path, *, is_same_boot: bool) -> Faults:
+    """What is wrong with the file and its log, by a look that changes neither; only a write that was not finished is taken away."""
+    log = read_log(path)
+    lost = log.lost or lost_end(path, log.end, is_same_boot=is_same_boot)
+    if lost:
+        return Faults(log=lost)
+    with path.open("rb") as file:
+        header = file.read(100)
+    if not header:
+        return Faults(("it is empty",))
+    if header[18:20] not in (b"\1\1", b"\2\2"):  # SQLite would take it for a file that must not be written
+        return Faults(("its header",))
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as look:
+            faults = faults_of(look)
+    except sqlite3.Error as error:
+        if not is_about_content(error):
+            raise
+        # Not what SQLite says: that may be a text of the user's.
+        faults = Faults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
+    except (UnicodeDecodeError, OverflowError) as error:
+        faults = Faults((f"a value that cannot be read ({type(error).__name__})",))
+    if not faults:
+        cut_log(path, log.end)
+    return faults
+
+
+# ---- mending --------------------------------------------------------------------------------------------------------
+
+
+def _mend(path: Path, faults: Faults) -> Mended:
+    rows, lost = salvage(path, faults)
+    made = _beside(path, _SALVAGED)
+    _make(made, rows)
+    aside = set_aside(
+        path
+    )  # first: from here on until the end there is no `path`, by which `_clear_up` knows
+    for side in _SIDES:
+        with suppress(FileNotFoundError):
+            _beside(path, side).rename(_beside(aside, side))
+    made.rename(path)
+    sync_directory(path.parent)
+    return Mended(aside, str(faults), lost)
+
+
+def _make(path: Path, rows: Rows) -> None:
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
+    database = Database(path, is_machine=True)
+    try:
+        database.fill(rows)
+    finally:
+        database.close()
+    if database.log_size():  # a full disk: what is not in the file would stay behind when it is renamed
+        text = f"{path.name} cannot be written: its log could not be copied into it"
+        raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text))
+
+
+def _clear_up(path: Path) -> None:
+    """After a crash in the middle of mending, the damaged file is put back where it was, and all of it is done again."""
+    remove_rooms(path)
+    made = _beside(path, _SALVAGED)
+    if made.exists() and not path.exists():
+        aside = _last_set_aside(path)
+        if aside is None:  # somebody has taken it away: what was made of it is all there is
+            if log_of(path).exists():
+                set_aside(log_of(path))
+            _beside(path, _INDEX).unlink(missing_ok=True)
+            for side in _SIDES:
+                with suppress(FileNotFoundError):
+                    _beside(made, side).rename(_beside(path, side))
+            made.rename(path)
+        else:
+            for side in _SIDES:
+                if not _beside(path, side).exists() and _beside(aside, side).exists():
+                    _beside(aside, side).rename(_beside(path, side))
+            aside.rename(path)
+        sync_directory(path.parent)
+    for start in (_SALVAGED, _NEW):
+        for end in ("", *_SIDES, "-journal"):
+            _beside(path, start + end).unlink(missing_ok=True)
+
+
+def _last_set_aside(path: Path) -> Path | None:
+    found = [
+        one
+        for one in path.parent.iterdir()
+        if one.name.startswith(f"{path.name}.damaged-") and not one.name.endswith(_SIDES)
+    ]
+    return max(found, key=lambda one: one.stat().st_ctime_ns, default=None)

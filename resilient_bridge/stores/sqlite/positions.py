@@ -1,0 +1,153 @@
+"""How far each session of a database has been read: what is new since the last transaction, as the rows of the next.
+
+Rule: a position is written whole or not at all, and the messages it rests on with it; what is written is what the consumer took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...protocol import Now, Watermark
+from ..rows import AnswerRow, MarkRow, answer_rows, doubt_of, mark_rows, position_of, watermark_of
+from .database import insert, summed
+
+
+if TYPE_CHECKING:
+    from .database import Database, Op
+
+__all__ = ["Positions"]
+
+_TAILS: Final = 16  # sessions whose messages are kept: of the others only that they were joined
+_ANSWERS: Final = 2_048
+
+_POSITION: Final = insert("positions", or_what="REPLACE")
+_TAIL: Final = insert("tail", or_what="REPLACE")
+_ANSWER: Final = insert("answers", or_what="REPLACE")
+_FORGET: Final = tuple(f"DELETE FROM {table} WHERE session = ?" for table in ("positions", "tail", "answers"))  # noqa: S608 -- names of ours
+
+
+class _Written(NamedTuple):
+    """What the file has of a position."""
+
+    session: str = ""
+    taken: int = 0
+    answers: int = 0
+    state: tuple[Any, ...] = ()
+    doubt: int = 0
+
+
+class Positions:
+    """The positions in use. `is_exact`: nothing more is handed out until that has been taken back, here and in the file, which
+    says it while `says_exact`; `has_lost`: a session not known may have been.
+    """
+
+    def __init__(self, database: Database, now: Now, current: Callable[[], Now]) -> None:
+        self._database = database
+        self._now = now
+        self._current = current
+        self._known = {session: (used, body) for session, used, body in database.rows("positions")}
+        self._used = max((used for used, _ in self._known.values()), default=0)
+        self._in_use: list[tuple[Watermark, int]] = []
+        self._written: dict[int, _Written] = {}  # by the watermark's id()
+        self._late: list[Op] = self._old_tails()
+        self.is_exact = False
+        self.says_exact = True  # the process before this one may have left it so
+        self.has_lost = False
+
+    def _old_tails(self) -> list[Op]:
+        newest = sorted(self._known, key=lambda session: self._known[session][0], reverse=True)
+        return [(sql, (session,)) for session in newest[_TAILS:] for sql in _FORGET[1:]]
+
+    def last(self) -> str | None:
+        """The session used last."""
+        if self._in_use:
+            return self._in_use[-1][0].session_id
+        return max(self._known, key=lambda session: self._known[session][0], default=None)
+
+    def session(self, session_id: str) -> Watermark:
+        """The position of a session, from the file if it is there."""
+        for watermark, _ in self._in_use:
+            if watermark.session_id == session_id:
+                return watermark
+        watermark = self._read(session_id)
+        self._used += 1
+        self._in_use.append((watermark, self._used))
+        return watermark
+
+    def _read(self, session_id: str) -> Watermark:
+        _, body = self._known.get(session_id, (0, None))
+        if body is None:
+            watermark = Watermark(session_id)
+            # What the file knew of it may be among what was lost: the join has to end in a verdict.
+            watermark.asked_to_join = self.has_lost
+            self._written[id(watermark)] = _Written()
+            return watermark
+        where = "WHERE session = ?"
+        marks = [MarkRow(*row[1:]) for row in self._database.rows("tail", where, session_id)]
+        answers = [AnswerRow(*row[1:]) for row in self._database.rows("answers", where, session_id)]
+        watermark = watermark_of(session_id, body, marks, answers, self._now)
+        self._written[id(watermark)] = _Written(
+            session_id, watermark.taken, watermark.answers_used, doubt=doubt_of(body)
+        )
+        return watermark
+
+    def drop(self, session_id: str) -> None:
+        """The server has forgotten it: with the next transaction it is gone here, too."""
+        for watermark, used in self._in_use:
+            if watermark.session_id == session_id:
+                self._in_use.remove((watermark, used))
+                stored = self._written.pop(id(watermark)).session
+                self._late += [(sql, (stored,)) for sql in _FORGET]
+                break
+        self._known.pop(session_id, None)
+        self._late += [(sql, (session_id,)) for sql in _FORGET]
+
+    def ops(self) -> tuple[list[Op], Callable[[], None]]:
+        """What has to be written, and what to call once it is."""
+        late = list(self._late)
+        ops = list(late)
+        written: dict[int, _Written] = {}
+        for watermark, used in self._in_use:
+            state = (
+                watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
+                watermark.joined, watermark.replaces, watermark.epoch, self.is_exact,
+            )  # fmt: skip
+            before = self._written[id(watermark)]
+            if state != before.state:
+                ops += self._one(watermark, used, before)
+                written[id(watermark)] = _Written(
+                    watermark.session_id, watermark.taken, watermark.answers_used, state, before.doubt
+                )
+
+        is_exact = self.is_exact
+        if is_exact:
+            self.says_exact = True  # from the moment that it may be in the file
+
+        def done() -> None:
+            self.says_exact = is_exact or (self.says_exact and not written)
+            del self._late[: len(late)]
+            for place, now_written in written.items():
+                if place in self._written:
+                    self._written[place] = now_written
+
+        return ops, done
+
+    def _one(self, watermark: Watermark, used: int, before: _Written) -> list[Op]:
+        now, session = self._current(), watermark.session_id
+        ops: list[Op] = []
+        if before.session not in ("", session):  # the server has named it anew
+            ops += [(sql, (before.session,)) for sql in _FORGET]
+            before = _Written(doubt=before.doubt)
+        marks = mark_rows(watermark, before.taken, now)
+        if marks:
+            ops.append((_TAIL, [summed((session, *row)) for row in marks]))
+            ops.append(("DELETE FROM tail WHERE session = ? AND n < ?", (session, watermark.first)))
+        answers = answer_rows(watermark, before.answers)
+        if answers:
+            ops.append((_ANSWER, [summed((session, *row)) for row in answers]))
+            oldest = watermark.answers_used - _ANSWERS
+            ops.append(("DELETE FROM answers WHERE session = ? AND n <= ?", (session, oldest)))
+        body = position_of(watermark, now, is_exact=self.is_exact, doubt=before.doubt)
+        ops.append((_POSITION, summed((session, used, body))))
+        return ops

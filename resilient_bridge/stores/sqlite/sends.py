@@ -1,0 +1,112 @@
+"""The sends of a database: what earlier processes left, what was accepted since, what became of it, as the rows of the next transaction.
+
+Rule: a send is in `outbox` until its outcome is in `outcomes`; both change in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from ..rows import UNSURE, EntryRow, OutcomeRow, entry_of, entry_row, outcome_of, outcome_row
+from .database import insert, summed
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol import Entry, Now
+    from .database import Database, Op
+
+__all__ = ["Sends"]
+
+_REMEMBERED: Final = 1_024  # outcomes
+_PRUNE_EVERY: Final = 256  # outcomes
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+_PUT: Final = insert("outbox")
+_OUTCOME: Final = insert("outcomes", or_what="REPLACE")
+
+
+class Sends:
+    """`last_seq` is the highest number in the file, `outcomes` what earlier processes knew, the oldest first."""
+
+    def __init__(self, database: Database, now: Now) -> None:
+        self._settled: list[Entry] = []
+        self._since_prune = 0
+        outbox = [EntryRow(*row) for row in database.rows("outbox")]
+        marks: list[tuple[int, float | None]] = [(seq, wall) for seq, wall in database.rows("marks")]
+        told = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
+        told = sorted(told)[-_REMEMBERED:]
+        self._unsettled = dict.fromkeys(row.seq for row in outbox)
+        self.entries = [entry_of(row, handed, now) for row, handed in _handed(outbox, marks)]
+        self.outcomes = [outcome_of(row) for row in told]
+        self.last_seq = max(
+            [0, *self._unsettled, *(seq for seq, _ in marks[-1:]), *(row.seq for row in told)]
+        )
+
+    @property
+    def has_settled(self) -> bool:
+        """Is there an outcome to be written?"""
+        return bool(self._settled)
+
+    def put(self, entry: Entry, wall: float) -> Op:
+        """What accepts a send. Should it be refused, it has to be settled: a commit that failed may still have reached the disk."""
+        self.last_seq = max(self.last_seq, entry.seq)
+        self._unsettled[entry.seq] = None
+        return _PUT, summed(entry_row(entry, wall))
+
+    def settle(self, entry: Entry) -> bool:
+        """The outcome is known; False for what is no send of this file."""
+        if entry.is_request or self._unsettled.pop(entry.seq, 0) == 0:
+            return False
+        self._settled.append(entry)
+        return True
+
+    def ops(self, wall: float) -> tuple[list[Op], Callable[[], None]]:
+        """What has to be written, and what to call once it is."""
+        settled = list(self._settled)
+        ops: list[Op] = []
+        if settled:
+            numbers = sorted(entry.seq for entry in settled)
+            told = _encode([outcome_row(entry, wall) for entry in settled])
+            ops.append((_OUTCOME, summed((numbers[-1], told))))
+            ops.append(("DELETE FROM outbox WHERE seq BETWEEN ? AND ?", _runs(numbers)))
+            self._since_prune += len(settled)
+            if self._since_prune >= _PRUNE_EVERY:
+                self._since_prune = 0
+                oldest = next(iter(self._unsettled), self.last_seq)
+                ops.append(("DELETE FROM outcomes WHERE seq < ?", (self.last_seq - _REMEMBERED,)))
+                ops.append(("DELETE FROM marks WHERE seq < ?", (oldest,)))
+
+        def done() -> None:
+            del self._settled[: len(settled)]
+
+        return ops, done
+
+
+def _handed(
+    outbox: list[EntryRow], marks: list[tuple[int, float | None]]
+) -> list[tuple[EntryRow, float | None]]:
+    """Each send, and when it was handed out first: the time of the lowest mark that covers it."""
+    found: list[tuple[EntryRow, float | None]] = []
+    at = 0
+    for row in outbox:
+        while at < len(marks) and marks[at][0] < row.seq:
+            at += 1
+        wall = marks[at][1] if at < len(marks) else None
+        found.append((row, UNSURE if at < len(marks) and wall is None else wall))
+    return found
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """The same numbers, as spans without a hole."""
+    spans: list[tuple[int, int]] = []
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            spans.append((first, last))
+            first = number
+        last = number
+    return [*spans, (first, last)]

@@ -1,0 +1,351 @@
+"""The durable store of one machine: one SQLite file, one owner, what was accepted in it before it moves.
+
+A send is a row before `send()` returns; one mark per batch says what may have been handed out before a byte of it moves; what
+became of it, and how far the consumer is, follow together with the next write, at the latest after a turn of the loop or 100 ms.
+Rule: whatever a crash leaves is either what was told, or an honest doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...errors import Failure, StoreError, config_error
+from ...files.private_files import path_of
+from ...protocol import Watermark
+from ...telemetry import emit
+from ...telemetry.events import StateSetAside
+from ...values.fields import is_number
+from ..rows import noted
+from .commits import NOTHING, Commits, Gathered
+from .database import insert, summed
+from .opening import opened
+from .positions import Positions
+from .sends import Sends
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from ...protocol import Entry, Now
+    from .database import Database
+    from .opening import Mended
+
+__all__ = ["SQLiteStore"]
+
+_WITHIN: Final = 0.1  # seconds after which a position is kept
+_AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
+_RETRY: Final = 1.0  # seconds until what could not be kept is tried again
+
+_MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts
+_RECORD: Final = insert("records", or_what="REPLACE")
+
+
+class SQLiteStore:
+    """What a client accepts is in the file `path` before `send()` returns; a new process with the same path goes on from there.
+
+    `durability`: "process" survives the death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
+    for the disk, so that it survives a power cut, and lets concurrent senders share the wait. One client at a time owns the
+    file: a second gets StoreError (SYS_STORE_IN_USE) at once, or after `wait` seconds. The directory is made 0700, the file 0600.
+    A damaged file is set aside beside it, what is certain in it is used, and the event `StateSetAside` says what was lost.
+    """
+
+    is_durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Literal["process", "machine"] = "process",
+        wait: float | None = None,
+    ) -> None:
+        """Nothing is opened yet. ConfigError names a wrong argument."""
+        self._path = path_of(path, "SQLiteStore.path")
+        if durability not in ("process", "machine"):
+            raise config_error("SQLiteStore.durability", "'process' or 'machine'", durability)
+        if wait is not None and not (is_number(wait) and wait >= 0):
+            raise config_error("SQLiteStore.wait", "seconds, or None", wait)
+        self._is_machine = durability == "machine"
+        self._wait = wait
+        self._opening = asyncio.Lock()
+        self._users = 0
+        self._has_client = False
+        self._has_failed = False
+        self.on_failure: Callable[[StoreError | None], object] | None = None
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<SQLiteStore {self._path.name} {'open' if self._users else 'closed'}>"
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    async def open(self, now: Now, *, outbox: bool = True) -> None:
+        """Become the owner, and load. Raises StoreError: in use, not readable, of another program or a later version; ConfigError for an unsafe path."""
+        async with self._opening:
+            if outbox and self._has_client:
+                raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
+            if not self._users:
+                await self._open(now)
+            elif outbox:  # another user has kept it open since the last client ended
+                await self._commits.quiet()
+                self._load(self._database, now)
+            self._users += 1
+            self._has_client |= outbox
+
+    async def _open(self, now: Now) -> None:
+        owner, database, mended = await opened(
+            self._path, is_machine=self._is_machine, wait=self._wait or 0.0
+        )
+        try:
+            self._load(database, now)
+        except BaseException:
+            database.close()
+            owner.release()
+            raise
+        self._owner, self._database = owner, database
+        self._commits = Commits(
+            database, self._gather, self._failed, self._doubt, inline=not self._is_machine
+        )
+        if mended is not None:
+            self._tell(mended)
+
+    def _load(self, database: Database, now: Now) -> None:
+        self._now = now
+        self._is_soon = False
+        self._touched = 0
+        self._has_moved = True
+        self._timer: asyncio.Handle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._sends = Sends(database, now)
+        records = sorted(database.rows("records"), key=_used)
+        self._records = {session: body for session, _, body in records}
+        self._records_used = _used(records[-1]) if records else 0
+        self._positions = Positions(database, now, self._current)
+
+    def _current(self) -> Now:
+        """Both clocks as of now, from the one reading that we were given: for ages only."""
+        passed = self._loop.time() - self._now.mono
+        return type(self._now)(self._now.mono + passed, self._now.wall + passed)
+
+    def _tell(self, mended: Mended) -> None:
+        failure = Failure.of("SYS_STATE_DAMAGED", f"{self._path.name} was damaged: {mended.faults}")
+        self._positions.has_lost = True
+        emit(
+            StateSetAside(
+                path=str(self._path),
+                set_aside=str(mended.set_aside),
+                source="the rows whose check sums are right",
+                lost=mended.lost,
+                failure=failure,
+            )
+        )
+
+    async def close(self, *, outbox: bool = True) -> None:
+        """Keep what is left, exactly, and let go of the file. Raises StoreError for what could not be kept; the file is closed all the same."""
+        if self._users:
+            self._commits.check_process()
+        async with self._opening:
+            if not self._users or (outbox and not self._has_client):
+                return
+            if outbox:
+                self._has_client = False
+                self._positions.is_exact = self._has_moved = True
+            self._users -= 1
+            if self._users:
+                self._commits.flush()
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            try:
+                await self._commits.close()
+            finally:
+                self._owner.release()
+
+    def _check_open(self) -> None:
+        if not self._users:
+            raise config_error(
+                "BridgeClient", "a client entered with `async with`", "one whose store is closed"
+            )
+        self._commits.check_process()
+
+    # ---- what was put off -------------------------------------------------------------------------------------
+
+    def _gather(self) -> Gathered:
+        if not self._has_moved and not self._sends.has_settled:
+            return NOTHING
+        self._has_moved = False  # whatever moves from here on goes with the next
+        touched = self._touched
+        positions, positions_done = self._positions.ops()
+        sends, sends_done = self._sends.ops(self._wall())
+
+        def done() -> None:
+            self._touched = max(self._touched - touched, 0)
+            positions_done()
+            sends_done()
+            if self._has_failed:
+                self._has_failed = False
+                if self.on_failure is not None:
+                    self.on_failure(None)
+
+        def failed() -> None:
+            self._has_moved = True
+
+        return Gathered([*positions, *sends], done, failed)
+
+    def _later(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        self._is_soon = False
+        if self._users:
+            # What was handed out is in what is written now, and the next message is not handed out before that is taken back.
+            if not self._is_machine and not self._positions.says_exact:
+                self._positions.is_exact = self._has_moved = True
+            self._commits.flush()
+
+    def _failed(self, error: StoreError) -> None:
+        self._has_failed = True
+        if self.on_failure is not None:
+            self.on_failure(error)
+        self._later(_RETRY)
+
+    # ---- positions --------------------------------------------------------------------------------------------
+
+    def session(self, session_id: str) -> Watermark:
+        """The position of this session, a fresh one if there is none; before the store is open, only the fresh one."""
+        return self._positions.session(session_id) if self._users else Watermark(session_id)
+
+    def drop_session(self, session_id: str) -> None:
+        """The server has forgotten this session."""
+        if not self._users:
+            return
+        self._has_moved = True
+        self._positions.drop(session_id)
+
+    def last_session(self) -> str | None:
+        """The session used last."""
+        return self._positions.last() if self._users else None
+
+    def touch(self, taken: int = 0) -> Awaitable[None] | None:
+        """The position may have moved, or so many messages are about to be taken: of 64 the place of the first is kept before the last is."""
+        if not self._users:
+            return None
+        self._has_moved = True
+        kept = None
+        # Where the file says that the consumer has no more than it knows, that has to be taken back before he has.
+        is_exact = self._positions.says_exact and not self._is_machine
+        if taken and (is_exact or self._touched + taken > _AT_MOST):
+            self._positions.is_exact = False
+            kept = self._kept_now()
+        self._touched += taken
+        self._has_moved = True
+        self._later(_WITHIN)
+        return kept
+
+    def _kept_now(self) -> Awaitable[None] | None:
+        try:
+            kept = self._commits.submit()
+        except StoreError as error:
+            self._failed(error)
+            raise
+        if kept is not None:
+            kept.add_done_callback(noted)
+        return kept
+
+    def _doubt(self) -> None:
+        """From here on the consumer may have more than the file says; what cannot be written now is, before he has."""
+        self._positions.is_exact = False
+        self._has_moved = True
+        with suppress(StoreError):
+            self._kept_now()
+
+    def keep(self, watermark: Watermark) -> Awaitable[None] | None:
+        """Keep this position now."""
+        del watermark  # it is among those that are kept with every transaction
+        self._check_open()
+        self._has_moved = True
+        return self._commits.submit()
+
+    # ---- sends ------------------------------------------------------------------------------------------------
+
+    def entries(self) -> Iterable[Entry]:
+        """What earlier processes accepted and did not settle; those handed out are WRITTEN, with the time of that."""
+        return tuple(self._sends.entries) if self._users else ()
+
+    def outcomes(self) -> Iterable[Entry]:
+        """What became of the last sends of earlier processes."""
+        return tuple(self._sends.outcomes) if self._users else ()
+
+    def last_seq(self) -> int:
+        """The highest sequence number in this file."""
+        return self._sends.last_seq if self._users else 0
+
+    def put(self, entry: Entry) -> Awaitable[None] | None:
+        """Accept a send. Raises StoreError: it was not accepted; settle it, and no process will send it."""
+        self._check_open()
+        return self._commits.submit(self._sends.put(entry, self._wall()))
+
+    def mark(self, through: int, wall: float) -> Awaitable[None] | None:
+        """Entries up to this number may move."""
+        self._check_open()
+        return self._commits.submit((_MARK, summed((through, float(wall)))))
+
+    def settle(self, entry: Entry) -> None:
+        """The outcome of this send is known; kept within a turn of the loop."""
+        if not self._users or not self._sends.settle(entry):
+            return
+        if not self._is_soon:
+            self._is_soon = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_soon(self._flush)
+
+    def _wall(self) -> float:
+        return self._now.wall + self._loop.time() - self._now.mono
+
+    # ---- session records --------------------------------------------------------------------------------------
+
+    def records(self) -> Mapping[str, str]:
+        """The session records, the oldest first."""
+        return MappingProxyType(self._records if self._users else {})
+
+    def keep_record(self, session_id: str, record: str) -> Awaitable[None] | None:
+        """Keep a session record."""
+        self._check_open()
+        self._records_used += 1
+        kept = self._commits.submit((_RECORD, summed((session_id, self._records_used, record))))
+        return _then(kept, partial(self._note_record, session_id, record))
+
+    def drop_record(self, session_id: str) -> Awaitable[None] | None:
+        """Forget a session record."""
+        self._check_open()
+        kept = self._commits.submit(("DELETE FROM records WHERE session = ?", (session_id,)))
+        return _then(kept, partial(self._note_record, session_id, None))
+
+    def _note_record(self, session_id: str, record: str | None) -> None:
+        self._records.pop(session_id, None)
+        if record is not None:
+            self._records[session_id] = record
+
+
+def _then(kept: Awaitable[None] | None, do: Callable[[], object]) -> Awaitable[None] | None:
+    """Do it once that is kept, and not if it is not."""
+    if kept is None:
+        do()
+        return None
+
+    async def both() -> None:
+        await kept
+        do()
+
+    return both()
+
+
+def _used(row: tuple[Any, ...]) -> int:
+    return int(row[1])

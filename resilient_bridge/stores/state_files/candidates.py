@@ -1,0 +1,217 @@
+"""Which of the two copies of a state can be used, and how far: version, migrations, check, orphans. Does no I/O.
+
+Rule: what the user's functions raise counts against the value only where that is their purpose (`check`, `orphans`). A migration that
+raises is a defect of the program, not of the file: its error comes out as it is, before anything is touched.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+
+from ...errors import Failure, config_error, text_of
+from ...values.fields import is_count
+from .document import ENVELOPE, Document, Form, InvalidDocumentError
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+__all__ = ["Candidate", "Demands"]
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """One file. `is_usable`: its value can be used; `is_salvageable`: so can it, if nothing better is there. `failure`: what is wrong.
+
+    `dropped` says what `orphans` took out of the value, `lost` what an earlier load had lost already. `is_over`: it is sound, and says
+    that there is no value.
+    """
+
+    path: Path
+    data: bytes | None
+    value: Any = None
+    saved_at: datetime | None = None
+    dropped: str = ""
+    lost: str = ""
+    is_over: bool = False
+    is_usable: bool = False
+    is_salvageable: bool = False
+    failure: Failure
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing is wrong with it."""
+        return self.is_over or (self.is_usable and not self.dropped)
+
+    @property
+    def label(self) -> str:
+        """Under which kind of name it is kept."""
+        return "foreign" if self.failure.code == "SYS_STATE_FOREIGN" else "damaged"
+
+
+class _UnfitError(Exception):
+    """A value that its check does not let pass."""
+
+
+@attrs.frozen(kw_only=True)
+class Demands:
+    """What a program asks of its state; the arguments of `StateFile`. Raises ConfigError for what cannot be asked."""
+
+    version: int
+    check: Callable[[Any], object] | None
+    orphans: Callable[[Any], tuple[Any, str]] | None
+    migrations: Mapping[int, Callable[[Any], Any]]
+    form: Form = ENVELOPE
+
+    def __attrs_post_init__(self) -> None:
+        if not is_count(self.version):
+            raise config_error("StateFile.version", "a whole number of at least 1", self.version)
+        for name, function in (("check", self.check), ("orphans", self.orphans)):
+            if function is not None and not _is_plain_function(function):
+                raise config_error(
+                    f"StateFile.{name}", "a function that takes the value, not async", function
+                )
+        for step, function in self.migrations.items():
+            if not is_count(step) or step >= self.version or not _is_plain_function(function):
+                wanted = f"functions by the version they start from, 1 to {self.version - 1}"
+                raise config_error("StateFile.migrations", wanted, f"{step}: {function}")
+
+    def examined(self, path: Path, data: bytes | None) -> Candidate:
+        """The candidate for what a file holds; None: it is missing. Raises what a migration raises."""
+        if data is None:
+            return Candidate(path=path, data=None, failure=_damaged(path, "wanted a file, got none"))
+        try:
+            document = self.form.read(data)
+        except InvalidDocumentError as error:
+            return self._salvaged(path, data, error)
+        if not self._reaches(document.version):
+            return Candidate(path=path, data=data, failure=self._foreign(path, document.version))
+        if not document.has_value:
+            failure = _damaged(path, "wanted a value, got none")
+            return Candidate(path=path, data=data, lost=document.lost, is_over=True, failure=failure)
+        failure = _damaged(path, "wanted references to what exists, got orphans")
+        try:
+            value, dropped = self._accepted(self._migrated(path, document))
+        except _UnfitError as error:
+            return Candidate(path=path, data=data, failure=_damaged(path, str(error), error))
+        return Candidate(
+            path=path,
+            data=data,
+            value=value,
+            saved_at=document.saved_at,
+            dropped=dropped,
+            lost=document.lost,
+            is_usable=True,
+            failure=failure,
+        )
+
+    def known(self, data: bytes) -> Document | None:
+        """The document in a file, None if it is damaged or of a later program: what is not known must not be overwritten."""
+        with suppress(InvalidDocumentError):
+            document = self.form.read(data)
+            return document if document.version <= self.version else None
+        return None
+
+    def refuse_unfit(self, value: Any) -> None:
+        """Raise what the check raises, or ConfigError if it returns False."""
+        if self.check is not None and self.check(value) is False:
+            raise config_error("value", "one that passes its check", "one that does not")
+
+    def _salvaged(self, path: Path, data: bytes, error: InvalidDocumentError) -> Candidate:
+        """What the envelope does not vouch for, the check may: without one nobody can, and the value is not used."""
+        failure = _damaged(path, str(error), error)
+        if error.is_foreign:
+            failure = attrs.evolve(self._foreign(path, None), cause=error)
+        nothing = Candidate(path=path, data=data, failure=failure)
+        document = error.document
+        if (
+            document is None
+            or not document.has_value
+            or document.version != self.version
+            or self.check is None
+        ):
+            return nothing
+        try:
+            value, dropped = self._accepted(document.value)
+        except _UnfitError:
+            return nothing
+        return attrs.evolve(
+            nothing,
+            value=value,
+            saved_at=document.saved_at,
+            dropped=dropped,
+            lost=document.lost,
+            is_salvageable=True,
+        )
+
+    def _reaches(self, version: int) -> bool:
+        """Whether the migrations lead from this version to ours."""
+        return 1 <= version <= self.version and all(
+            step in self.migrations for step in range(version, self.version)
+        )
+
+    def _migrated(self, path: Path, document: Document) -> Any:
+        value = document.value
+        for step in range(document.version, self.version):
+            try:
+                value = self.migrations[step](value)
+            except Exception as error:
+                error.add_note(
+                    f"migration of {path} from version {step} to {step + 1}; the file is as it was"
+                )
+                raise
+        return value
+
+    def _accepted(self, value: Any) -> tuple[Any, str]:
+        """The value without orphans, and what they were; checked before and, if there were any, after."""
+        self._checked(value)
+        if self.orphans is None:
+            return value, ""
+        try:
+            found = cast("object", self.orphans(value))
+        except Exception as error:
+            raise _UnfitError(f"the search for orphans raised {_told(error)}") from error
+        name = type(found).__name__
+        pair = cast("tuple[Any, Any]", found) if isinstance(found, tuple) else ()
+        if len(pair) != 2 or not isinstance(pair[1], str):
+            wanted = "a function that returns the value without orphans, and what they were as text"
+            raise config_error("StateFile.orphans", wanted, f"one that returns {name}")
+        if pair[1]:
+            self._checked(pair[0])
+        return pair
+
+    def _checked(self, value: Any) -> None:
+        try:
+            passes = self.check is None or self.check(value) is not False
+        except Exception as error:
+            raise _UnfitError(f"its check raised {_told(error)}") from error
+        if not passes:
+            raise _UnfitError("wanted a value that passes its check, got one that does not")
+
+    def _foreign(self, path: Path, version: int | None) -> Failure:
+        got = "other JSON" if version is None else f"version {version}"
+        wanted = f"version {self.version} of a state document"
+        return Failure.of("SYS_STATE_FOREIGN", f"{path}: wanted {wanted}, got {got}")
+
+
+def _damaged(path: Path, reason: str, cause: Exception | None = None) -> Failure:
+    told: BaseException | None = cause
+    while told is not None:  # its frames would keep alive whoever reads the file, with his lock on it
+        told.__traceback__ = None
+        told = told.__cause__ or told.__context__
+    return Failure.of("SYS_STATE_DAMAGED", f"{path}: {reason}", cause=cause)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
+
+
+def _is_plain_function(function: object) -> bool:
+    from inspect import iscoroutinefunction
+
+    return callable(function) and not iscoroutinefunction(function)

@@ -1,0 +1,54 @@
+"""The two copies of a value, its file and the backup beside it, for those who must not have a later version's set aside.
+
+Rule: looks, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import Failure, StoreError
+from ...files.private_files import read_private
+from .document import ENVELOPE, InvalidDocumentError
+
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .document import Form
+
+__all__ = ["backup_of", "backups_of", "is_whole", "later_version"]
+
+
+def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
+    """Where the backup of a file is."""
+    return backups_of(path, form)[0]
+
+
+def backups_of(path: Path, form: Form) -> tuple[Path, ...]:
+    """Where its backup is, and where earlier releases have put it."""
+    return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
+
+
+def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:
+    """Whether a copy is what was written, None if it is not there; in a damaged one the number of a version proves nothing.
+
+    Raises the StoreError of `later_version` for one of a later version than this, and what `read_private` does, which names `field`.
+    """
+    data = read_private(path, field)
+    if data is None:
+        return None
+    try:
+        found = form.read(data).version
+    except InvalidDocumentError:
+        return False
+    if found > version:
+        raise later_version(path, version, found, of=of)
+    return True
+
+
+def later_version(path: Path, version: int, found: int, *, of: str) -> StoreError:
+    """Return the error for a copy of another version than is known here; `of`: of what, in words."""
+    return StoreError(
+        Failure.of("SYS_STATE_FOREIGN", f"{path}: wanted version {version} of {of}, got version {found}")
+    )

@@ -1,0 +1,253 @@
+"""What a state file holds: one JSON document with a checksum around a value, to and from bytes.
+
+Rule: what is read is what was written, or it is called invalid. The checksum covers the version, the time and the value, so no bit
+that matters can change unnoticed; a value that would come back as another one is refused before it is written. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from ...errors import config_error
+from ...protocol.strict_json import decoder
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "ENVELOPE",
+    "FORMAT",
+    "Document",
+    "Form",
+    "InvalidDocumentError",
+    "instant",
+    "read_document",
+    "read_flat",
+    "read_json",
+    "write_document",
+    "write_flat",
+]
+
+FORMAT: Final = "resilient_bridge.state.1"
+"""The name of the format, in every document; the number is that of the envelope, not of what is in it."""
+_FLAT_FORMAT: Final = "resilient_bridge.state.2"
+_BESIDE: Final = (
+    "resilient_bridge"  # where the envelope of a flat document is: beside the fields of its value
+)
+_KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
+_DEEPEST: Final = 100  # as for messages: far below what the interpreter can take, because values are walked deeper in the stack
+_SHOWN: Final = 40
+
+
+@attrs.frozen(kw_only=True)
+class Document:
+    """What a state file says: the version of what its value means, when it was saved (None: that cannot be read), and what was lost
+    before it. A document without a value says that there is none any more, and why.
+    """
+
+    version: int
+    saved_at: datetime | None
+    value: Any = None
+    has_value: bool = True
+    lost: str = ""
+
+
+class InvalidDocumentError(ValueError):
+    """Bytes that are no document: `str()` says why.
+
+    `is_foreign`: they are JSON, and of another program. `document`: what they say all the same, if it is only the envelope that
+    does not fit.
+    """
+
+    def __init__(self, reason: str, *, is_foreign: bool = False, document: Document | None = None) -> None:
+        super().__init__(reason)
+        self.is_foreign = is_foreign
+        self.document = document
+
+
+def write_document(document: Document) -> bytes:
+    """Return the document as bytes: one line of ASCII. Raises ConfigError for a value that JSON cannot hold; tuples become lists."""
+    if problem := _problem(document.value):
+        raise config_error(*problem)
+    body = _envelope(FORMAT, document)
+    if document.has_value:
+        body["value"] = document.value
+    return _signed(body, body)
+
+
+def write_flat(document: Document) -> bytes:
+    """Return the document with the fields of its value, an object, at the top level, and the envelope beside them."""
+    if not document.has_value:
+        return write_document(document)
+    if problem := _problem(document.value):
+        raise config_error(*problem)
+    envelope = _envelope(_FLAT_FORMAT, document)
+    return _signed({**document.value, _BESIDE: envelope}, envelope)
+
+
+def _envelope(form: str, document: Document) -> dict[str, object]:
+    return {
+        "format": form,
+        "version": document.version,
+        "saved_at": document.saved_at and instant(document.saved_at),
+        "lost": document.lost,
+    }
+
+
+def _signed(body: dict[str, object], envelope: dict[str, object]) -> bytes:
+    """Put the checksum of the whole body into its envelope, and return the body as bytes."""
+    try:
+        envelope["sha256"] = _checksum(body)  # not there yet: of all but itself
+        return f"{_encode(body)}\n".encode()
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; little stack left
+        raise config_error("value", "what JSON can hold", f"{type(error).__name__}: {error}") from error
+
+
+def read_document(data: bytes) -> Document:
+    """Return the document in `data`. Raises InvalidDocumentError, and nothing else, for what is none."""
+    body = read_json(data)
+    if body.get("format") != FORMAT:
+        raise InvalidDocumentError("wanted a state document, got other JSON", is_foreign=True)
+    envelope = {name: part for name, part in body.items() if name != "value"}
+    unsigned = {name: part for name, part in body.items() if name != "sha256"}
+    return _checked(envelope, unsigned, body.get("value"), has_value="value" in body)
+
+
+def read_flat(data: bytes) -> Document:
+    """Return the document in `data`, written by `write_flat` or `write_document`. Raises InvalidDocumentError for what is none."""
+    body = read_json(data)
+    beside = body.get(_BESIDE)
+    envelope = cast("dict[str, object]", beside) if type(beside) is dict else {}
+    if envelope.get("format") != _FLAT_FORMAT:
+        return read_document(data)
+    value = {name: part for name, part in body.items() if name != _BESIDE}
+    unsigned = {name: part for name, part in envelope.items() if name != "sha256"}
+    return _checked(envelope, {**value, _BESIDE: unsigned}, value, has_value=True)
+
+
+def read_json(data: bytes) -> dict[str, object]:
+    """Return the fields of the JSON object in `data`, none for other JSON. Raises InvalidDocumentError for what is no JSON."""
+    if not data.strip():
+        raise InvalidDocumentError("wanted a state document, got an empty file")
+    try:
+        read: object = _read(data.decode())
+    except (ValueError, RecursionError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(":")[0]
+        raise InvalidDocumentError(f"wanted a state document, got no JSON: {told[:80]}") from None
+    return cast("dict[str, object]", read) if type(read) is dict else {}
+
+
+def _checked(
+    envelope: dict[str, object], unsigned: dict[str, object], value: object, *, has_value: bool
+) -> Document:
+    """Return the document of this envelope and value; `unsigned` is what its checksum is of."""
+    version, lost = envelope.get("version"), envelope.get("lost")
+    if type(version) is not int:
+        raise InvalidDocumentError("wanted a state document with a version, got one without")
+    if problem := _problem(value):
+        raise InvalidDocumentError(f"{problem[0]}: wanted {problem[1]}, got {problem[2]}")
+    document = Document(
+        version=version,
+        saved_at=_moment(envelope.get("saved_at")),
+        value=value,
+        has_value=has_value,
+        lost=lost if isinstance(lost, str) else "",
+    )
+    is_whole = envelope.keys() == _KEYS and envelope["sha256"] == _checksum(unsigned)
+    if not is_whole or document.saved_at is None:
+        raise InvalidDocumentError("wanted a checksum that fits the contents, got another", document=document)
+    return document
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """How a state file is laid out: its bytes, and how its backup is called; of `backups` the first is written, the others are read."""
+
+    write: Callable[[Document], bytes]
+    read: Callable[[bytes], Document]
+    backups: tuple[str, ...]
+
+
+ENVELOPE: Final = Form(write=write_document, read=read_document, backups=(".backup",))
+"""The value as one field of the envelope: any JSON value can be kept so."""
+
+
+def instant(moment: datetime) -> str:
+    """Return an instant as `2026-03-20T14:32:00.250Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _moment(stamp: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(stamp)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+# ---- strict JSON -----------------------------------------------------------------------------------------------------
+
+
+_read: Final = decoder(
+    constant="{} instead of a number",
+    infinite="a number that is not finite",
+    twice="a key that is there twice",
+).decode
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_canonical: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
+
+
+def _checksum(body: dict[str, object]) -> str:
+    """Of all that a document says but the checksum itself, in whatever order."""
+    return sha256(_canonical(body).encode()).hexdigest()
+
+
+def _problem(value: object) -> tuple[str, str, str] | None:
+    """What JSON cannot hold in the value, or not keep: where, what was wanted, what was got; never the thing itself."""
+    ahead: list[tuple[object, tuple[object, ...]]] = [(value, ())]
+    while ahead:
+        part, path = ahead.pop()
+        if len(path) > _DEEPEST:
+            return "value", f"at most {_DEEPEST} levels", "more, or a value that holds itself"
+        if isinstance(part, dict):
+            for key, inner in cast("dict[object, object]", part).items():
+                if not isinstance(key, str) or not _is_text(key):
+                    return _place(path), "keys that are text", _kind(key)
+                ahead.append((inner, (*path, key)))
+        elif isinstance(part, list | tuple):
+            ahead += [(inner, (*path, number)) for number, inner in enumerate(cast("list[object]", part))]
+        elif not _is_plain(part):
+            return _place(path), "what JSON can hold", _kind(part)
+    return None
+
+
+def _is_plain(part: object) -> bool:
+    if isinstance(part, str):
+        return _is_text(part)
+    return part is None or isinstance(part, int) or (isinstance(part, float) and math.isfinite(part))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _kind(part: object) -> str:
+    if isinstance(part, float):
+        return "a number that is not finite"
+    if isinstance(part, str):
+        return "a lone surrogate"
+    return f"an object of type {type(part).__name__}"
+
+
+def _place(path: tuple[object, ...]) -> str:
+    return "value" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}"[:_SHOWN] for step in path)

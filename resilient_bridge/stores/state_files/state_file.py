@@ -1,0 +1,254 @@
+"""A value in a file, which survives crashes and damage, and never pretends that nothing happened (C5, C7).
+
+Rule: the original changes only after its backup is safe, and each in one step. What cannot be believed is kept under another name
+before anything takes its place, and what is used instead, and what is lost, is told: by `Loaded`, by one event, and in the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from ...errors import StoreError, redact
+from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
+from ...files.private_files import path_of, prepare_directory, read_private
+from ...telemetry import emit, events
+from ...world import current_world
+from .candidates import Candidate, Demands
+from .copies import backups_of
+from .document import ENVELOPE, Document, Form, instant
+
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["Loaded", "StateFile"]
+
+Source: TypeAlias = Literal["file", "backup", "salvaged", "new"]
+
+_FIELD: Final = "StateFile.path"
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What `StateFile.load` found.
+
+    `source`: "file", all is well; "backup", the file was missing or unusable; "salvaged", the value is what could be had of a
+    damaged file; "new", there is no value (None). `saved_at`: when the value was saved. `lost`: what is gone, in words; empty if
+    nothing is; it stays until the next save. `set_aside`: where the unusable file is kept.
+    """
+
+    value: Any
+    source: Source
+    saved_at: datetime | None = None
+    lost: str = ""
+    set_aside: Path | None = None
+
+
+class StateFile:
+    """One JSON value in a file, with a backup beside it; the path, the version of what it means, and who may look at it.
+
+    `check` is called with a value and refuses it by raising, or by returning False: on `save`, where its error comes out, and on
+    `load`, where a value that it refuses is damaged. `orphans` is called on `load`, after `check`: it returns the value without
+    references to what is no longer there, and in words what it took out ("" for nothing); those words become `Loaded.lost`.
+    `migrations` maps a version to the function that makes the next version's value of its own.
+
+    Nothing is read or written before `load` or `save`. Both block, for as long as the disk takes to be sure: in async code
+    `await asyncio.to_thread(file.save, value)`. Threads of one process may share the object; two processes, or two objects, must
+    not share a path. Raises ConfigError for arguments that cannot be meant.
+    """
+
+    _form: Form = ENVELOPE  # a subclass may lay it out otherwise
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        version: int,
+        check: Callable[[Any], object] | None = None,
+        orphans: Callable[[Any], tuple[Any, str]] | None = None,
+        migrations: Mapping[int, Callable[[Any], Any]] | None = None,
+    ) -> None:
+        self._path = path_of(path, _FIELD)
+        self._backup, *self._earlier_backups = backups_of(self._path, self._form)
+        self._demands = Demands(
+            version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
+        )
+        self._lock = RLock()
+
+    def __repr__(self) -> str:
+        """A status line."""
+        return f"<StateFile {self._path} version {self._demands.version}>"
+
+    @property
+    def path(self) -> Path:
+        """Where the value is; its backup is beside it, as `<name>.backup`."""
+        return self._path
+
+    def save(self, value: Any) -> None:
+        """Keep the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup (C7).
+
+        A predecessor that is damaged, or of a later version, does not become the backup but is set aside, with the event StateSetAside.
+        Raises ConfigError for a value that JSON cannot hold as it is (tuples become lists) or for a path that is not safe, what
+        `check` raises, and StoreError (SYS_STORE_UNAVAILABLE): what was there is still there then, unless `failure.executed` is MAYBE.
+        """
+        data = self._document(value)
+        self._demands.refuse_unfit(self._form.read(data).value)
+        told: list[events.StateSetAside] = []
+        try:
+            with self._lock:
+                prepare_directory(self._path, _FIELD)
+                self._back_up(told)
+                replace_atomically(self._path, data)
+        finally:
+            _tell(told)
+
+    def load(self) -> Loaded:
+        """Return the value, or what can be had of it, and where it comes from (C5).
+
+        A file that is damaged, of another version or program, or refused by `check`, is kept beside the original. In its place comes
+        the backup; else its own value, if only the checksum is wrong and `check` lets it pass; else nothing, and the next save begins
+        anew. File and backup are sound again when this returns, and one event StateSetAside says what was lost; so does
+        the log. A value of an older version is migrated, and written with the next save.
+
+        Raises StoreError (SYS_STORE_UNAVAILABLE), with everything as it was, if a file is there and cannot be read, or nothing can be
+        written; ConfigError for a path that is not safe; and what a migration raises.
+        """
+        told: list[events.StateSetAside] = []
+        try:
+            with self._lock:
+                return self._load(told)
+        finally:
+            _tell(told)
+
+    def _back_up(self, told: list[events.StateSetAside]) -> None:
+        """Make what is there the backup, in one step; a backup is better than something damaged."""
+        found = read_private(self._path, _FIELD)
+        if found is None:
+            return
+        if (document := self._demands.known(found)) is not None:
+            if document.has_value:
+                replace_atomically(self._backup, found)
+                self._remove_earlier_backups()
+            return
+        main = self._demands.examined(self._path, found)
+        kept = keep_copy(main.path, found, main.label)
+        told.append(_event(main, [kept], "the value that is being saved", "what was there"))
+
+    def _load(self, told: list[events.StateSetAside]) -> Loaded:
+        prepare_directory(self._path, _FIELD)
+        remove_leftovers(self._path)
+        main = self._examined(self._path)
+        if main.is_sound and not main.is_over:
+            return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
+        backup = self._examined_backup()
+        if backup.data is None and (main.data is None or main.is_over):
+            return Loaded(value=None, source="new", lost=main.lost)
+        return self._recovered(main, backup, told)
+
+    def _examined(self, path: Path) -> Candidate:
+        return self._demands.examined(path, read_private(path, _FIELD))
+
+    def _examined_backup(self) -> Candidate:
+        """The backup, or that of an earlier release as long as there is no newer one."""
+        found = self._examined(self._backup)
+        for path in self._earlier_backups:
+            if found.data is None:
+                found = self._examined(path)
+        return found
+
+    def _remove_earlier_backups(self) -> None:
+        for path in self._earlier_backups:
+            if read_private(path, _FIELD) is not None:
+                remove(path)
+
+    def _recovered(self, main: Candidate, backup: Candidate, told: list[events.StateSetAside]) -> Loaded:
+        source, best, used, lost = _choice(main, backup)
+        lost = redact(lost)
+        # All that can be refused is refused first. Nothing is replaced before it is kept and its successor is safe, so that a crash
+        # at any point leaves what this began with, or what it ends with. What was lost stands in the new files.
+        fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
+        kept = _kept([one for one in (main, backup) if one.data is not None and not one.is_sound])
+        told.append(_event(main, kept, used, lost))
+        if best is None:
+            remove(self._backup)
+        elif best is not backup or not best.is_sound or best.path != self._backup:
+            # Else it is the only sound copy, and stays untouched.
+            replace_atomically(self._backup, fresh)
+        replace_atomically(self._path, fresh)
+        self._remove_earlier_backups()
+        return Loaded(
+            value=best.value if best else None,
+            source=source,
+            saved_at=best.saved_at if best else None,
+            lost=lost,
+            set_aside=kept[0] if kept else None,
+        )
+
+    def _document(self, value: Any, *, has_value: bool = True, lost: str = "") -> bytes:
+        return self._form.write(
+            Document(
+                version=self._demands.version,
+                saved_at=current_world().now(),
+                value=value,
+                has_value=has_value,
+                lost=lost,
+            )
+        )
+
+
+def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | None, str, str]:
+    """What is used (as a source, as a candidate, in words), and what is lost by that."""
+    if main.is_usable:
+        return "salvaged", main, "the file without its orphans", _joined(main.dropped, main.lost)
+    if backup.is_usable:
+        time = "a time that cannot be read" if backup.saved_at is None else instant(backup.saved_at)
+        lost = _joined(f"what was saved after {time}", backup.dropped, backup.lost)
+        return "backup", backup, f"the backup of {time}", lost
+    for one, name in ((main, "file"), (backup, "backup")):
+        if one.is_salvageable:
+            lost = "perhaps a part: the checksum is wrong, and the check lets the value pass"
+            used = f"the value of the {name}, although its checksum is wrong"
+            return "salvaged", one, used, _joined(lost, one.dropped, one.lost)
+    return "new", None, "nothing: it begins anew", "all of it: neither the file nor a backup can be used"
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
+def _kept(ones: list[Candidate]) -> list[Path]:
+    """Keep copies of all of them, or of none."""
+    kept: list[Path] = []
+    try:
+        for one in ones:
+            kept.append(keep_copy(one.path, one.data or b"", one.label))  # noqa: PERF401 -- known if the next fails
+    except BaseException:
+        for path in kept:
+            with suppress(StoreError):
+                remove(path)
+        raise
+    return kept
+
+
+def _event(main: Candidate, kept: list[Path], used: str, lost: str) -> events.StateSetAside:
+    return events.StateSetAside(
+        path=str(main.path),
+        set_aside=" and ".join(map(str, kept)),
+        source=used,
+        lost=lost,
+        failure=main.failure,
+    )
+
+
+def _tell(told: list[events.StateSetAside]) -> None:
+    """Tell listeners, else the log; outside of the lock, because a listener may do as it likes."""
+    for event in told:
+        emit(event)

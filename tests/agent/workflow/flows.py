@@ -1,0 +1,106 @@
+"""Small workflows for tests: what ran, in order, and what was heard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from resilient_bridge.agent import Workflow
+from resilient_bridge.agent.workflow.file_form import VERSION, WorkflowFile
+
+
+class Flow:
+    """Phases a, b, c in a directory, each writing NAME.txt; `ran` has the phases that began, `acts` what they do besides."""
+
+    def __init__(self, root, *, names="abc", name="flow", **given):
+        self.root = root
+        self.ran: list[str] = []
+        self.acts = {}
+        self.flow = Workflow(root / "state.json", name=name, root=root, **given)
+        self.options = {one: {} for one in names}
+
+    def build(self, **options):
+        """Declare the phases; `options` by phase."""
+        for one in self.options:
+            told = {"artifacts": [f"{one}.txt"], "idempotent": True, **options.get(one, {})}
+            self.flow.phase(name=one, **told)(self._phase(one))
+        return self
+
+    def _phase(self, one):
+        async def run(phase):
+            self.ran.append(one)
+            (self.root / f"{one}.txt").write_text(one)
+            act = self.acts.get(one)
+            if act is not None:
+                await act(phase)
+
+        return run
+
+    def value(self):
+        """What stands in the file."""
+        return value_in(self.root / "state.json")
+
+
+def fails(*errors):
+    """An act that raises these in turn, then nothing more."""
+    left = list(errors)
+
+    async def act(_):
+        if left:
+            raise left.pop(0)
+
+    return act
+
+
+def damage(path: Path, data: bytes = b"\0" * 100) -> None:
+    """Write over a file, as a broken disk would."""
+    path.write_bytes(data)
+
+
+def value_in(path: Path) -> dict:
+    """The fields of a state file, ours and those of ccsetup's format, without the envelope beside them."""
+    value = json.loads(path.read_text())
+    del value["resilient_bridge"]
+    return value
+
+
+def write_value(path: Path, value: dict, *, version: int = VERSION) -> None:
+    """Write a state file that says this."""
+    file = WorkflowFile(path.with_name("again.json"), version=version)
+    file.save(value)
+    path.with_name("again.json").rename(path)
+
+
+def died_in(root, phase, *, begun=1):
+    """What a process that was killed inside of that phase leaves in the file and in its backup."""
+    for name in ("state.json", "state.json.bak"):
+        value = value_in(root / name)
+        kept = [one for one in value["checkpoints"] if one["phase"] < phase]
+        value.update(
+            status="running", checkpoints=kept, phases_completed=[one["phase"] for one in kept],
+            current_phase=phase, begun=begun, failure=None,
+        )  # fmt: skip
+        write_value(root / name, value)
+
+
+async def started(flow, *, until):
+    """A run of the flow, under way, in which these phases have begun."""
+    task = asyncio.create_task(flow.flow.run())
+    while flow.ran != list(until):
+        await asyncio.sleep(0)
+    return task
+
+
+async def cancelled(task):
+    """Cancel a run, and wait for its end."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def stay(_):
+    """An act that does not end by itself."""
+    await asyncio.Event().wait()

@@ -1,0 +1,119 @@
+"""What the next run will have to say, read from the disk before it begins: the judge of any sequence of kills and damage.
+
+Rule: it asks nothing of the runner. Where a copy of the state cannot be used, what is used instead has to be told; so have the phase that
+a process died in, and every finished phase that does not hold. Damage that no run can see needs no word, and that is only this:
+- to a backup whose file is sound: the next save mends it before anybody looks;
+- both copies removed: nothing is left that could know that there was something;
+- to an artifact of a phase that is not finished, or that an earlier run of the same word has found: it is made anew anyway;
+- while the workflow is halted: a run that is not resumed tells how it halted, and looks at nothing; the resumed one does.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import attrs
+
+from resilient_bridge.agent.workflow.checkpoint import WorkflowState, WorkflowStatus
+from resilient_bridge.agent.workflow.file_form import VERSION
+from resilient_bridge.stores.state_files.document import InvalidDocumentError, instant, read_flat
+
+
+_DEATHS = 3
+
+
+@attrs.frozen
+class Copy:
+    """One copy of the state: whether it is there, what its envelope says, and the state if that can be used."""
+
+    is_there: bool
+    document: object = None
+    state: WorkflowState | None = None
+    is_sound: bool = False
+
+
+def _read(path):
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Copy(is_there=False)
+    try:
+        document, is_sound = read_flat(data), True
+    except InvalidDocumentError as error:
+        document, is_sound = error.document, False
+    state = None
+    if document is not None and document.version == VERSION and document.has_value:
+        try:
+            state = WorkflowState.from_value(document.value)
+        except ValueError:
+            is_sound = False
+    return Copy(is_there=True, document=document, state=state, is_sound=is_sound)
+
+
+def _changed(root, name, checksum):
+    try:
+        return f"sha256:{sha256((root / name).read_bytes()).hexdigest()}" != checksum
+    except FileNotFoundError:
+        return True
+
+
+@attrs.define
+class Judge:
+    """From life to life: `lost` has the words for the state that was lost last, `phases` those for phases which no report has said yet."""
+
+    root: Path
+    path: Path
+    once: frozenset[str] = frozenset()
+    """Phases that must not run twice: after a death in one of them a person is asked."""
+    lost: str = ""
+    phases: set[str] = attrs.field(factory=set)
+    is_forgotten: bool = False
+    """Both copies were gone at some time, so that a run began anew and could not know it."""
+
+    def look(self, *, resumes=False):
+        """Before a life; `resumes`: it goes on after a halt."""
+        file, backup = _read(self.path), _read(self.path.with_name(f"{self.path.name}.bak"))
+        state, lost = file.state, ""
+        if (
+            file.is_sound and state is None and not backup.is_there
+        ):  # it says that there is none any more, and why
+            lost = file.document.lost
+        elif not (file.is_there or backup.is_there):
+            self.lost, self.phases = "", set()
+            self.is_forgotten |= self.path.with_name(f"{self.path.name}.owner").exists()
+        elif not file.is_sound or state is None:
+            state, lost = self._instead(file, backup)
+        if lost:  # with the state, its warnings are lost
+            self.lost, self.phases = lost, set()
+        if state is not None and (state.status is not WorkflowStatus.HALTED or resumes):
+            self.phases |= {*self._deaths(state), *self._broken(state)}
+
+    def _instead(self, file, backup):
+        """Which state is used, and the words for what is lost by that."""
+        if backup.is_sound and backup.state is not None:
+            return backup.state, f"what was saved after {instant(backup.document.saved_at)}"
+        for one in (file, backup):
+            if one.state is not None:
+                return one.state, "perhaps a part: the checksum is wrong"
+        return None, "all of it: neither the file nor a backup can be used"
+
+    def _deaths(self, state):
+        if state.begun and state.current_phase in self.once:
+            yield f"phase {state.current_phase} may have run"
+        elif 0 < state.begun < _DEATHS:
+            yield f"phase {state.current_phase} began again: the process had ended inside of it"
+
+    def _broken(self, state):
+        newest = {name: one.checksums[name] for one in state.checkpoints for name in one.artifacts}
+        for one in state.checkpoints:
+            if any(_changed(self.root, name, newest[name]) for name in one.artifacts):
+                yield f"phase {one.phase} was finished, but"
+
+    def missing(self, report):
+        """What a report, as a dictionary, should have said and does not. One of a halt may leave phases for those after it."""
+        texts = [*report["warnings"], *(one["reason"] for one in report["skipped"])]
+        said = "\n".join(texts if report["failure"] is None else [*texts, report["failure"]["message"]])
+        self.phases = {words for words in self.phases if words not in said}
+        missing = set() if self.lost in said else {self.lost}
+        return missing | (self.phases if report["status"] == "completed" else set())

@@ -1,0 +1,115 @@
+"""Lives of the program in docs/how-to/run-a-workflow.md, one after the other, each ended where it is told to be.
+
+    python -m tests.agent.workflow.lives PROGRAM        reads {"root", "host", "kill_at"} lines, answers each with one line
+
+Each life is a fork of this process, which has loaded everything and runs nothing, so that a life costs milliseconds. `kill_at` counts
+points at which something is about to happen or has just happened: a save, a tool call, a measurement, a phase; at that point the life is
+ended with SIGKILL. 0: it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from functools import wraps
+from pathlib import Path
+
+import resilient_bridge as rb
+from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent.workflow import runner, verification, workflow
+from resilient_bridge.agent.workflow.workflow_file import Keeping
+
+
+LEDGER = ".ledger"
+
+
+class Points:
+    """Where a life may end; each is passed once before and once after what happens there."""
+
+    def __init__(self, kill_at):
+        self.passed = 0
+        self._kill_at = kill_at
+
+    def point(self):
+        self.passed += 1
+        if self.passed == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner, name):
+        function = getattr(owner, name)
+        if asyncio.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def told(*given, **named):
+                self.point()
+                found = await function(*given, **named)
+                self.point()
+                return found
+
+        else:
+
+            @wraps(function)
+            def told(*given, **named):
+                self.point()
+                found = function(*given, **named)
+                self.point()
+                return found
+
+        setattr(owner, name, told)
+
+
+def live(program, told):
+    """One life, in this process; what it came to."""
+    points = Points(told["kill_at"])
+    points.around(Keeping, "_save")
+    points.around(Toolbox, "call")
+    points.around(runner, "measure")
+    points.around(verification, "problems")
+    os.environ.update(RELEASE_ROOT=told["root"], RELEASE_HOST=told["host"])
+    names = {"__name__": "release"}
+    exec(compile(program, "release.py", "exec"), names)
+    flow = names["flow"]
+    assert isinstance(flow, workflow.Workflow)
+    with Path(LEDGER).open("a", buffering=1) as ledger:
+
+        def write(event):
+            if isinstance(event, rb.events.PhaseStarted):
+                ledger.write(f"began {event.phase}\n")
+                points.point()  # inside of the phase, before its first step
+            elif isinstance(event, rb.events.PhaseCompleted):
+                ledger.write(f"finished {event.phase}\n")
+                points.point()
+
+        with rb.listen(write), rb.testing.virtual_time():
+            run = flow.resume if told.get("resume") else flow.run
+            report = asyncio.run(run())
+    return {"report": report.to_dict(), "points": points.passed, "text": report.explain()}
+
+
+def main():
+    program = Path(sys.argv[1]).read_text()
+    for line in sys.stdin:
+        told = json.loads(line)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            try:
+                came_to = live(program, told)
+            except BaseException as error:  # noqa: BLE001 -- the parent says it
+                came_to = {"error": f"{type(error).__name__}: {error}"}
+            os.write(writing, json.dumps(came_to).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as answer:
+            said = answer.read()
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write((said or json.dumps({"killed": os.WTERMSIG(status)})) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

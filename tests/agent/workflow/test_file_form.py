@@ -1,0 +1,224 @@
+"""The file of a workflow as another program writes it, and as release 0.1.0 did (C8): read, not set aside, and written with its fields on top."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.agent import Workflow, WorkflowStatus
+from tests.agent.workflow.flows import value_in
+
+
+HERE = Path(__file__).parent
+EXAMPLE = {
+    "workflow": "x-implement",
+    "started_at": "2026-02-16T10:30:00Z",
+    "phases_completed": ["analyze", "plan"],
+    "current_phase": "implement",
+    "checkpoints": [
+        {"phase": "analyze", "completed_at": "2026-02-16T10:32:15Z", "artifacts": ["analysis.md"]},
+        {"phase": "plan", "completed_at": "2026-02-16T10:35:42Z", "artifacts": ["plan.md", "file-list.txt"]},
+    ],
+    "errors": [],
+    "last_backup": "2026-02-16T10:35:42Z",
+}
+"""The "Checkpoint Format" of ccsetup's specification, as printed."""
+FILES = ("analysis.md", "plan.md", "file-list.txt")
+
+
+def seed_flow(root, *, idempotent=None, **given):
+    """The workflow of the example, with what ran."""
+    flow, ran = Workflow(root / "workflow-state.json", root=root, **given), []
+
+    def phase(name):
+        def run():
+            ran.append(name)
+            for one in FILES:
+                (root / one).write_text(name)
+
+        return run
+
+    for name in ("analyze", "plan", "implement", "verify"):
+        flow.phase(name=name, idempotent=idempotent)(phase(name))
+    return flow, ran
+
+
+def write_seed(root, *, files=FILES, **changes):
+    (root / "workflow-state.json").write_text(json.dumps({**EXAMPLE, **changes}, indent=2))
+    for name in files:
+        (root / name).write_text("made by another program")
+
+
+@pytest.mark.requirement("C8")
+@pytest.mark.parametrize("name", [None, "x-implement"])
+async def test_h01_the_specifications_own_file_is_read_and_finished_phases_do_not_run_again(tmp_path, name):
+    """With or without the name in the program; the file becomes the backup, as it was, before anything changes."""
+    write_seed(tmp_path)
+    before = (tmp_path / "workflow-state.json").read_bytes()
+    flow, ran = seed_flow(tmp_path, **({} if name is None else {"name": name}))
+    status = flow.status()
+    assert (status.workflow, status.completed, status.current_phase) == (
+        "x-implement",
+        ("analyze", "plan"),
+        "implement",
+    )
+    assert (tmp_path / "workflow-state.json").read_bytes() == before
+    seen = []
+    with rb.listen(
+        lambda event: seen.append((tmp_path / "workflow-state.json.bak").read_bytes()) if not seen else None
+    ):
+        report = await flow.run()
+    assert (report.status, report.warnings, ran) == (WorkflowStatus.COMPLETED, (), ["implement", "verify"])
+    assert (seen[0] == before) or b"x-implement" in seen[0]
+    assert {path.name for path in tmp_path.glob("workflow-state*")} == {
+        "workflow-state.json", "workflow-state.json.bak", "workflow-state.json.owner",
+    }  # fmt: skip
+
+
+@pytest.mark.requirement("C8")
+async def test_h01_what_is_written_has_the_specifications_fields_at_the_top(tmp_path):
+    """`jq .phases_completed` finds them, in the file and in its backup; ours stand beside them."""
+    flow, _ = seed_flow(tmp_path, name="x-implement")
+    await flow.run()
+    for name in ("workflow-state.json", "workflow-state.json.bak"):
+        found = json.loads((tmp_path / name).read_text())
+        assert list(found)[: len(EXAMPLE)] == list(EXAMPLE)
+        assert found["phases_completed"] == ["analyze", "plan", "implement", "verify"]
+        assert [one["phase"] for one in found["checkpoints"]] == found["phases_completed"]
+        assert found["resilient_bridge"]["version"] == 2
+
+
+@pytest.mark.requirement("C6")
+async def test_h01_a_phase_of_the_specifications_file_whose_artifact_is_missing_runs_again(tmp_path):
+    """It names no check sums, so that it is there is all that can be asked."""
+    write_seed(tmp_path, files=("analysis.md", "plan.md"))
+    flow, ran = seed_flow(tmp_path)
+    report = await flow.run()
+    assert (report.is_completed, ran) == (True, ["plan", "implement", "verify"])
+
+
+async def test_h01_the_phase_that_another_program_had_begun_is_in_doubt(tmp_path):
+    """One that must not run twice is for a person to decide."""
+    write_seed(tmp_path)
+    flow, ran = seed_flow(tmp_path, idempotent=False)
+    report = await flow.run()
+    assert (report.failure.code, report.current_phase, ran) == ("SYS_OUTCOME_UNKNOWN", "implement", [])
+
+
+async def test_h01_the_form_of_its_partial_recovery_is_read_too(tmp_path):
+    """Artifacts beside the phases, as files and commits."""
+    root = tmp_path
+    (root / "workflow-state.json").write_text(
+        json.dumps({
+            "workflow": "w", "started_at": "2026-02-16T10:30:00Z",
+            "phases_completed": ["analyze", "plan"], "current_phase": "implement",
+            "artifacts": {"files": ["src/feature.ts"], "commits": []},
+        })
+    )  # fmt: skip
+    flow, ran = seed_flow(root)
+    assert ((await flow.run()).is_completed, ran) == (
+        True,
+        ["plan", "implement", "verify"],
+    )  # feature.ts is missing
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"phases_completed": ["analyze"]},
+        {"checkpoints": "none"},
+        {"started_at": "yesterday"},
+        {"checkpoints": [{"phase": "plan", "completed_at": "2026-02-16T10:35:42Z", "artifacts": ["../x"]}]},
+    ],
+)
+async def test_a_file_in_that_form_that_contradicts_itself_is_damaged(tmp_path, changes):
+    """It is kept under another name, and what is lost is told."""
+    write_seed(tmp_path, **changes)
+    flow, ran = seed_flow(tmp_path)
+    report = await flow.run()
+    assert (report.is_completed, ran[0]) == (True, "analyze")
+    assert any("lost workflow progress" in text for text in report.warnings)
+    assert list(tmp_path.glob("workflow-state.json.damaged-*"))
+
+
+async def test_its_backup_is_used_when_the_file_is_damaged(tmp_path):
+    """`.bak`, as the specification calls it, in its form."""
+    write_seed(tmp_path)
+    (tmp_path / "workflow-state.json").rename(tmp_path / "workflow-state.json.bak")
+    (tmp_path / "workflow-state.json").write_text("{")
+    flow, ran = seed_flow(tmp_path)
+    report = await flow.run()
+    assert (report.is_completed, ran) == (True, ["implement", "verify"])
+    assert any(
+        "the state was damaged; lost: what was saved after 2026-02-16T10:35:42" in one
+        for one in report.warnings
+    )
+
+
+# ---- release 0.1.0 -----------------------------------------------------------------------------------------------------
+
+
+def release(root, which):
+    """The program that made data/release_0_1_0 (commit f6c7ec0), on a copy of what it left; `ran` has the phases, `placed` the orders."""
+    shutil.copytree(HERE / "data/release_0_1_0" / which, root, dirs_exist_ok=True)
+    box, ran, placed = rb.Toolbox(), [], []
+
+    @box.tool
+    async def order(item: str) -> str:
+        placed.append(item)
+        return f"ordered {item}"
+
+    flow = Workflow(root / "state.json", name="release", root=root, tools=box)
+
+    @flow.phase(artifacts=["notes.md"])
+    async def collect():
+        ran.append("collect")
+
+    @flow.phase
+    async def buy(phase):
+        ran.append(("buy", phase.restored))
+        await phase.call("order", {"item": "book"})
+
+    @flow.phase(required=False)
+    async def announce():
+        ran.append("announce")
+
+    return flow, ran, placed
+
+
+@pytest.mark.parametrize(
+    ("which", "ran", "placed"),
+    [
+        ("completed", [], []),
+        ("halted", [("buy", {"step": 2}), "announce"], ["book"]),
+        ("killed", [("buy", {"step": 2}), "announce"], ["book"]),
+    ],
+)
+@pytest.mark.parametrize("spoiled", [None, "state.json"])
+async def test_files_of_release_0_1_0_open_and_lose_nothing(tmp_path, which, ran, placed, spoiled):
+    """The file, or the backup under its old name where the file is broken; afterwards there is one backup, under the new name."""
+    flow, found, orders = release(tmp_path, which)
+    before = flow.status()
+    assert before.completed[:1] == ("collect",)
+    assert len(before.errors) == len(value_of_envelope(tmp_path / "state.json")["errors"])
+    if spoiled:
+        (tmp_path / spoiled).write_bytes(b"\0" * 50)
+    with rb.testing.virtual_time():
+        report = await (flow.resume() if which == "halted" else flow.run())
+    if (
+        spoiled and which == "killed"
+    ):  # the backup is one step older: of the value that the phase had saved, and nothing else
+        ran = [("buy", None), *ran[1:]] if found[0] == ("buy", None) else ran
+    assert (report.status, found, orders) == (WorkflowStatus.COMPLETED, ran, placed)
+    if ran:
+        assert not (tmp_path / "state.json.backup").exists()
+        assert value_in(tmp_path / "state.json")["phases_completed"][0] == "collect"
+
+
+def value_of_envelope(path):
+    """What stands in a file of release 0.1.0."""
+    return json.loads(path.read_text())["value"]
