@@ -6,20 +6,13 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from ..calls.breaker.value import Breaker
-from ..calls.bulkhead.value import Bulkhead
 from ..calls.policy import Policy
-from ..calls.rate_limit.value import RateLimit
-from ..calls.retry.value import Retry
 from ..calls.timeout.value import Timeout
 from ..errors import Failure, config_error, error_for
 from ..presets.bridge_policy import calls_of as _calls_of
 
 
 if TYPE_CHECKING:
-    from ..calls.layer import Layer
     from ..errors import BridgeError
 
 __all__ = ["calls_of", "check_flag", "check_http_options", "check_sync", "keyed", "plaintext_refused"]
@@ -73,12 +66,4 @@ def keyed(policy: Policy, key: str) -> Policy:
     """Return the policy with `key` for the state of every layer that names none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made the policy has been warned
-        return Policy(*(_layer(layer, key) for layer in policy.layers), name=policy.name, state=policy.state)
-
-
-def _layer(layer: Layer, key: str) -> Layer:
-    if isinstance(layer, Breaker | Bulkhead | RateLimit):
-        return attrs.evolve(layer, key=key) if layer.key is None else layer
-    if isinstance(layer, Retry) and layer.budget is not None and layer.budget.key is None:
-        return attrs.evolve(layer, budget=attrs.evolve(layer.budget, key=key))
-    return layer
+        return Policy(*(layer.with_key(key) for layer in policy.layers), name=policy.name, state=policy.state)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..errors import Failure, RejectedError
     from .frame import CallFrame
 
-__all__ = ["Guard", "Wait", "not_admitted"]
+__all__ = ["CircuitAsked", "Guard", "Wait", "not_admitted"]
 
 
 class Wait(Protocol):
@@ -30,6 +30,43 @@ class Wait(Protocol):
         """Wait in this task."""
 
 
+class CircuitAsked(Protocol):
+    """What the engine asks of a circuit itself, in the place of its guard. Permits are whole numbers; times are monotonic seconds."""
+
+    key: str
+    era: int
+    """The permit of a call that is let through while the circuit is closed."""
+    is_plain: bool
+    """Closed, and no call can be too slow."""
+    is_closed: bool
+    is_silent: bool
+    """A success would change nothing, and no call can be too slow."""
+    tell_after: float
+    """Seconds from which on a success is reported."""
+    under_way: Any
+    """The calls that can be too slow, None where none can."""
+
+    def admit(self, now: float) -> int:
+        """Return a permit, or raise CircuitOpenError."""
+        ...
+
+    def rejects(self, now: float, /) -> bool:
+        """Return whether it would reject a call at this moment."""
+        ...
+
+    def count_overdue(self, now: float) -> None:
+        """Count the calls that take too long already."""
+        ...
+
+    def is_counted(self, call: Any) -> bool:
+        """Return whether the call was counted while it was under way; asked once."""
+        ...
+
+    def succeeded(self, permit: int, now: float, seconds: float) -> None:
+        """The call ended well."""
+        ...
+
+
 class Guard:
     """One layer around the call, with its state. What the engine may ask of any; a strategy overrides what concerns it."""
 
@@ -39,8 +76,8 @@ class Guard:
     """Whether `enter` may return a wait: then there is no short way."""
     gives_back: ClassVar[bool] = True
     """Whether `leave` does anything."""
-    circuit: Any = None
-    """The circuit that it asks (a CircuitState), if it asks one."""
+    circuit: CircuitAsked | None = None
+    """The circuit that it asks, if it asks one."""
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         """Take what the call needs, or raise a RejectedError."""

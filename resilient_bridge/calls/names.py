@@ -1,7 +1,8 @@
-"""State that is found by its key, in this process: one sort of it.
+"""State that is found by its key: one sort of it, in this process, or shared between several.
 
 Rule: a state with a name is shared by everybody who says that name, and kept here for the next one who does. The number of names is
-bounded, because people make keys from hosts and users: what is forgotten first was not used for long, and has nothing to say.
+bounded, because people make keys from hosts and users: what is forgotten first was not used for long, and has nothing to say. What is
+shared between processes is kept by those who use it, and forgotten with the last of them: what it knew is in the store.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import attrs
 
 
-__all__ = ["IN_FORCE", "MOST", "Names", "numbers"]
+if TYPE_CHECKING:
+    from .shared.ports import SharedState
+
+__all__ = ["IN_FORCE", "MOST", "Names", "SharedNames"]
 
 MOST: Final = 1024
 """Names of one sort that are kept although nobody uses them."""
@@ -28,7 +32,7 @@ V = TypeVar("V")
 
 
 class Names(Generic[S, V]):
-    """The states of one sort by name, the least recently asked for first.
+    """The states of one sort by name, the least recently asked for first; each has its `settings`, and `configure` takes others.
 
     A state that is forgotten while somebody still uses it is found again: two under one name would not be shared.
     """
@@ -37,12 +41,16 @@ class Names(Generic[S, V]):
         self,
         sort: str,
         make: Callable[[str, V], S],
-        settings: Callable[[S], V],
         worth: Callable[[S], int] = lambda _: 0,
+        *,
+        own: Callable[[str, V], S] | None = None,
+        shared: Callable[[SharedState, str, V, bool], S] | None = None,
     ) -> None:
-        self._sort = sort
+        """`own` makes the state of one owner, which keeps it; `shared` finds one that several processes share, and may warn."""
+        self.sort = sort
+        self.own = own or make
+        self.shared = shared
         self._make = make
-        self._settings = settings
         self._worth = worth
         self._lock = Lock()
         self._kept: OrderedDict[str, S] = OrderedDict()
@@ -70,14 +78,14 @@ class Names(Generic[S, V]):
             else:
                 self._kept[key] = state
                 self._kept.move_to_end(key)
-            before = self._settings(state)
+            before = cast("Any", state).settings
             if key in self._assumed:
                 self._assumed.discard(key)
                 warn = False
         if before != value:
             cast("Any", state).configure(value)
-            if warn and numbers(before) != numbers(value):
-                text = f"{self._sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
+            if warn and _numbers(before) != _numbers(value):
+                text = f"{self.sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
         self._warn(text)
         return state
 
@@ -110,7 +118,7 @@ class Names(Generic[S, V]):
         self._assumed.discard(forgotten)
         if least < IN_FORCE:
             return ""
-        return f"{self._sort} {forgotten!r} is forgotten while in force: so are {MOST} others"
+        return f"{self.sort} {forgotten!r} is forgotten while in force: so are {MOST} others"
 
     @staticmethod
     def _warn(text: str) -> None:
@@ -118,7 +126,37 @@ class Names(Generic[S, V]):
             warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def numbers(value: Any) -> Any:
+class SharedNames(Generic[S, V]):
+    """The states of one sort that are in use here, by store and name; each has its `settings`, and `configure` takes others.
+
+    One object a name and store, so that all who use it here share one line to the store.
+    """
+
+    def __init__(self, sort: str, make: Callable[[SharedState, str, V], S]) -> None:
+        self._sort = sort
+        self._make = make
+        self._lock = Lock()
+        # By the store itself, not its value: what is found holds it, so that its id cannot be another's.
+        self._used: WeakValueDictionary[tuple[int, str], S] = WeakValueDictionary()
+
+    def get(self, store: SharedState, key: str, value: V, warn: bool) -> S:
+        """Return what has this name in this store, with these numbers from now on."""
+        with self._lock:
+            found = self._used.get((id(store), key))
+            if found is None:
+                found = self._used[id(store), key] = self._make(store, key, value)
+                return found
+        state = cast("Any", found)
+        before = state.settings
+        if before != value:
+            state.configure(value)
+            if warn and _numbers(before) != _numbers(value):
+                text = f"{self._sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
+                warnings.warn(text, UserWarning, stacklevel=4)
+        return found
+
+
+def _numbers(value: Any) -> Any:
     """Return what two users of one name have to agree on."""
     # What counts is decided by each policy for itself: two that differ in that can share a circuit.
     return attrs.evolve(value, on=(), ignore=()) if hasattr(value, "ignore") else value

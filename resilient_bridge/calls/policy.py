@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from .breaker.state import CircuitState
     from .explanation import Explanation
     from .run.blocks import Attempts
     from .states import States
@@ -226,12 +225,11 @@ class Policy(Layer):
 
         return Explanation.of(self.layers, self.state)
 
-    def __circuit__(self) -> CircuitState | None:
-        """Return the circuit that `call` and `attempts` use, None without a Breaker; `circuit(policy)` is its handle."""
-        from .breaker.value import Breaker
+    def __circuit__(self) -> object | None:
+        """Return the circuit that `call` and `attempts` use, None where no layer has one; `circuit(policy)` is its handle."""
+        from .run.layers import circuit_of
 
-        breaker = next((layer for layer in self.layers if isinstance(layer, Breaker)), None)
-        return None if breaker is None else self.own_states().circuit(breaker, self.state)
+        return circuit_of(self, self.own_states())
 
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; not for users."""

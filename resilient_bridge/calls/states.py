@@ -7,30 +7,22 @@ other processes needs a name that they all come to by themselves: the key, or th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..values.fields import refuse
-from .breaker.registry import circuit_state, own_circuit_state
-from .bulkhead.state import bulkhead_state, own_bulkhead_state
-from .rate_limit.state import own_rate_state, rate_state
-from .retry.budget_state import budget_state, own_budget_state
 from .retry.pause import Pause, shared_pause
-from .shared.names import shared_budget, shared_circuit
 
 
 if TYPE_CHECKING:
-    from .breaker.state import CircuitState
-    from .breaker.value import Breaker
-    from .bulkhead.state import BulkheadState
-    from .bulkhead.value import Bulkhead
+    from .guards import CircuitAsked
     from .layer import Layer
-    from .rate_limit.state import RateState
-    from .rate_limit.value import RateLimit
-    from .retry.budget import RetryBudget
-    from .retry.budget_state import BudgetState
+    from .names import Names
     from .shared.ports import SharedState
 
 __all__ = ["States"]
+
+S = TypeVar("S")
+V = TypeVar("V")
 
 
 class States:
@@ -40,48 +32,34 @@ class States:
     wait for one pause.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_budget",
-        "_bulkhead",
-        "_circuit",
-        "_keys",
-        "_pause",
-        "_rate",
-        "_shared",
-        "current",
-        "name",
-        "shared_as",
-    )
+    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "_shared", "current", "name", "shared_as")
 
     def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
         self.name = name
         self._pause: Pause | None = shared_pause(name) if shares_pause else None
         self.shared_as = shared_as
-        self.current: CircuitState | None = None  # the one in use, its own or shared: what `circuit(x)` shows
+        self.current: CircuitAsked | None = (
+            None  # the circuit in use, its own or shared: what `circuit(x)` shows
+        )
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
-        self._circuit: CircuitState | None = None
-        self._budget: BudgetState | None = None
-        self._bulkhead: BulkheadState | None = None
-        self._rate: RateState | None = None
-        self._shared: tuple[CircuitState | None, BudgetState | None] = (None, None)  # kept while in use
+        self._own: dict[str, Any] = {}  # by their sort
+        self._shared: dict[str, Any] = {}  # kept while in use
 
-    def circuit(self, layer: Breaker, store: SharedState | None = None) -> CircuitState:
-        """Return the circuit of this layer; its numbers are the layer's from now on."""
-        if store is not None:
-            key = self._shared_key("circuit", "Breaker.key", layer.key)
-            self.current = shared_circuit(store, key, layer, warn=self._is_new(key))
-            self._shared = self.current, self._shared[1]
-            return self.current
-        if layer.key is not None:
-            self.current = circuit_state(layer.key, layer, warn=self._is_new(layer.key))
-            return self.current
-        if self._circuit is None:
-            self._circuit = own_circuit_state(self.name, layer)
+    def state(self, names: Names[S, V], settings: V, store: SharedState | None = None) -> S:
+        """Return the state that these settings are for; they are in force from now on."""
+        key: str | None = cast("Any", settings).key
+        if store is not None and names.shared is not None:
+            key = self._shared_key(names.sort, settings, key)
+            found = self._shared[names.sort] = names.shared(store, key, settings, self._is_new(key))
+            return found
+        if key is not None:
+            return names.get(key, settings, warn=self._is_new(key))
+        own = self._own.get(names.sort)
+        if own is None:
+            own = self._own[names.sort] = names.own(self.name, settings)
         else:
-            self._circuit.configure(layer)
-        self.current = self._circuit
-        return self._circuit
+            own.configure(settings)
+        return cast("S", own)
 
     def pause(self, layers: tuple[Layer, ...]) -> Pause:
         """Return what the calls of this owner wait for: shared by the first key among the layers, else its own."""
@@ -101,44 +79,10 @@ class States:
         self._keys |= {key}
         return is_new
 
-    def _shared_key(self, sort: str, path: str, key: str | None) -> str:
+    def _shared_key(self, sort: str, settings: object, key: str | None) -> str:
         """Return the name by which other processes know it, too."""
         found = key or self.shared_as
         if found is None or "<lambda>" in found:
+            path = f"{type(settings).__name__}.key"
             refuse(path, f"a key: a shared {sort} needs a name that all processes agree on", key)
         return found
-
-    def budget(self, value: RetryBudget, store: SharedState | None = None) -> BudgetState:
-        """Return the tokens of this budget."""
-        if store is not None:
-            key = self._shared_key("retry budget", "RetryBudget.key", value.key)
-            budget = shared_budget(store, key, value, warn=self._is_new(key))
-            self._shared = self._shared[0], budget
-            return budget
-        if value.key is not None:
-            return budget_state(value.key, value, warn=self._is_new(value.key))
-        if self._budget is None:
-            self._budget = own_budget_state(self.name, value)
-        else:
-            self._budget.configure(value)
-        return self._budget
-
-    def bulkhead(self, layer: Bulkhead) -> BulkheadState:
-        """Return the places of this layer."""
-        if layer.key is not None:
-            return bulkhead_state(layer.key, layer, warn=self._is_new(layer.key))
-        if self._bulkhead is None:
-            self._bulkhead = own_bulkhead_state(self.name, layer)
-        else:
-            self._bulkhead.configure(layer)
-        return self._bulkhead
-
-    def rate(self, layer: RateLimit) -> RateState:
-        """Return the turns of this layer."""
-        if layer.key is not None:
-            return rate_state(layer.key, layer, warn=self._is_new(layer.key))
-        if self._rate is None:
-            self._rate = own_rate_state(self.name, layer)
-        else:
-            self._rate.configure(layer)
-        return self._rate

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ..calls.breaker.value import Breaker
 from ..calls.policy import Policy
-from ..calls.retry.value import Retry
+from ..calls.recommended import resilient
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.heartbeat import Heartbeat
 from ..protocol.policies.inbox import Inbox
@@ -113,7 +112,7 @@ class BridgePolicy(Value):
     replay: Replay = attrs.field(default=Replay(), validator=instance_of(Replay))
     dialect: Dialect = attrs.field(default=Dialect(), validator=instance_of(Dialect))
 
-    calls: Policy = attrs.field(default=Policy(Retry(), Breaker()), validator=instance_of(Policy))
+    calls: Policy = attrs.field(default=resilient, validator=instance_of(Policy))
     tools: Mapping[str, Policy] = attrs.field(default=Tools(), converter=_as_tools, validator=_check_tools)
     repeatable: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)

@@ -1,4 +1,4 @@
-"""The one vocabulary of "what": which failures a rule, a retry or a breaker speaks of.
+"""The one vocabulary of "what": which failures a rule, a retry or a circuit speaks of.
 
 Rule of this file: a `What` is written once and means the same wherever it stands; the more particular it is, the lower its rank.
 """

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.bulkhead.state import BULKHEADS
 from tests.calls.forms import Server, at_once, http_error, settle
 
 
@@ -241,7 +242,7 @@ def test_ctrl_c_while_a_sync_call_waits(where):
     holder = threading.Thread(target=policy.call, args=(hold.wait, 10))
     if where == "queue":
         holder.start()
-        while policy.own_states().bulkhead(policy.layers[0]).running == 0:
+        while policy.own_states().state(BULKHEADS, policy.layers[0]).running == 0:
             pass
     with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
         policy.call(hold.wait, 10)

@@ -9,8 +9,9 @@ from contextvars import copy_context
 
 import pytest
 
+from resilient_bridge.calls.breaker import circuits as registry
+from resilient_bridge.calls.breaker import handle
 from resilient_bridge.calls.breaker import handle as handles
-from resilient_bridge.calls.breaker import registry
 from resilient_bridge.calls.breaker.handle import Circuit, circuit, circuits
 from resilient_bridge.calls.breaker.value import Breaker
 from resilient_bridge.errors import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
@@ -23,7 +24,7 @@ class Clock:
 
     def __init__(self, monkeypatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(registry, "clock", lambda: self.now)
+        monkeypatch.setattr(handle, "clock", lambda: self.now)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def _fail(handle: Circuit, times: int = 1, error: type[BaseException] = Connecti
 
 
 def _github(breaker: Breaker) -> Circuit:
-    registry.circuit_state("github", breaker, warn=False)
+    registry.CIRCUITS.get("github", breaker, warn=False)
     return circuit("github")
 
 
@@ -89,7 +90,7 @@ def test_all_handles_of_a_name_are_one_circuit(clock):
 
 def test_circuits_lists_all_that_there_are():
     """Those with a key, those of functions under the function's name; of two of one name the second has a number."""
-    held = [registry.own_circuit_state("app.search", Breaker()) for _ in range(3)]
+    held = [registry.CIRCUITS.own("app.search", Breaker()) for _ in range(3)]
     held[0].isolate(0.0)
     _github(Breaker())
     found = circuits()
@@ -111,7 +112,7 @@ def test_a_protected_function_has_a_handle():
         def __init__(self, states):
             self.__circuit__ = lambda: states[0] if states else None
 
-    states = [registry.own_circuit_state(name, Breaker()) for name in ("first", "second")]
+    states = [registry.CIRCUITS.own(name, Breaker()) for name in ("first", "second")]
 
     def protected():
         """What a decorator returns."""
@@ -310,7 +311,7 @@ def test_e08_a_block_counts_an_exception_of_ones_own():
         """One's own trouble."""
 
     for error, state in ((BusyError, "open"), (BadInputError, "closed"), (KeyError, "closed")):
-        registry.circuit_state(error.__name__, Breaker.consecutive(1), warn=False)
+        registry.CIRCUITS.get(error.__name__, Breaker.consecutive(1), warn=False)
         handle = circuit(error.__name__)
         with suppress(error), handle:
             raise error

@@ -5,18 +5,19 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from collections import OrderedDict
 
 import pytest
 
 from resilient_bridge.calls import names
-from resilient_bridge.calls.breaker import registry as circuits
+from resilient_bridge.calls.breaker import circuits, in_use
 from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.bulkhead import state as bulkheads
+from resilient_bridge.calls.bulkhead.state import BULKHEADS
 from resilient_bridge.calls.bulkhead.value import Bulkhead
-from resilient_bridge.calls.rate_limit import state as rates
+from resilient_bridge.calls.rate_limit.state import RATES
 from resilient_bridge.calls.rate_limit.value import RateLimit
-from resilient_bridge.calls.retry import budget_state
 from resilient_bridge.calls.retry.budget import RetryBudget
+from resilient_bridge.calls.retry.budgets import BUDGETS
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import events, listen
 from resilient_bridge.values.backoff import Backoff
@@ -26,58 +27,63 @@ from tests.calls.circuit_driving import in_threads
 @pytest.fixture(autouse=True)
 def empty(monkeypatch):
     """A registry of one's own."""
-    places = {"_circuits": circuits, "_budgets": budget_state, "_bulkheads": bulkheads, "_rates": rates}
-    for name, module in places.items():
-        used = getattr(module, name)
-        fresh = type(used)(used._sort, used._make, used._settings, used._worth)
-        monkeypatch.setattr(module, name, fresh)
-    monkeypatch.setattr(circuits, "_own", weakref.WeakSet())
+    for sort in (circuits.CIRCUITS, BUDGETS, BULKHEADS, RATES):
+        monkeypatch.setattr(sort, "_kept", OrderedDict())
+        monkeypatch.setattr(sort, "_used", weakref.WeakValueDictionary())
+        monkeypatch.setattr(sort, "_assumed", set())
+    monkeypatch.setattr(in_use, "_own", weakref.WeakSet())
 
 
+def named(sort):
+    """Return how the state of a name is found."""
+
+    def find(key, value, *, warn=True):
+        return sort.get(key, value, warn=warn)
+
+    find.__name__ = sort.sort
+    return find
+
+
+circuit_state = named(circuits.CIRCUITS)
 SORTS = [
-    (circuits.circuit_state, Breaker(key="x"), Breaker(rate=0.5, key="x"), lambda state: state.breaker),
-    (
-        budget_state.budget_state,
-        RetryBudget(key="x"),
-        RetryBudget(ratio=1, key="x"),
-        lambda state: state.budget,
-    ),
-    (bulkheads.bulkhead_state, Bulkhead(1, key="x"), Bulkhead(2, key="x"), lambda state: state.bulkhead),
-    (rates.rate_state, RateLimit(1, key="x"), RateLimit(2, key="x"), lambda state: state.limit),
+    (circuit_state, Breaker(key="x"), Breaker(rate=0.5, key="x")),
+    (named(BUDGETS), RetryBudget(key="x"), RetryBudget(ratio=1, key="x")),
+    (named(BULKHEADS), Bulkhead(1, key="x"), Bulkhead(2, key="x")),
+    (named(RATES), RateLimit(1, key="x"), RateLimit(2, key="x")),
 ]
 OWN = [
-    (circuits.own_circuit_state, Breaker()),
-    (budget_state.own_budget_state, RetryBudget()),
-    (bulkheads.own_bulkhead_state, Bulkhead(1)),
-    (rates.own_rate_state, RateLimit(1)),
+    (circuits.CIRCUITS.own, Breaker()),
+    (BUDGETS.own, RetryBudget()),
+    (BULKHEADS.own, Bulkhead(1)),
+    (RATES.own, RateLimit(1)),
 ]
 SORTED = pytest.mark.parametrize(
-    ("find", "value", "other", "settings"), SORTS, ids=lambda value: getattr(value, "__name__", "")
+    ("find", "value", "other"), SORTS, ids=lambda value: getattr(value, "__name__", "")
 )
 
 
 @SORTED
-def test_one_name_is_one_state(find, value, other, settings):
+def test_one_name_is_one_state(find, value, other):
     """The same name finds the same state, another name another one."""
     assert find("x", value) is find("x", value)
     assert find("x", value) is not find("y", value)
 
 
 @SORTED
-def test_of_two_sets_of_numbers_the_last_wins_and_says_so(find, value, other, settings):
+def test_of_two_sets_of_numbers_the_last_wins_and_says_so(find, value, other):
     """A UserWarning names the key and both values; unless the caller knows, and asks for silence."""
     state = find("x", value)
     with pytest.warns(UserWarning, match=r"'x' was .*\(.*\), is .*\(.*\) now: the last one wins"):
         assert find("x", other) is state
-    assert settings(state) == other
+    assert state.settings == other
     assert find("x", value, warn=False) is state
-    assert settings(state) == value
+    assert state.settings == value
 
 
 def test_what_is_ignored_is_no_difference():
     """Each policy decides that for itself: two that differ in it share a circuit without a word."""
-    state = circuits.circuit_state("x", Breaker(key="x", ignore=404))
-    assert circuits.circuit_state("x", Breaker(key="x", ignore=(404, 403))) is state
+    state = circuit_state("x", Breaker(key="x", ignore=404))
+    assert circuit_state("x", Breaker(key="x", ignore=(404, 403))) is state
 
 
 @pytest.mark.parametrize(("make", "value"), OWN, ids=lambda value: getattr(value, "__name__", ""))
@@ -88,8 +94,8 @@ def test_state_without_a_name_belongs_to_its_owner(make, value):
 
 def test_an_owned_circuit_is_known_as_long_as_its_owner_keeps_it():
     """It is listed, and gone with its owner."""
-    mine = circuits.own_circuit_state("app.search", Breaker())
-    shared = circuits.circuit_state("x", Breaker())
+    mine = circuits.CIRCUITS.own("app.search", Breaker())
+    shared = circuit_state("x", Breaker())
     assert circuits.known_circuits() == [shared, mine]
     del mine
     gc.collect()
@@ -99,13 +105,13 @@ def test_an_owned_circuit_is_known_as_long_as_its_owner_keeps_it():
 def test_an_assumed_circuit_takes_the_first_real_numbers_silently():
     """Asked for by name only: default numbers, until somebody says some; after that a change is told."""
     state = circuits.circuit_by_name("x")
-    assert state.breaker == Breaker(key="x")
+    assert state.settings == Breaker(key="x")
     assert circuits.circuit_by_name("x") is state
-    assert circuits.circuit_state("x", Breaker(rate=0.5, key="x")) is state
-    assert state.breaker.rate == 0.5
-    assert circuits.circuit_by_name("x").breaker.rate == 0.5
+    assert circuit_state("x", Breaker(rate=0.5, key="x")) is state
+    assert state.settings.rate == 0.5
+    assert circuits.circuit_by_name("x").settings.rate == 0.5
     with pytest.warns(UserWarning, match="the last one wins"):
-        circuits.circuit_state("x", Breaker(rate=0.6, key="x"))
+        circuit_state("x", Breaker(rate=0.6, key="x"))
 
 
 # ---- bounds --------------------------------------------------------------------------------------------------------
@@ -123,7 +129,7 @@ def _kept() -> set[str]:
 
 
 def _open(key: str, open_for: float = 1e6):
-    circuit = circuits.circuit_state(key, Breaker.consecutive(1, open_for=open_for))
+    circuit = circuit_state(key, Breaker.consecutive(1, open_for=open_for))
     circuit.failed(circuit.era, circuits.clock(), 0.0)
     return circuit
 
@@ -131,31 +137,31 @@ def _open(key: str, open_for: float = 1e6):
 def test_a_thousand_hosts_do_not_fill_the_memory():
     """1,024 names are kept; 5,000 more leave nothing behind."""
     for number in range(6024):
-        circuits.circuit_state(f"host-{number}", Breaker())
-        budget_state.budget_state(f"host-{number}", RetryBudget())
+        circuit_state(f"host-{number}", Breaker())
+        BUDGETS.get(f"host-{number}", RetryBudget(), warn=True)
     assert _kept() == {f"host-{number}" for number in range(5000, 6024)}
-    assert len(budget_state._budgets.all()) == 1024
+    assert len(BUDGETS.all()) == 1024
     for number in range(2000):
         circuits.circuit_by_name(f"seen-{number}")
-    assert len(_kept()) == len(circuits._circuits._assumed) == 1024
+    assert len(_kept()) == len(circuits.CIRCUITS._assumed) == 1024
 
 
 def test_the_least_recently_used_idle_circuit_goes_first(three):
     """Asking for a name counts as using it."""
     for key in "abc":
-        circuits.circuit_state(key, Breaker())
-    circuits.circuit_state("a", Breaker())
-    circuits.circuit_state("d", Breaker())
+        circuit_state(key, Breaker())
+    circuit_state("a", Breaker())
+    circuit_state("d", Breaker())
     assert _kept() == {"a", "c", "d"}
 
 
 def test_what_has_something_to_say_stays_longer(three):
     """First the idle ones, then closed ones with failures, then open ones whose time is over."""
     _open("over", open_for=0)
-    counting = circuits.circuit_state("counting", Breaker())
+    counting = circuit_state("counting", Breaker())
     counting.failed(counting.era, 0.0, 0.0)
     del counting
-    circuits.circuit_state("idle", Breaker())
+    circuit_state("idle", Breaker())
     _open("first")
     assert _kept() == {"over", "counting", "first"}
     _open("second")
@@ -167,9 +173,9 @@ def test_what_has_something_to_say_stays_longer(three):
 @pytest.mark.parametrize("verb", ["isolate", "disable"])
 def test_what_was_set_by_hand_is_in_force(three, verb):
     """It is not forgotten while something else can be."""
-    getattr(circuits.circuit_state("set", Breaker()), verb)(0.0)
+    getattr(circuit_state("set", Breaker()), verb)(0.0)
     for number in range(10):
-        circuits.circuit_state(str(number), Breaker())
+        circuit_state(str(number), Breaker())
     assert "set" in _kept()
 
 
@@ -178,7 +184,7 @@ def test_an_open_circuit_is_never_forgotten_silently(three):
     for key in "abc":
         _open(key)
     with pytest.warns(UserWarning, match="circuit 'a' is forgotten while in force: so are 3 others"):
-        circuits.circuit_state("d", Breaker())
+        circuit_state("d", Breaker())
     assert _kept() == {"b", "c", "d"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -193,34 +199,34 @@ def test_a_forgotten_name_starts_afresh(three):
     """Assumed numbers are forgotten with it: the next numbers are real ones, and a change of those is told."""
     circuits.circuit_by_name("x")
     for number in range(3):
-        circuits.circuit_state(str(number), Breaker())
-    circuits.circuit_state("x", Breaker(key="x"))
+        circuit_state(str(number), Breaker())
+    circuit_state("x", Breaker(key="x"))
     with pytest.warns(UserWarning, match="the last one wins"):
-        circuits.circuit_state("x", Breaker(rate=0.5, key="x"))
+        circuit_state("x", Breaker(rate=0.5, key="x"))
 
 
 def test_a_forgotten_state_in_use_is_found_again(three):
     """Two states under one name would not be shared: as long as somebody holds one, the name means that one."""
-    held = circuits.circuit_state("held", Breaker())
+    held = circuit_state("held", Breaker())
     for number in range(10):
-        circuits.circuit_state(str(number), Breaker())
-    assert circuits.circuit_state("held", Breaker()) is held
+        circuit_state(str(number), Breaker())
+    assert circuit_state("held", Breaker()) is held
     assert circuits.circuit_by_name("held") is held
 
 
 def test_a_bulkhead_in_use_stays(three):
     """One whose places are taken is forgotten last."""
-    bulkheads.bulkhead_state("used", Bulkhead(1)).try_acquire()
+    BULKHEADS.get("used", Bulkhead(1), warn=True).try_acquire()
     for number in range(10):
-        bulkheads.bulkhead_state(str(number), Bulkhead(1))
+        BULKHEADS.get(str(number), Bulkhead(1), warn=True)
     gc.collect()
-    assert "used" in {state.key for state in bulkheads._bulkheads.all()}
+    assert "used" in {state.key for state in BULKHEADS.all()}
 
 
 def test_threads_find_one_state():
     """However many ask for a new name at once."""
     found = []
-    in_threads(lambda: found.append([circuits.circuit_state(str(n), Breaker()) for n in range(200)]), 8)
+    in_threads(lambda: found.append([circuit_state(str(n), Breaker()) for n in range(200)]), 8)
     assert len({tuple(map(id, states)) for states in found}) == 1
 
 
@@ -231,7 +237,7 @@ def test_transitions_are_events():
     """Key, reason, how long, and which failure; each with its time."""
     told: list[events.Event] = []
     failure = Failure.of("CONN_REFUSED")
-    circuit = circuits.circuit_state("github", Breaker.consecutive(1, open_for=2))
+    circuit = circuit_state("github", Breaker.consecutive(1, open_for=2))
     with listen(told.append):
         circuit.failed(circuit.admit(0.0), 0.0, 0.0, because=failure)
         circuit.succeeded(circuit.admit(2.0), 2.0, 0.0)
@@ -255,7 +261,7 @@ def test_open_times_differ_between_processes():
     """The random source is the system's: two circuits do not open for the same time."""
     waits = set()
     for number in range(20):
-        circuit = circuits.circuit_state(
+        circuit = circuit_state(
             str(number), Breaker.consecutive(1, open_for=Backoff.exponential(8, jitter="full"))
         )
         circuit.failed(circuit.era, 0.0, 0.0)

@@ -7,8 +7,8 @@ import random
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.breaker.shared_circuit import Permit, SharedCircuit
 from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.shared.circuit import Permit, SharedCircuit
 from resilient_bridge.calls.shared.ports import CircuitAnswer
 from resilient_bridge.errors import CircuitOpenError, Failure
 from tests.calls.shared_driving import CLOSED, HALF_OPEN, OPEN, Asked, Line, Store, view
@@ -346,7 +346,7 @@ def test_other_numbers_go_to_the_store_as_well():
     other = Breaker.consecutive(2)
     circuit.configure(other)
     assert line.configured == [other]
-    assert circuit.breaker == other
+    assert circuit.settings == other
 
 
 def test_counts_are_those_of_all():

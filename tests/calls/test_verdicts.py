@@ -8,7 +8,7 @@ import pytest
 
 from resilient_bridge.calls.breaker.handle import circuit
 from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.breaker.verdict import counts_for_breaker
+from resilient_bridge.calls.breaker.verdict import verdict_of
 from resilient_bridge.calls.policy import Policy
 from resilient_bridge.calls.retry.value import Retry
 from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
@@ -47,7 +47,7 @@ BUSY = Failure.of("SYS_INTERNAL_ERROR", cause=BusyError())
 )
 def test_what_points_at_the_other_side_counts(failure, verdict):
     """The way there, time, whatever may pass, and alarms, which open at once (R2); no mistake of the caller, nor our own refusals."""
-    assert counts_for_breaker(failure, Breaker()) == verdict
+    assert verdict_of(failure, Breaker()) == verdict
 
 
 def test_every_code_has_a_verdict_that_follows_from_its_row():
@@ -61,7 +61,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
         else:
             counts = row.category in ("TRANSPORT", "TIMEOUT") or row.retryable
             expected = "failure" if counts else "neutral"
-        assert counts_for_breaker(failure, Breaker()) == expected, code
+        assert verdict_of(failure, Breaker()) == expected, code
 
 
 @pytest.mark.parametrize(
@@ -82,32 +82,32 @@ def test_what_is_ignored_counts_neither_way(ignore):
     """Every sort of What; also where it would open at once."""
     for severity in (Severity.ERROR, Severity.FATAL):
         failure = Failure.of("CONN_REFUSED", severity=severity, cause=ConnectionRefusedError())
-        assert counts_for_breaker(failure, Breaker(ignore=ignore)) == "neutral"
+        assert verdict_of(failure, Breaker(ignore=ignore)) == "neutral"
 
 
 def test_an_error_named_by_the_retry_counts():
     """A class that stands in `on=` is the user's word for an outage; a status or a predicate that stands there is not."""
-    assert counts_for_breaker(BUSY, Breaker(), (Kind.TRANSIENT, BusyError)) == "failure"
+    assert verdict_of(BUSY, Breaker(), (Kind.TRANSIENT, BusyError)) == "failure"
     assert (
-        counts_for_breaker(BUSY, Breaker(), (("tests", "BusyError"), (BusyError.__module__, "BusyError")))
+        verdict_of(BUSY, Breaker(), (("tests", "BusyError"), (BusyError.__module__, "BusyError")))
         == "failure"
     )
-    assert counts_for_breaker(NOT_FOUND, Breaker(), (404, lambda failure: True)) == "neutral"
-    assert counts_for_breaker(BUSY, Breaker(ignore=BusyError), (BusyError,)) == "neutral"
+    assert verdict_of(NOT_FOUND, Breaker(), (404, lambda failure: True)) == "neutral"
+    assert verdict_of(BUSY, Breaker(ignore=BusyError), (BusyError,)) == "neutral"
 
 
 def test_e08_a_breaker_is_told_what_counts():
     """`on` in every form; what it does not name counts neither way, `ignore` wins, critical severity opens all the same."""
     for on in (BusyError, Exception, lambda failure: True, re.compile("Busy|internal"), "SYS_INTERNAL_ERROR"):
         breaker = Breaker(on=on)
-        assert counts_for_breaker(BUSY, breaker) == "failure"
-        assert counts_for_breaker(BUSY, Breaker(on=on, ignore=BusyError)) == "neutral"
-    assert counts_for_breaker(NOT_FOUND, Breaker(on=404)) == "failure"
-    assert counts_for_breaker(Failure.of("CONN_RESET"), Breaker(on=BusyError)) == "neutral"
-    assert counts_for_breaker(Failure.of("CONN_RESET"), Breaker(on=Exception)) == "failure"
+        assert verdict_of(BUSY, breaker) == "failure"
+        assert verdict_of(BUSY, Breaker(on=on, ignore=BusyError)) == "neutral"
+    assert verdict_of(NOT_FOUND, Breaker(on=404)) == "failure"
+    assert verdict_of(Failure.of("CONN_RESET"), Breaker(on=BusyError)) == "neutral"
+    assert verdict_of(Failure.of("CONN_RESET"), Breaker(on=Exception)) == "failure"
     fatal = Failure.of("CONN_RESET", severity=Severity.FATAL)
-    assert counts_for_breaker(fatal, Breaker(on=BusyError)) == "critical"
-    assert counts_for_breaker(Failure.of("SYS_CIRCUIT_OPEN"), Breaker(on=Exception)) == "neutral"
+    assert verdict_of(fatal, Breaker(on=BusyError)) == "critical"
+    assert verdict_of(Failure.of("SYS_CIRCUIT_OPEN"), Breaker(on=Exception)) == "neutral"
 
 
 def test_e08_exception_in_the_retry_beside_it_counts():
@@ -129,7 +129,7 @@ def test_e08_exception_in_the_retry_beside_it_counts():
 def test_e04_a_limiter_that_says_when_is_no_outage():
     """A 429 with Retry-After: the service is up. One without counts, as does one that the breaker is told of."""
     limited = Failure.of("SYS_RATE_LIMITED", retry_after=1.0, details={"http_status": 429})
-    assert counts_for_breaker(limited, Breaker()) == "neutral"
-    assert counts_for_breaker(limited, Breaker(on=429)) == "failure"
-    assert counts_for_breaker(Failure.of("SYS_RATE_LIMITED"), Breaker()) == "failure"
-    assert counts_for_breaker(Failure.of("SYS_UNAVAILABLE", retry_after=1.0), Breaker()) == "failure"
+    assert verdict_of(limited, Breaker()) == "neutral"
+    assert verdict_of(limited, Breaker(on=429)) == "failure"
+    assert verdict_of(Failure.of("SYS_RATE_LIMITED"), Breaker()) == "failure"
+    assert verdict_of(Failure.of("SYS_UNAVAILABLE", retry_after=1.0), Breaker()) == "failure"

@@ -250,7 +250,7 @@ def test_other_numbers_under_one_name_warn():
     first = rb.Policy(rb.Breaker(key="shared"), state=store)(Api.get)
     with pytest.warns(UserWarning, match="shared circuit 'shared' was Breaker"):
         rb.Policy(rb.Breaker(key="shared", probes=2), state=store)(Api.get)
-    assert first.__binding__.states.current.breaker.probes == 2
+    assert first.__binding__.states.current.settings.probes == 2
 
 
 def test_the_handle_of_a_key_finds_the_shared_circuit():

@@ -74,7 +74,7 @@ class HTTPTransport(_Bases):
     """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
 
     For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client library's own).
-    Without a `policy` it is `Policy(Retry(), Breaker())`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
+    Without a `policy` it is `rb.resilient`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
     limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an Idempotency-Key header; anything else

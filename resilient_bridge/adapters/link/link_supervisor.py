@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import TypeAlias
 
-    from ...calls.breaker.state import CircuitState
     from ...telemetry.events import Event
 
     Seconds: TypeAlias = float | timedelta
@@ -185,8 +184,8 @@ class LinkSupervisor(Generic[T]):
         if self._cut_wait is not None and not self._cut_wait.done():
             self._cut_wait.set_result(None)
 
-    def circuit_state(self) -> CircuitState | None:
-        """Return the circuit of its calls, None without a Breaker: `rb.circuit(link)` is the handle."""
+    def circuit_state(self) -> object | None:
+        """Return the circuit of its calls, None where no layer has one: `rb.circuit(link)` is the handle."""
         return self._calls.states.current
 
     def __repr__(self) -> str:

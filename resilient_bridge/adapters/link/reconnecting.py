@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from ...calls.breaker.state import CircuitState
     from ...client.streams import EventStream
     from ...telemetry.events import BridgeState
     from .link_health import LinkHealth
@@ -135,6 +134,6 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Cut the wait before the next connection attempt."""
         self._supervisor.reconnect_now()
 
-    def __circuit__(self) -> CircuitState | None:
-        """Return the circuit of its calls, None without a Breaker: `rb.circuit(link)` is the handle."""
+    def __circuit__(self) -> object | None:
+        """Return the circuit of its calls, None where no layer has one: `rb.circuit(link)` is the handle."""
         return self._supervisor.circuit_state()

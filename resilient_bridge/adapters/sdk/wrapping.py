@@ -25,7 +25,6 @@ from .stream_proxies import AsyncItems, Items, has
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...calls.breaker.state import CircuitState
     from ...calls.policy import Policy
     from ..idempotency import Idempotent
     from .sdks import SDK
@@ -74,8 +73,8 @@ class Wrapping:
         if sdk is not None and (is_async or not sdk.async_part):
             self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
 
-    def __circuit__(self) -> CircuitState | None:
-        """Return the circuit in use, None without a Breaker."""
+    def __circuit__(self) -> object | None:
+        """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:

@@ -1,1 +1,1 @@
-"""Breaker: the value, the circuit that it is the setting of, and the layer that asks the circuit."""
+"""Circuits: the value that users write, the state that it is the setting of, and the layer that asks it."""

@@ -8,7 +8,7 @@ from ...errors import RejectedError
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
-from .verdict import counts_for_breaker
+from .verdict import verdict_of
 
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class BreakerGuard(Guard):
         verdict = "neutral"
         try:
             if failure is not None and not issubclass(type(error), RejectedError):
-                verdict = counts_for_breaker(failure, self.layer, self.named)
+                verdict = verdict_of(failure, self.layer, self.named)
         except BaseException:  # a predicate of the user's: its mistake says nothing of the other side
             self.state.released(permit, now, seconds)
             raise

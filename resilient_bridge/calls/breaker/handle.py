@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import failure_or_none, rule_for
 from ...errors import RejectedError, config_error
-from . import registry
-from .verdict import counts_for_breaker
+from . import circuits as registry
+from .in_use import clock
+from .verdict import verdict_of
 
 
 if TYPE_CHECKING:
@@ -54,29 +55,29 @@ class Circuit:
     def state(self) -> Literal["closed", "open", "half_open", "isolated", "disabled"]:
         """`open` stays until a call comes after its time: that one is the first probe, and finds it `half_open`."""
         found = self._asked()
-        found.count_overdue(registry.clock())
+        found.count_overdue(clock())
         return found.state
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until a call may be let through; None if one may now, or if nobody can say (isolated)."""
-        return self._asked().retry_after(registry.clock())
+        return self._asked().retry_after(clock())
 
     def reset(self) -> None:
         """Close it, forget what was counted, and let its open times start over (reason `manual_reset`)."""
-        self._asked().reset(registry.clock())
+        self._asked().reset(clock())
 
     def isolate(self) -> None:
         """Let nothing through until `reset`."""
-        self._asked().isolate(registry.clock())
+        self._asked().isolate(clock())
 
     def disable(self) -> None:
         """Let everything through and count nothing until `reset`."""
-        self._asked().disable(registry.clock())
+        self._asked().disable(clock())
 
     def __enter__(self) -> Self:
         """Take a permit, or raise CircuitOpenError."""
-        state, now = self._find(), registry.clock()
+        state, now = self._find(), clock()
         state.count_overdue(now)
         block = _Block(state, state.admit(now), now)
         self._blocks[block] = None
@@ -89,7 +90,7 @@ class Circuit:
         """Tell how the block ended; its error goes on."""
         block = self._leaving()
         block.is_over = True
-        block.end(error, registry.clock())
+        block.end(error, clock())
 
     def _asked(self) -> CircuitState:
         """Return the circuit; warn of a name that nobody has used, which may be misspelt: a block that is entered uses it."""
@@ -110,7 +111,7 @@ class Circuit:
     def __repr__(self) -> str:
         """Return name and state, and what they rest on."""
         found = self._find()
-        now = registry.clock()
+        now = clock()
         told = [f"<Circuit {found.key} {found.state}"]
         if found.state == "open":
             told.append(f"{found.retry_after(now) or 0:.1f} s left")
@@ -140,9 +141,7 @@ class _Block:
             state.succeeded(permit, now, seconds)
             return
         failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
-        verdict = (
-            "neutral" if failure is None else counts_for_breaker(failure, state.breaker, _own_class(error))
-        )
+        verdict = "neutral" if failure is None else verdict_of(failure, state.settings, _own_class(error))
         if verdict == "neutral":
             state.released(permit, now, seconds)
         else:

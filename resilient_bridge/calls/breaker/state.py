@@ -21,6 +21,7 @@ from weakref import WeakSet
 import attrs
 
 from .rejection import CircuitOpenError
+from .value import rules_of
 from .windows import window_for
 
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ...errors import Failure
-    from .value import Breaker, State
+    from ..shared.ports import State
+    from .value import Breaker
 
     class UnderWay(Protocol):
         """A call as a circuit keeps it: when it began (monotonic seconds), and its permit."""
@@ -48,7 +50,7 @@ _NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a
 
 
 class CircuitState:
-    """The circuit `key`, with the numbers of `breaker`; times are monotonic seconds, given by the caller.
+    """The circuit `key`, with the numbers of its `settings`, a Breaker; times are monotonic seconds, given by the caller.
 
     `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per transition, in their order.
     """
@@ -73,13 +75,13 @@ class CircuitState:
         "_wait",
         "_window",
         "because",
-        "breaker",
         "era",
         "is_calm",
         "is_closed",
         "is_plain",
         "is_silent",
         "key",
+        "settings",
         "slow_after",
         "state",
         "tell_after",
@@ -90,12 +92,12 @@ class CircuitState:
     def __init__(
         self,
         key: str,
-        breaker: Breaker,
+        settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
     ) -> None:
         self.key = key
-        self.breaker = breaker
+        self.settings = settings
         self.state: State = "closed"
         self.era: int = 0
         self.why = ""  # the reason of the last opening or isolation
@@ -106,7 +108,7 @@ class CircuitState:
         self._on_transition = on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
-        self._window = window_for(breaker)
+        self._window = window_for(rules_of(settings))
         # Seconds: a call that took `slow_after` counts as a failure, a success that took `tell_after` is reported at all.
         self.slow_after = self.tell_after = inf
         # Of a circuit for which calls can be too slow: who is under way, the oldest first.
@@ -210,14 +212,14 @@ class CircuitState:
 
     # ---- by hand ------------------------------------------------------------------------------------------------
 
-    def configure(self, breaker: Breaker) -> None:
+    def configure(self, settings: Breaker) -> None:
         """Go on with other numbers; the state, what the window remembers and a wait that has begun are kept."""
         with self._lock:
-            if breaker == self.breaker:
+            if settings == self.settings:
                 return
-            if _counting(breaker) != _counting(self.breaker):
-                self._window = window_for(breaker, self._window)
-            self.breaker = breaker
+            if _counting(settings) != _counting(self.settings):
+                self._window = window_for(rules_of(settings), self._window)
+            self.settings = settings
             self._refresh()
 
     def reset(self, now: float) -> None:
@@ -258,14 +260,14 @@ class CircuitState:
         if len(leases) >= self._places():
             return None
         self._probe -= 1
-        leases[self._probe] = now + self.breaker.lease
+        leases[self._probe] = now + self.settings.lease
         return self._probe
 
     def _places(self) -> int:
         """Return how many probes there may be now: those that have passed keep their places, so that no more than `probes` calls
         decide about one half-open time. One is left, also when the number was lowered meanwhile.
         """
-        return max(1, self.breaker.probes - self._probes_passed)
+        return max(1, self.settings.probes - self._probes_passed)
 
     def _end_lease(self, permit: int, now: float) -> bool:
         """Take the lease back; return whether it was still valid."""
@@ -307,7 +309,7 @@ class CircuitState:
     def _refresh(self) -> None:
         disabled = self.state == "disabled"
         closed = self.state == "closed"
-        slow_after = self.breaker.slow_after
+        slow_after = self.settings.slow_after
         self.slow_after = inf if slow_after is None else slow_after
         if slow_after is None:
             self.under_way = None
@@ -325,7 +327,7 @@ class CircuitState:
 
     def _open(self, reason: str, now: float, because: Failure | None) -> None:
         self._openings += 1
-        self._wait = self.breaker.open_for.next(self._openings, self._wait, self._rng)
+        self._wait = self.settings.open_for.next(self._openings, self._wait, self._rng)
         self._open_until = now + self._wait
         # Without its exception, whose frames would keep alive whatever the failed call worked on.
         self.because = None if because is None else attrs.evolve(because, cause=None, history=())
@@ -356,7 +358,7 @@ class CircuitState:
                 return
             self._window.probe_succeeded()
             self._probes_passed += 1
-            if self._probes_passed < self.breaker.probes:
+            if self._probes_passed < self.settings.probes:
                 return
             self._change("closed", "request_success", now)
         self._tell()
@@ -386,6 +388,6 @@ class CircuitState:
                 self._is_telling = False
 
 
-def _counting(breaker: Breaker) -> tuple[object, ...]:
+def _counting(settings: Breaker) -> tuple[object, ...]:
     """Return what the window depends on."""
-    return breaker.window, breaker.rate, breaker.minimum
+    return settings.window, settings.rate, settings.minimum

@@ -6,7 +6,8 @@ Rule: numbers only. The window and the state live where the circuits live, found
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
+from math import ceil
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
@@ -33,9 +34,9 @@ from ..layer import Layer
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Breaker", "State"]
+    from ..shared.ports import CircuitRules
 
-State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"]
+__all__ = ["Breaker", "rules_of"]
 
 _FEW: Final = 10  # calls within a span of time that say nothing yet
 _OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
@@ -90,6 +91,10 @@ class Breaker(Layer):
 
     usual_place: ClassVar[int | None] = 5
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "ignore")
+    outside_retry: ClassVar[str] = (
+        "Breaker outside of Retry: it sees one outcome a call, so every attempt of a call still goes to a server that is "
+        "down; put it after Retry"
+    )
 
     rate: float = attrs.field(default=0.8, validator=_check_rate)
     window: int | timedelta = attrs.field(default=50, validator=_check_window)
@@ -149,6 +154,22 @@ class Breaker(Layer):
             return self.minimum
         return self.window if isinstance(self.window, int) else _FEW
 
+    @property
+    def shared_state(self) -> str:
+        """The circuit."""
+        return "the circuit"
+
+    def summary(self) -> str:
+        """Return when it opens, and how many failures that takes at the least: 40 in a row for `Breaker()`."""
+        opens = f"{self.in_a_row} failures in a row" if self.in_a_row else self._share()
+        return f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}"
+
+    def _share(self) -> str:
+        window = self.window
+        last = f"{window} calls" if isinstance(window, int) else f"{window.total_seconds():g} s"
+        fewest = max(1, ceil(self.rate * self.least - 1e-9))
+        return f"{self.rate:.0%} of the last {last} failed, {fewest} failure{'s' if fewest > 1 else ''} at the least"
+
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""
         usual = _OPEN_FOR if self.in_a_row is None else _IN_A_ROW_OPEN_FOR
@@ -158,3 +179,8 @@ class Breaker(Layer):
         if self.in_a_row is None:
             return called(self, **told)
         return called(self, shown(self.window), by="Breaker.consecutive", rate="", window="", **told)
+
+
+def rules_of(breaker: Breaker) -> CircuitRules:
+    """Return its numbers, as a window and a store read them."""
+    return cast("CircuitRules", breaker)  # pyright takes a field with a converter for its descriptor

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ...errors import Failure
     from .value import Breaker
 
-__all__ = ["counts_for_breaker"]
+__all__ = ["verdict_of"]
 
 _ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 
 
-def counts_for_breaker(
+def verdict_of(
     failure: Failure, breaker: Breaker, named: tuple[Any, ...] = ()
 ) -> Literal["failure", "neutral", "critical"]:
     """Return what `failure` is to `breaker`; critical opens the circuit at once (R2).

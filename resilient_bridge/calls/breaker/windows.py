@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from .value import Breaker
+    from ..shared.ports import CircuitRules
 
 __all__ = ["Calls", "Row", "Span", "Window", "window_for"]
 
@@ -198,20 +198,20 @@ class Span:
 Window: TypeAlias = Row | Calls | Span
 
 
-def window_for(breaker: Breaker, before: Window | None = None) -> Window:
-    """Return the window that `breaker` asks for, with what `before` remembers, as far as it says the same.
+def window_for(rules: CircuitRules, before: Window | None = None) -> Window:
+    """Return the window that the rules ask for, with what `before` remembers, as far as it says the same.
 
     A window of calls keeps the newest; calls and time do not convert, and start empty.
     """
-    size: int | timedelta = breaker.window
+    size: int | timedelta = rules.window
     if not isinstance(size, int):
-        span = Span(size.total_seconds(), breaker.rate, breaker.least)
+        span = Span(size.total_seconds(), rules.rate, rules.least)
         if isinstance(before, Span):
             span.remember(before)
         return span
-    if breaker.in_a_row is not None:
+    if rules.in_a_row is not None:
         return Row(size, _last_in_a_row(before))
-    calls = Calls(size, breaker.rate, breaker.minimum)
+    calls = Calls(size, rules.rate, rules.minimum)
     if isinstance(before, Calls):
         calls.bits, calls.seen = before.bits & calls.mask, max(calls.seen, min(before.seen, size))
     elif isinstance(before, Row):

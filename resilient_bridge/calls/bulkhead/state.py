@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .value import Bulkhead
 
-__all__ = ["BulkheadState", "Ticket", "bulkhead_state", "own_bulkhead_state"]
+__all__ = ["BULKHEADS", "BulkheadState", "Ticket"]
 
 
 class Ticket:
@@ -33,13 +33,13 @@ class Ticket:
 
 
 class BulkheadState:
-    """The bulkhead `key`, with the numbers of `bulkhead`."""
+    """The bulkhead `key`, with the numbers of its `settings`."""
 
-    __slots__ = ("__weakref__", "_lock", "_queue", "bulkhead", "key", "running")
+    __slots__ = ("__weakref__", "_lock", "_queue", "key", "running", "settings")
 
-    def __init__(self, key: str, bulkhead: Bulkhead) -> None:
+    def __init__(self, key: str, settings: Bulkhead) -> None:
         self.key = key
-        self.bulkhead = bulkhead
+        self.settings = settings
         self.running = 0
         self._lock = Lock()
         self._queue: dict[Ticket, None] = _NOBODY  # in their order
@@ -52,7 +52,7 @@ class BulkheadState:
     def try_acquire(self) -> bool:
         """Take a place if one is free; every place taken has to be given back with `release`."""
         with self._lock:
-            if self.running >= self.bulkhead.calls or self._queue:
+            if self.running >= self.settings.calls or self._queue:
                 return False
             self.running += 1
             return True
@@ -61,7 +61,7 @@ class BulkheadState:
         """Queue up; `wake` is called once, from any thread, when a place is handed over, and returns False if nobody takes it. Raises BulkheadFullError."""
         ticket = Ticket(wake)
         with self._lock:
-            if self.running >= self.bulkhead.calls and len(self._queue) >= self.bulkhead.queue:
+            if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
                 raise self.rejection()
             if self._queue is _NOBODY:
                 self._queue = {}
@@ -88,20 +88,20 @@ class BulkheadState:
         if self._queue:
             self._hand_over()
 
-    def configure(self, bulkhead: Bulkhead) -> None:
+    def configure(self, settings: Bulkhead) -> None:
         """Go on with other numbers: who runs goes on running, who waits goes on waiting or is let in."""
-        self.bulkhead = bulkhead
+        self.settings = settings
         self._hand_over()
 
     def rejection(self, waited: float | None = None) -> BulkheadFullError:
         """Return the error for a call that found no place, or waited so many seconds for none."""
-        return BulkheadFullError(self.key, self.bulkhead.calls, waited)
+        return BulkheadFullError(self.key, self.settings.calls, waited)
 
     def _hand_over(self) -> None:
         """Hand every free place to the first in the queue."""
         while self._queue:
             with self._lock:
-                if not self._queue or self.running >= self.bulkhead.calls:
+                if not self._queue or self.running >= self.settings.calls:
                     return
                 ticket = next(iter(self._queue))
                 del self._queue[ticket]
@@ -116,16 +116,6 @@ class BulkheadState:
 _NOBODY: Final[dict[Ticket, None]] = {}  # shared until somebody waits
 
 
-_bulkheads: Final = Names[BulkheadState, "Bulkhead"](
-    "bulkhead", BulkheadState, lambda state: state.bulkhead, lambda state: min(state.running, 1)
+BULKHEADS: Final = Names[BulkheadState, "Bulkhead"](
+    "bulkhead", BulkheadState, lambda state: min(state.running, 1)
 )
-
-
-def bulkhead_state(key: str, bulkhead: Bulkhead, *, warn: bool = True) -> BulkheadState:
-    """Return the bulkhead of this name, with these numbers from now on."""
-    return _bulkheads.get(key, bulkhead, warn=warn)
-
-
-def own_bulkhead_state(name: str, bulkhead: Bulkhead) -> BulkheadState:
-    """Return a bulkhead for one owner."""
-    return BulkheadState(name, bulkhead)

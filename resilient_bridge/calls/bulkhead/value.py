@@ -22,6 +22,10 @@ class Bulkhead(Layer):
     """
 
     usual_place: ClassVar[int | None] = 3
+    outside_retry: ClassVar[str] = (
+        "Bulkhead outside of Retry: a call keeps its place while it waits; put it after Retry"
+    )
+    has_local_state: ClassVar[bool] = True
 
     calls: int = attrs.field(validator=count)
     queue: int = attrs.field(default=0, validator=whole, kw_only=True)
@@ -32,6 +36,10 @@ class Bulkhead(Layer):
         kw_only=True,
     )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    def summary(self) -> str:
+        """Return how many calls may run and wait."""
+        return f"{self.calls} at once, {self.queue} more may wait"
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

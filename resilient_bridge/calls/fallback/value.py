@@ -82,6 +82,10 @@ class Fallback(Layer):
         """Take the rungs by position, the rest by keyword."""
         self.__attrs_init__(ladder, on, acknowledge, may_have_run)
 
+    def summary(self) -> str:
+        """Return how many rungs there are."""
+        return f"then {len(self.ladder)} other way{'s' if len(self.ladder) > 1 else ''}, reported"
+
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""
         return called(self, *map(shown, self.ladder), ladder="")

@@ -17,22 +17,22 @@ from .rejection import ThrottledError
 if TYPE_CHECKING:
     from .value import RateLimit
 
-__all__ = ["RateState", "own_rate_state", "rate_state"]
+__all__ = ["RATES", "RateState"]
 
 _ROUNDING: Final = 1e-9  # seconds: a hundred times a hundredth is a second
 
 
 class RateState:
-    """The rate limit `key`, with the numbers of `limit`; times are monotonic seconds, given by the caller."""
+    """The rate limit `key`, with the numbers of its `settings`; times are monotonic seconds, given by the caller."""
 
-    __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "key", "limit")
+    __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "key", "settings")
 
-    def __init__(self, key: str, limit: RateLimit) -> None:
+    def __init__(self, key: str, settings: RateLimit) -> None:
         self.key = key
-        self.limit = limit
+        self.settings = settings
         self._lock = Lock()
         self._full_at = -inf
-        self._per = limit.per  # the numbers that `_full_at` was made with
+        self._per = settings.per  # the numbers that `_full_at` was made with
 
     def reserve(self, now: float, max_wait: float) -> float:
         """Take the next turn and return the seconds until it comes, 0 for at once.
@@ -40,7 +40,7 @@ class RateState:
         Raises ThrottledError, and takes none, when that is more than `max_wait`. A turn that is not used is given back with `cancel`.
         """
         with self._lock:
-            limit = self.limit
+            limit = self.settings
             debt = max(0.0, self._full_at - now)
             if limit.per != self._per:  # the share of the bucket that is used stays the same
                 debt, self._per = debt * limit.per / self._per, limit.per
@@ -57,21 +57,11 @@ class RateState:
     def cancel(self) -> None:
         """Give a turn back: the next that asks comes earlier. Who waits already has been told when."""
         with self._lock:
-            self._full_at -= self._per / self.limit.calls
+            self._full_at -= self._per / self.settings.calls
 
-    def configure(self, limit: RateLimit) -> None:
+    def configure(self, settings: RateLimit) -> None:
         """Go on with other numbers; what is used up of the bucket stays used up, in proportion."""
-        self.limit = limit
+        self.settings = settings
 
 
-_rates: Final = Names[RateState, "RateLimit"]("rate limit", RateState, lambda state: state.limit)
-
-
-def rate_state(key: str, limit: RateLimit, *, warn: bool = True) -> RateState:
-    """Return the rate limit of this name, with these numbers from now on."""
-    return _rates.get(key, limit, warn=warn)
-
-
-def own_rate_state(name: str, limit: RateLimit) -> RateState:
-    """Return a rate limit for one owner."""
-    return RateState(name, limit)
+RATES: Final = Names[RateState, "RateLimit"]("rate limit", RateState)

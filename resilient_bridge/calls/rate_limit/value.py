@@ -22,11 +22,17 @@ class RateLimit(Layer):
     """
 
     usual_place: ClassVar[int | None] = 4
+    outside_retry: ClassVar[str] = "RateLimit outside of Retry: repeats are not limited; put it after Retry"
+    has_local_state: ClassVar[bool] = True
 
     calls: int = attrs.field(validator=count)
     per: float = attrs.field(default=1.0, converter=as_seconds, validator=some_seconds, kw_only=True)
     max_wait: float = attrs.field(default=0.0, converter=as_seconds, validator=seconds(), kw_only=True)
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    def summary(self) -> str:
+        """Return how many calls may start, and in which time."""
+        return f"{self.calls} per {self.per:g} s"
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Final
-
-from ..names import Names
+from typing import TYPE_CHECKING, ClassVar, Final
 
 
 if TYPE_CHECKING:
     from .budget import RetryBudget
 
-__all__ = ["BudgetState", "budget_state", "own_budget_state"]
+__all__ = ["BudgetState"]
 
 _EARNS: Final = 10  # seconds that a call earns for
 _PLACES: Final = _EARNS + 1  # seconds that a repeat counts for
@@ -25,10 +23,13 @@ _ROUNDING: Final = 1e-9  # five calls at 0.2 are a whole repeat
 
 
 class BudgetState:
-    """The budget `key`, with the numbers of `budget`; times are monotonic seconds, given by the caller.
+    """The budget `key`, with the numbers of its `settings`; times are monotonic seconds, given by the caller.
 
     `is_full` is a plain attribute: True means that `deposit` would change nothing.
     """
+
+    is_shared: ClassVar[bool] = False
+    """Whether several processes share it, so that a repeat has to be asked for."""
 
     __slots__ = (
         "__weakref__",
@@ -39,14 +40,14 @@ class BudgetState:
         "_second",
         "_spent",
         "_spent_sum",
-        "budget",
         "calls",
         "is_full",
         "key",
+        "settings",
         "turns_at",
     )
 
-    def __init__(self, key: str, budget: RetryBudget) -> None:
+    def __init__(self, key: str, settings: RetryBudget) -> None:
         self.key = key
         self._lock = Lock()
         self.calls = 0  # calls ever: never set back, so that a deposit needs no lock
@@ -57,7 +58,7 @@ class BudgetState:
         self._spent_sum = 0
         self._second: int | None = None
         self.turns_at = -inf
-        self.configure(budget)
+        self.configure(settings)
 
     def deposit(self, now: float) -> None:
         """Count a call: its first attempt, and not its repeats."""
@@ -76,7 +77,7 @@ class BudgetState:
         with self._lock:
             if now >= self.turns_at:
                 self._begin(now)
-            budget = self.budget
+            budget = self.settings
             calls = self._earning + self.calls - self._counted
             allowed = budget.ratio * calls + budget.floor
             if self._spent_sum + 1 > allowed + _ROUNDING:
@@ -103,10 +104,10 @@ class BudgetState:
                     self._spent_sum -= 1
                     return
 
-    def configure(self, budget: RetryBudget) -> None:
+    def configure(self, settings: RetryBudget) -> None:
         """Go on with other numbers; what was called and repeated in the last seconds still counts."""
-        self.budget = budget
-        self.is_full = budget.ratio == 0
+        self.settings = settings
+        self.is_full = settings.ratio == 0
 
     def _count(self) -> None:
         if self._spent is _NONE:
@@ -135,16 +136,3 @@ class BudgetState:
                     self._spent[passed % _PLACES] = 0
         self._second = second
         self.turns_at = second + 1.0
-
-
-_budgets: Final = Names[BudgetState, "RetryBudget"]("retry budget", BudgetState, lambda state: state.budget)
-
-
-def budget_state(key: str, budget: RetryBudget, *, warn: bool = True) -> BudgetState:
-    """Return the retry budget of this name, with these numbers from now on."""
-    return _budgets.get(key, budget, warn=warn)
-
-
-def own_budget_state(name: str, budget: RetryBudget) -> BudgetState:
-    """Return a retry budget for one owner."""
-    return BudgetState(name, budget)

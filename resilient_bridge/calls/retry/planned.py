@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ...values.rule import Rule
+    from ..guards import CircuitAsked
     from .budget_state import BudgetState
     from .decision import Matcher
     from .pause import Pause
     from .refresh_lock import Gate
 
-__all__ = ["Circuit", "Plan"]
-
-
-class Circuit(Protocol):
-    """A circuit inside of the Retry, as far as a repeat depends on it."""
-
-    def rejects(self, now: float, /) -> bool: ...
+__all__ = ["Plan"]
 
 
 class Plan(Protocol):
@@ -31,7 +26,7 @@ class Plan(Protocol):
     @property
     def pause(self) -> Pause: ...
     @property
-    def circuits(self) -> tuple[Circuit, ...]: ...
+    def circuits(self) -> tuple[CircuitAsked, ...]: ...
     @property
     def idempotent(self) -> bool | None: ...
     @property

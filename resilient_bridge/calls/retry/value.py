@@ -32,6 +32,8 @@ from .budget import RetryBudget
 
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from tenacity.retry import retry_base
     from tenacity.stop import stop_base
 
@@ -75,6 +77,24 @@ class Retry(Layer):
     budget: RetryBudget | None = attrs.field(
         default=RetryBudget(), validator=optional(instance_of(RetryBudget))
     )
+
+    @property
+    def shared_state(self) -> str:
+        """The retry budget, if there is one."""
+        return "" if self.budget is None else "the retry budget"
+
+    def summary(self) -> str:
+        """Return whether a budget bounds the repeats, and which Retry-After is obeyed."""
+        budget = "no budget" if self.budget is None else "within a budget"
+        return (
+            f"repeats what may be repeated, {budget}; Retry-After up to {self.max_retry_after:g} s is obeyed"
+        )
+
+    def with_key(self, key: str) -> Self:
+        """Return it with this key for its budget, if that names none itself."""
+        if self.budget is None or self.budget.key is not None:
+            return self
+        return attrs.evolve(self, budget=attrs.evolve(self.budget, key=key))
 
     def __repr__(self) -> str:
         """Return the constructor's call; how many calls that makes is always told."""

@@ -16,7 +16,6 @@ from ..evidence import failure_in, proven
 from ..frame import report
 from ..retry.retrying import Retrying
 from ..returned import failure_of_answer, keep_answer
-from ..shared.tokens import give_back, token_for
 
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
             if answers is not None:
                 yield Ask(conditions(plan.retry), failure, answers)
         if plan.tokens is not None:
-            step = asking(token_for, plan, frame, failure, retrying, is_asked_for)
+            step = asking(plan.tokens.step_for, plan, frame, failure, retrying, is_asked_for)
             if step is not None:
                 yield step
         decided: tuple[Retrying | None, BaseException | None] = asking(
@@ -89,7 +88,7 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
         return decided
     finally:
         if plan.tokens is not None:
-            give_back(plan, first)
+            plan.tokens.settle_up(first)
         error = None  # an error must not be held by a frame that it holds
 
 

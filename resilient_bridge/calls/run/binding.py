@@ -13,7 +13,6 @@ from .plan import Plan
 
 
 if TYPE_CHECKING:
-    from ..breaker.state import CircuitState
     from ..explanation import Explanation
     from ..states import States
     from .layers import Form, HasLayers
@@ -111,8 +110,8 @@ class Binding:
             plan.policy.layers, plan.policy.state, "" if plan.retry is None else _repeats(plan)
         )
 
-    def __circuit__(self) -> CircuitState | None:
-        """Return the circuit in use, None without a Breaker."""
+    def __circuit__(self) -> object | None:
+        """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
     def adopt(self, policy: Any) -> Plan:

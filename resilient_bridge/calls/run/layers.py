@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from ...values.fields import refuse
+from ..breaker.circuits import CIRCUITS
 from ..breaker.guard import BreakerGuard
 from ..breaker.value import Breaker
 from ..bulkhead.guard import BulkheadGuard
+from ..bulkhead.state import BULKHEADS
 from ..bulkhead.value import Bulkhead
 from ..rate_limit.guard import RateGuard
+from ..rate_limit.state import RATES
 from ..rate_limit.value import RateLimit
-from ..shared.circuit import SharedCircuit
-from ..shared.guard import SharedBreakerGuard
 from ..timeout.deadline import Deadline
 from ..timeout.guards import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
 from ..timeout.value import Timeout
 
 
 if TYPE_CHECKING:
+    from ..breaker.shared_circuit import SharedCircuit
+    from ..breaker.state import CircuitState
     from ..guards import Guard
     from ..layer import Layer
     from ..shared.ports import SharedState
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
         def state(self) -> SharedState | None: ...
 
 
-__all__ = ["Form", "for_thread", "guard_of"]
+__all__ = ["Form", "circuit_of", "for_thread", "guard_of"]
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
 """What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
@@ -42,14 +45,16 @@ Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_bloc
 def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]) -> Guard:
     """Return the guard of a layer. `named`: the exception classes that the Retry beside it names."""
     if isinstance(layer, Breaker):
-        circuit = states.circuit(layer, policy.state)
-        if isinstance(circuit, SharedCircuit):
-            return SharedBreakerGuard(circuit, layer, named)
+        circuit = states.current = states.state(CIRCUITS, layer, policy.state)
+        if circuit.is_shared:
+            from ..breaker.shared_circuit import SharedBreakerGuard  # here: most processes share nothing
+
+            return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, named)
         return BreakerGuard(circuit, layer, named)
     if isinstance(layer, Bulkhead):
-        return BulkheadGuard(states.bulkhead(layer), layer)
+        return BulkheadGuard(states.state(BULKHEADS, layer), layer)
     if isinstance(layer, RateLimit):
-        return RateGuard(states.rate(layer), layer)
+        return RateGuard(states.state(RATES, layer), layer)
     if isinstance(layer, Timeout):
         return TimeoutGuard(layer)
     if isinstance(layer, Deadline):
@@ -60,6 +65,12 @@ def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named:
         return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
     message = f"no guard for {layer!r}"
     raise TypeError(message)
+
+
+def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
+    """Return the circuit that the policy's own calls use, None where no layer has one."""
+    layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
+    return None if layer is None else states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:

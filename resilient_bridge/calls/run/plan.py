@@ -5,19 +5,19 @@ Rule: everything that can be decided before the first call is decided here, once
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from ...classification.plain import PLAIN
 from ...errors import BridgeError
 from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
 from ..fallback.value import Fallback
-from ..guards import Guard
+from ..guards import CircuitAsked, Guard
+from ..retry.budgets import BUDGETS
 from ..retry.decision import Matcher, asks_result, sits_out_circuits
 from ..retry.pause import NO_PAUSE, PauseGuard
 from ..retry.refresh_lock import Gate, gate_of
 from ..retry.value import Retry
-from ..shared.budget import SharedBudget
 from ..timeout.guards import TimeoutGuard
 from ..timeout.timers import Timers
 from ..timeout.value import Timeout
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ...values.rule import Rule
-    from ..breaker.state import CircuitState
     from ..layer import Layer
     from ..retry.budget_state import BudgetState
+    from ..retry.shared_budget import SharedBudget
     from ..states import States
     from .layers import HasLayers
 
@@ -105,8 +105,10 @@ class Plan:
         self.named = _named_by_class(self.retry)
         self.budget: BudgetState | None = None
         if self.retry is not None and self.retry.budget is not None:
-            self.budget = states.budget(self.retry.budget, policy.state)
-        self.tokens = self.budget if isinstance(self.budget, SharedBudget) else None
+            self.budget = states.state(BUDGETS, self.retry.budget, policy.state)
+        self.tokens: SharedBudget | None = None
+        if self.budget is not None and self.budget.is_shared:
+            self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
         self._gates: dict[int, Gate] = {}
         self.held: tuple[Guard, ...] = ()
@@ -148,7 +150,7 @@ class Plan:
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.circuit: CircuitState | None = inner[0].circuit if inner else None
+        self.circuit: CircuitAsked | None = inner[0].circuit if inner else None
         if self.circuit is not None:
             guards = [*outer, *inner[1:]]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
@@ -203,7 +205,7 @@ def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
     return all_of_them
 
 
-def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitState, ...]:
+def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitAsked, ...]:
     """Return the circuits inside the Retry whose rejection ends the call."""
     if retry is None or sits_out_circuits(retry):
         return ()
@@ -216,7 +218,7 @@ def _shortest(guard: Guard) -> Guard | Timers:
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
-    """Return the exception classes that the Retry names: they are failures of the other side for the breaker, too."""
+    """Return the exception classes that the Retry names: they are failures of the server for the circuit, too."""
     if retry is None:
         return ()
     named: list[Any] = [*retry.on, *retry.rules]

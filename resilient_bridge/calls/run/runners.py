@@ -25,7 +25,7 @@ from .threads import run_in_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..breaker.state import CircuitState
+    from ..guards import CircuitAsked
     from .binding import Binding
     from .plan import Plan
     from .retry_loop import Steps
@@ -229,7 +229,7 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
         del first
 
 
-def _admitted(circuit: CircuitState, now: float, outer: CallFrame, plan: Plan) -> int:
+def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:
     """Ask a circuit that is not closed; its rejection ends the call before anything is called."""
     try:
         return circuit.admit(now)

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
-    from ..breaker.value import Breaker, State
-    from ..retry.budget import RetryBudget
+    from ...values.backoff import Backoff
 
 __all__ = [
     "BudgetLine",
+    "BudgetRules",
     "CircuitAnswer",
     "CircuitLine",
+    "CircuitRules",
     "CircuitView",
     "Ending",
     "Question",
@@ -30,7 +32,68 @@ __all__ = [
 Ending: TypeAlias = Literal["succeeded", "failed", "slow", "critical", "released"]
 """How a call ended, for its circuit; `released` says nothing and gives back the place of a probe."""
 
+State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"]
+"""The state of a circuit."""
+
 T_co = TypeVar("T_co", covariant=True)
+
+
+class CircuitRules(Protocol):
+    """The numbers that a circuit goes by."""
+
+    @property
+    def rate(self) -> float:
+        """The share of failures that opens it, from above 0 to 1."""
+        ...
+
+    @property
+    def window(self) -> int | timedelta:
+        """The last calls that count, or those of this time."""
+        ...
+
+    @property
+    def minimum(self) -> int | None:
+        """How many calls say enough; None where nobody has said it."""
+        ...
+
+    @property
+    def least(self) -> int:
+        """How many calls say enough: `minimum`, or what stands for it."""
+        ...
+
+    @property
+    def in_a_row(self) -> int | None:
+        """How many failures in a row open it, None for every other rate."""
+        ...
+
+    @property
+    def open_for(self) -> Backoff:
+        """How long it stays open, the first time and the next ones."""
+        ...
+
+    @property
+    def probes(self) -> int:
+        """How many calls may try then, and have to succeed."""
+        ...
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which a probe that has not ended loses its place."""
+        ...
+
+
+class BudgetRules(Protocol):
+    """The numbers that a retry budget goes by."""
+
+    @property
+    def ratio(self) -> float:
+        """Repeats for each call."""
+        ...
+
+    @property
+    def floor(self) -> float:
+        """Repeats a second that are always allowed."""
+        ...
 
 
 class CircuitView(NamedTuple):
@@ -101,7 +164,7 @@ class CircuitLine(Protocol):
         """How many failures were told that no view knows of yet; a huge number if one of them decides by itself."""
         ...
 
-    def configure(self, breaker: Breaker, /) -> None:
+    def configure(self, rules: CircuitRules, /) -> None:
         """Go by other numbers from now on."""
         ...
 
@@ -130,7 +193,7 @@ class BudgetLine(Protocol):
         """Whether the store answers."""
         ...
 
-    def configure(self, budget: RetryBudget, /) -> None:
+    def configure(self, rules: BudgetRules, /) -> None:
         """Go by other numbers from now on."""
         ...
 
@@ -151,10 +214,10 @@ class BudgetLine(Protocol):
 class SharedState(Protocol):
     """Where circuits and retry budgets are shared between processes: `Policy(..., state=RedisState(url))`."""
 
-    def circuit(self, key: str, breaker: Breaker, learn: Callable[[CircuitView], None], /) -> CircuitLine:
+    def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> CircuitLine:
         """Return the line to the circuit of this name. ConfigError for what the store needs and does not have."""
         ...
 
-    def budget(self, key: str, budget: RetryBudget, /) -> BudgetLine:
+    def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:
         """Return the line to the retry budget of this name."""
         ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...world import REAL
 from ...world.signal import Signal
+from ..frame import CURRENT
 
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from .ports import Question
 
-__all__ = ["Answer", "waited_for"]
+__all__ = ["Answer", "is_real_time", "waited_for"]
 
 T = TypeVar("T")
 
@@ -32,6 +33,12 @@ def waited_for(question: Question[T], patience: float | None = None) -> T | None
         question.cancel()
         raise
     return question.take(is_late=patience is None)
+
+
+def is_real_time() -> bool:
+    """Return whether policies live by the real clock here, and not by that of a test."""
+    world = CURRENT.get().world
+    return world is REAL or world.monotonic is REAL.monotonic
 
 
 class Answer(Generic[T]):

@@ -22,8 +22,15 @@ class Deadline(Layer):
     """
 
     usual_place: ClassVar[int | None] = 0
+    inside_retry: ClassVar[str] = (
+        "Deadline inside of Retry: every attempt gets all of it, which is what Timeout is for; put it before Retry"
+    )
 
     seconds: float = attrs.field(converter=as_seconds, validator=some_seconds)
+
+    def summary(self) -> str:
+        """Return how long the whole call may take."""
+        return f"all attempts and waits together take at most {self.seconds:g} s"
 
     def __repr__(self) -> str:
         """Return the constructor's call."""

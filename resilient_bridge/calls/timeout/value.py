@@ -53,6 +53,9 @@ class Timeout(Layer):
     """
 
     usual_place: ClassVar[int | None] = 6
+    outside_retry: ClassVar[str] = (
+        "Timeout outside of Retry: it bounds all attempts together, which is what Deadline is for; put it after Retry"
+    )
 
     seconds: tuple[float, ...] = attrs.field(converter=_as_steps, validator=_check_steps)
     thread: bool = attrs.field(default=False, validator=flag, kw_only=True)
@@ -71,6 +74,11 @@ class Timeout(Layer):
     def of(self, attempt: int) -> float:
         """Return the seconds that attempt number `attempt` (1, 2, 3 …) may take."""
         return self.seconds[min(attempt, len(self.seconds)) - 1]
+
+    def summary(self) -> str:
+        """Return how long an attempt may take."""
+        idle = "" if self.idle is None else f"; a stream at most {self.idle:g} s between two items"
+        return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in self.seconds) + idle
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

@@ -12,7 +12,7 @@ from .scripts import BUDGET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...calls.retry.budget import RetryBudget
+    from ...calls.shared.ports import BudgetRules
     from .exchange import Asked, Exchange
     from .scripts import Script
 
@@ -24,9 +24,9 @@ _BUDGET_TTL: Final = 60_000
 class RedisBudget(Line):
     """The line to one retry budget."""
 
-    def __init__(self, exchange: Exchange, key: str, budget: RetryBudget) -> None:
+    def __init__(self, exchange: Exchange, key: str, rules: BudgetRules) -> None:
         super().__init__(exchange, key)
-        self._budget = budget
+        self._rules = rules
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -36,14 +36,14 @@ class RedisBudget(Line):
         self._questions: list[Waiting[bool]] = []
         self._asked: list[Waiting[bool]] = []
 
-    def configure(self, budget: RetryBudget, /) -> None:
+    def configure(self, rules: BudgetRules, /) -> None:
         """Go by other numbers from now on."""
-        self._budget = budget
+        self._rules = rules
 
     def deposit(self) -> None:
         """Count a call; where no share of the calls is allowed, nobody needs to know."""
         exchange = self._exchange
-        if self._budget.ratio:
+        if self._rules.ratio:
             with exchange.lock:
                 self._calls += 1
                 if self._calls == 1:
@@ -79,7 +79,7 @@ class RedisBudget(Line):
         return (
             BUDGET,
             f"budget:{self.key}",
-            [*map(repr, (self._budget.ratio, self._budget.floor)), *map(str, counts)],
+            [*map(repr, (self._rules.ratio, self._rules.floor)), *map(str, counts)],
         )
 
     def lost(self) -> Sequence[Asked]:

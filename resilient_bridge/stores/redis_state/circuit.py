@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Literal
 
-    from ...calls.breaker.value import Breaker, State
-    from ...calls.shared.ports import Ending
+    from ...calls.shared.ports import CircuitRules, Ending, State
     from .exchange import Asked, Exchange
     from .scripts import Script
 
@@ -40,10 +39,10 @@ class RedisCircuit(Line):
     is_polled = True
 
     def __init__(
-        self, exchange: Exchange, key: str, breaker: Breaker, learn: Callable[[CircuitView], None]
+        self, exchange: Exchange, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None]
     ) -> None:
         super().__init__(exchange, key)
-        self._breaker = breaker
+        self._rules = rules
         self._learn = learn
         self._openings = 0
         self._margin = 1
@@ -63,9 +62,9 @@ class RedisCircuit(Line):
         self._asked: list[Waiting[CircuitAnswer]] = []
         self._putting: State | None = None
 
-    def configure(self, breaker: Breaker, /) -> None:
+    def configure(self, rules: CircuitRules, /) -> None:
         """Go by other numbers from now on."""
-        self._breaker = breaker
+        self._rules = rules
 
     def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
         """Tell how a call ended."""
@@ -121,7 +120,7 @@ class RedisCircuit(Line):
         self._putting, self._put = self._put, None
         self._sent = self.unanswered
         wanted = 0 if self._putting is not None else len(self._asked)
-        arguments = [*_numbers(self._breaker, self._openings), str(wanted), self._putting or ""]
+        arguments = [*_numbers(self._rules, self._openings), str(wanted), self._putting or ""]
         for era, probe, endings, code in rows:
             arguments += (str(era), str(probe), "".join(endings), code[0])
         return CIRCUIT, f"circuit:{self.key}", arguments
@@ -155,29 +154,29 @@ class RedisCircuit(Line):
             question.answer(CircuitAnswer(view, probes.pop() if probes else 0))
 
 
-def _numbers(breaker: Breaker, openings: int) -> list[str]:
-    """Return the arguments that say what a breaker says."""
-    window = breaker.window
-    in_a_row = breaker.in_a_row
+def _numbers(rules: CircuitRules, openings: int) -> list[str]:
+    """Return the arguments that say what the rules are."""
+    window = rules.window
+    in_a_row = rules.in_a_row
     if in_a_row is not None:
         kind, size, need, span = "row", str(in_a_row), str(in_a_row), 0.0
     elif isinstance(window, int):
-        kind, size, need, span = "calls", str(window), repr(breaker.rate), 0.0
+        kind, size, need, span = "calls", str(window), repr(rules.rate), 0.0
     else:
         span = window.total_seconds() * 1_000
-        kind, size, need = f"span:{span:g}", repr(span / 20), repr(breaker.rate)
-    waits = _waits(breaker, openings)
-    lease = breaker.lease * 1_000
+        kind, size, need = f"span:{span:g}", repr(span / 20), repr(rules.rate)
+    waits = _waits(rules, openings)
+    lease = rules.lease * 1_000
     ttl = _HOUR + 2 * int(span + lease + max(waits) * 1_000)
     shown = " ".join(f"{wait:.3f}" for wait in waits)
-    few = breaker.minimum or (0 if isinstance(window, int) else breaker.least)
+    few = rules.minimum or (0 if isinstance(window, int) else rules.least)
     need = f"{need} {few}"  # 0: the calls that were not made yet count as good
-    return [kind, size, need, str(breaker.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
+    return [kind, size, need, str(rules.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
 
 
-def _waits(breaker: Breaker, openings: int) -> list[float]:
+def _waits(rules: CircuitRules, openings: int) -> list[float]:
     """Return how long the circuit stays open the first time, the second …: the script takes the one it comes to."""
-    schedule = breaker.open_for
+    schedule = rules.open_for
     if schedule.shape == "constant" and not schedule.is_random:
         return [schedule.seconds[0]]
     waits = schedule.waits()

@@ -2,8 +2,8 @@
 
 Rule: a script is the only one that writes, it lives by the server's clock, and all it knows comes with the call: numbers that two
 processes do not agree on cannot do worse than take turns. One key a circuit or budget, which ends by itself when nobody uses it, and a
-key that is gone means a circuit that is closed, a budget that is full. The semantics are those of `pipeline.breaker_state`,
-`pipeline.windows` and `pipeline.budget_state`, which the same tests drive.
+key that is gone means a circuit that is closed, a budget that is full. The semantics are those of one
+process's circuits and budgets (`calls`), which the same tests drive.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ...calls.breaker.value import Breaker
-    from ...calls.retry.budget import RetryBudget
-    from ...calls.shared.ports import CircuitView
+    from ...calls.shared.ports import BudgetRules, CircuitRules, CircuitView
     from ...values.fields import Seconds
 
 __all__ = ["RedisState"]
@@ -96,17 +94,17 @@ class RedisState(Value):
         object.__setattr__(self, "_exchange", exchange)
         finalize(self, exchange.stop)  # also when the program ends: what is waiting is told
 
-    def circuit(self, key: str, breaker: Breaker, learn: Callable[[CircuitView], None], /) -> RedisCircuit:
+    def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> RedisCircuit:
         """Return the line to the circuit of this name. ConfigError without the package redis."""
         self._check()
-        line = RedisCircuit(self._exchange, key, breaker, learn)
+        line = RedisCircuit(self._exchange, key, rules, learn)
         self._exchange.add(line)
         return line
 
-    def budget(self, key: str, budget: RetryBudget, /) -> RedisBudget:
+    def budget(self, key: str, rules: BudgetRules, /) -> RedisBudget:
         """Return the line to the retry budget of this name. ConfigError without the package redis."""
         self._check()
-        line = RedisBudget(self._exchange, key, budget)
+        line = RedisBudget(self._exchange, key, rules)
         self._exchange.add(line)
         return line
 

@@ -8,16 +8,21 @@ alone as well: the store lives by its own clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...errors import Failure
+from ...errors import Failure, RejectedError
 from ...world import REAL
-from ..breaker.rejection import CircuitOpenError
-from ..breaker.state import CircuitState
-from ..frame import CURRENT
-from .waits import waited_for
+from ..guards import not_admitted
+from ..names import SharedNames
+from ..shared.waits import Answer, is_real_time, waited_for
+from .guard import BreakerGuard
+from .in_use import chance, list_circuit, tell
+from .rejection import CircuitOpenError
+from .state import CircuitState
+from .value import rules_of
 
 
 if TYPE_CHECKING:
@@ -25,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
-    from ..breaker.value import Breaker, State
-    from .ports import CircuitAnswer, CircuitView, Ending, Question, SharedState
+    from ..frame import CallFrame
+    from ..guards import Wait
+    from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
+    from .value import Breaker
 
-__all__ = ["Permit", "SharedCircuit", "is_real_time"]
+__all__ = ["SHARED_CIRCUITS", "Permit", "SharedBreakerGuard", "SharedCircuit"]
 
 
 class Permit(int):
@@ -45,12 +52,6 @@ class Permit(int):
         return permit
 
 
-def is_real_time() -> bool:
-    """Return whether policies live by the real clock here, and not by that of a test."""
-    world = CURRENT.get().world
-    return world is REAL or world.monotonic is REAL.monotonic
-
-
 class SharedCircuit(CircuitState):
     """The circuit `key`, shared by all who say that name to the same `store`."""
 
@@ -61,16 +62,16 @@ class SharedCircuit(CircuitState):
     def __init__(
         self,
         key: str,
-        breaker: Breaker,
+        settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
         store: SharedState,
     ) -> None:
-        super().__init__(key, breaker, rng, on_transition)
+        super().__init__(key, settings, rng, on_transition)
         self.store = store
         self._view: CircuitView | None = None
         self._failure: Failure | None = None  # the last one told of
-        self._line = store.circuit(key, breaker, _learner(self))
+        self._line = store.circuit(key, rules_of(settings), _learner(self))
 
     # ---- a call -------------------------------------------------------------------------------------------------
 
@@ -158,10 +159,10 @@ class SharedCircuit(CircuitState):
 
     # ---- by hand ------------------------------------------------------------------------------------------------
 
-    def configure(self, breaker: Breaker) -> None:
+    def configure(self, settings: Breaker) -> None:
         """Go on with other numbers, here and in what is told from now on."""
-        super().configure(breaker)
-        self._line.configure(breaker)
+        super().configure(settings)
+        self._line.configure(rules_of(settings))
 
     def reset(self, now: float) -> None:
         """Close it for all, forget what was counted, and let the open times start over; waits for the store."""
@@ -275,3 +276,54 @@ def _learner(circuit: SharedCircuit) -> Callable[[CircuitView], None]:
             one.learn(view)
 
     return learn
+
+
+def _new_circuit(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
+    circuit = SharedCircuit(key, settings, chance, tell, store)
+    list_circuit(circuit)
+    return circuit
+
+
+SHARED_CIRCUITS: Final = SharedNames[SharedCircuit, "Breaker"]("shared circuit", _new_circuit)
+
+
+# ---- the layer -------------------------------------------------------------------------------------------------------
+
+
+class SharedBreakerGuard(BreakerGuard):
+    """Asks the shared circuit before the call, which may have to wait for the answer, and tells it how the call ended.
+
+    Only what cannot be known here is waited for: a circuit that nobody has looked at for seconds, one that this process's own failures
+    may just have opened, and the place of a probe. Everything else goes by what was last heard.
+    """
+
+    __slots__ = ("shared",)
+
+    may_wait = True
+
+    def __init__(self, shared: SharedCircuit, layer: Breaker, named: tuple[object, ...]) -> None:
+        super().__init__(shared, layer, named)
+        self.shared = shared
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        now = attempt.world.monotonic()
+        self.shared.count_overdue(now)
+        try:
+            found = self.shared.try_admit(now)
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.shared.key, error)
+            raise
+        if isinstance(found, int):
+            self.admitted(attempt, found)
+            return None
+        return Answer(found, attempt, partial(self._settle, attempt))
+
+    def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
+        try:
+            self.admitted(attempt, self.shared.settle(answer, attempt.world.monotonic()))
+        except RejectedError as error:
+            not_admitted(attempt, "circuit", self.shared.key, error)
+            raise
+
+    def under_way(self) -> int:
+        return self.shared.unasked()

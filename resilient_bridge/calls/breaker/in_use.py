@@ -1,0 +1,64 @@
+"""The circuits in use in this process that have no name of their own here, and what is reported of any when it changes."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final, cast
+from weakref import WeakSet
+
+from ...telemetry import emit, events
+from ...world import current_world
+
+
+if TYPE_CHECKING:
+    import random
+
+    from ..shared.ports import State
+    from .state import CircuitState
+
+__all__ = ["chance", "clock", "list_circuit", "listed_circuits", "tell"]
+
+
+class _Chance:
+    """The random source of whoever makes a circuit open: a test has one of its own."""
+
+    def random(self) -> float:
+        """Return a number from 0 to below 1."""
+        return current_world().rng.random()
+
+
+chance: Final = cast("random.Random", _Chance())
+"""Whatever draws from it draws from the source of the context it is in."""
+
+
+def clock() -> float:
+    """Return the monotonic time, as policies see it in this context."""
+    return current_world().monotonic()
+
+
+def tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
+    """Emit the event of a transition."""
+    key = circuit.key
+    if state in ("open", "isolated"):
+        wait = circuit.retry_after(now)
+        emit(events.CircuitOpened(key=key, reason=reason, retry_after=wait, failure=circuit.because))
+    elif state == "half_open":
+        emit(events.CircuitHalfOpened(key=key, reason=reason))
+    else:
+        emit(events.CircuitClosed(key=key, reason=reason))
+
+
+_own: Final[WeakSet[CircuitState]] = WeakSet()
+_own_lock: Final = Lock()
+
+
+def list_circuit(circuit: CircuitState) -> None:
+    """Let it be found among the known circuits, for as long as somebody uses it."""
+    with _own_lock:
+        _own.add(circuit)
+
+
+def listed_circuits() -> list[CircuitState]:
+    """Return those that somebody uses."""
+    with _own_lock:
+        return list(_own)

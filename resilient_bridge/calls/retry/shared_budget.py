@@ -1,0 +1,162 @@
+"""A retry budget that several processes share: this process's own, which is fed all along, and the line to the others.
+
+Rule: while the line is up, a repeat is allowed by all processes together or not at all. The own budget only counts what was allowed, so
+that it knows what to do when the line goes down and it has to decide alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from ...errors import is_limited
+from ..evidence import permission_for
+from ..names import SharedNames
+from ..nesting import largest_cap, retries_around
+from ..shared.waits import Answer, is_real_time
+from .budget_state import BudgetState
+from .decision import counter, is_used_up, place
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+    from ..frame import CallFrame
+    from ..shared.ports import Question, SharedState
+    from ..steps import Step
+    from .budget import RetryBudget
+    from .planned import Plan as Repeated
+    from .retrying import Retrying
+    from .value import Retry
+
+    class Plan(Repeated, Protocol):
+        """The part of a plan that asking for a repeat needs."""
+
+        @property
+        def retry(self) -> Retry | None: ...
+
+
+__all__ = ["SHARED_BUDGETS", "SharedBudget", "Token"]
+
+
+class Token(NamedTuple):
+    """What the budget said to one failed call, and whether all processes said it."""
+
+    is_granted: bool
+    is_shared: bool
+
+
+class SharedBudget(BudgetState):
+    """The budget `key`, shared by all who say that name to the same `store`."""
+
+    __slots__ = ("_line", "store")
+
+    is_shared = True
+
+    def __init__(self, key: str, settings: RetryBudget, store: SharedState) -> None:
+        self.store = store
+        self._line = store.budget(key, settings)
+        super().__init__(key, settings)
+
+    def deposit(self, now: float) -> None:
+        """Count a call: its first attempt, and not its repeats."""
+        super().deposit(now)
+        if self._line.is_up and is_real_time():
+            self._line.deposit()
+
+    def configure(self, settings: RetryBudget) -> None:
+        """Go on with other numbers; what was called and repeated in the last seconds still counts."""
+        super().configure(settings)
+        self._line.configure(settings)
+
+    def request(self, now: float) -> Token | Question[bool]:
+        """Ask for a repeat: what has to be waited for, for `settle`, or at once what this process says alone."""
+        if self._line.is_up and is_real_time():
+            return self._line.ask()
+        return Token(self.spend(now), is_shared=False)
+
+    def settle(self, answer: bool | None, now: float) -> Token:
+        """Return what the budget said; without an answer this process decides alone."""
+        if answer is None:
+            return Token(self.spend(now), is_shared=False)
+        if answer:
+            self.note(now)
+        return Token(answer, is_shared=True)
+
+    def step_for(
+        self,
+        plan: Plan,
+        attempt: CallFrame,
+        failure: Failure | None,
+        retrying: Retrying | None,
+        is_asked_for: bool,
+    ) -> Step | None:
+        """Return the step that asks for a repeat after a failed attempt; None where none will be made.
+
+        A repeat is asked for before it is decided on, because only a step can wait, and only where one may follow: what is never
+        repeated costs no question. One that the decision then does without goes back, by `settle_up`.
+        """
+        retry = plan.retry
+        if retry is None or failure is None or attempt.is_last or is_limited(failure):
+            return None
+        found = plan.matcher.match(failure, is_asked_for=is_asked_for or bool(plan.matcher.theirs))
+        if not found.is_repeatable or not permission_for(plan, attempt, failure):
+            return None
+        counts = {} if retrying is None else dict(retrying.counts)
+        counted_by = place(counter(found.rule))
+        counts[counted_by] = counts.get(counted_by, 0) + 1
+        recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
+        first = attempt.first or attempt
+        cap = largest_cap(retry, retries_around(first))
+        if is_used_up(plan.matcher, failure, found, counts, recurred, cap=cap):
+            return None
+        return _Asking(self, first, attempt)
+
+    def settle_up(self, first: CallFrame) -> None:
+        """Return the repeat that the decision did without, if there is one."""
+        token: Token | None = first.token
+        if token is not None:
+            first.token = None
+            self.give_back(token, first.world.monotonic())
+
+    def give_back(self, token: Token, now: float) -> None:
+        """Return a repeat that was not made."""
+        if token.is_granted:
+            self.take_back(now)
+            if token.is_shared:
+                self._line.give_back()
+
+
+SHARED_BUDGETS: Final = SharedNames[SharedBudget, "RetryBudget"](
+    "shared retry budget", lambda store, key, settings: SharedBudget(key, settings, store)
+)
+
+
+# ---- the step that asks for a repeat ----------------------------------------------------------------------------------
+
+
+class _Asking:
+    """The step that asks: the token stands at the first attempt of the call afterwards."""
+
+    __slots__ = ("_attempt", "_budget", "_first")
+
+    def __init__(self, budget: SharedBudget, first: CallFrame, attempt: CallFrame) -> None:
+        self._budget = budget
+        self._first = first
+        self._attempt = attempt
+
+    def block(self) -> None:
+        if (answer := self._asked()) is not None:
+            answer.block()
+
+    async def suspend(self) -> None:
+        if (answer := self._asked()) is not None:
+            await answer.suspend()
+
+    def _asked(self) -> Answer[bool] | None:
+        found = self._budget.request(self._attempt.world.monotonic())
+        if isinstance(found, Token):
+            self._first.token = found
+            return None
+        return Answer(found, self._attempt, self._settle)
+
+    def _settle(self, answer: bool | None) -> None:
+        self._first.token = self._budget.settle(answer, self._attempt.world.monotonic())
