@@ -19,9 +19,10 @@ nox.options.sessions = ["style", "types", "layers", "tests"]
 
 @nox.session
 def style(session: nox.Session) -> None:
-    """Formatting and lint, by the pinned ruff."""
+    """Formatting and lint, by the pinned ruff; and the words that are to go."""
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
+    session.run("python", "-m", "tests.words")
 
 
 @nox.session

@@ -7,7 +7,6 @@ P7: bytes of a protected function, after one call, its circuit, budget and timer
 with one policy for all. tracemalloc over 1,000 functions, each of which has been called once.
 """
 
-# ruff: noqa: PLW0108 -- not the decorators: each function is to have one of its own
 from __future__ import annotations
 
 import asyncio
@@ -99,10 +98,10 @@ ONE_CIRCUIT = rb.Policy(
 PROTECTED = {  # name -> decorator, goal in bytes
     "ours, all, a policy each": (lambda f: ours_full()(f, idempotent=True), 2_300),
     "ours, retry + circuit, a policy each": (lambda f: ours_guarded()(f, idempotent=True), None),
-    "ours, all, one policy": (lambda f: SHARED(f), 700),
-    "ours, retry + circuit, one policy": (lambda f: SHARED_GUARDED(f), None),
+    "ours, all, one policy": (lambda f: SHARED(f, idempotent=True), 700),
+    "ours, retry + circuit, one policy": (lambda f: SHARED_GUARDED(f, idempotent=True), None),
     "ours, circuit alone, a policy each": (lambda f: rb.Policy(our_breaker())(f, idempotent=True), None),
-    "ours, all, one policy, one circuit": (lambda f: ONE_CIRCUIT(f), None),
+    "ours, all, one policy, one circuit": (lambda f: ONE_CIRCUIT(f, idempotent=True), None),
     BOUND: (_bounds.full, None),
     "lower bound, retry + circuit": (_bounds.guarded, None),
     **{f"{name}, retry": (protect, None) for name, protect in ASYNC_RETRIES.items()},

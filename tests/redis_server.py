@@ -79,9 +79,9 @@ class RedisServer:
                 pass
             time.sleep(0.01)
         log = self._folder / "redis.log"
-        said = log.read_text(errors="replace")[-2_000:] if log.exists() else "no log"
+        text = log.read_text(errors="replace")[-2_000:] if log.exists() else "no log"
         self.kill()
-        pytest.fail(f"{PROGRAM} on port {self.port} does not answer: {said}", pytrace=False)
+        pytest.fail(f"{PROGRAM} on port {self.port} does not answer: {text}", pytrace=False)
 
     def kill(self) -> None:
         """End it at once (SIGKILL), and with it what it knew. Connects are refused until `start`."""

@@ -50,9 +50,9 @@ def test_type_checkers_see_exactly_the_names_of_a_room(room):
     tree = ast.parse((PACKAGE / room[1:] / "__init__.py").read_text())
     guard = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
-        alias.asname: node.module or f"={alias.name}"
+        alias.asname: "." * (node.level - 1) + node.module if node.module else f"={alias.name}"
         for node in guard.body
-        if isinstance(node, ast.ImportFrom) and (node.level == 1 or not room)
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname  # no alias: the room itself uses it
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.requirements import REQUIREMENTS
+
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "resilient_bridge"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+ROWS = {row.id for row in REQUIREMENTS}
 BANNED = {"utils", "util", "helpers", "core", "manager", "types", "common", "misc"}
 
 
@@ -44,6 +48,17 @@ def test_every_module_states_its_job(path):
     """Each module opens with a docstring that is at least a sentence."""
     stated = ast.get_docstring(ast.parse(path.read_text())) or ""
     assert len(stated.split()) >= 5
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_named)
+def test_what_help_shows_carries_no_row_ids(path):
+    """A reader of `help()` has no table of rows: their ids stand in comments and in docs/reference."""
+    stated = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [text for text in stated if set(re.findall(r"\b[A-Z]\d+\b", text)) & ROWS] == []
 
 
 @pytest.mark.parametrize("path", TESTS, ids=_named)

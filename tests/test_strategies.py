@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.explanation import harmful
+from resilient_bridge.calls.layer_order import harmful
 from resilient_bridge.errors import Stopped
 
 
@@ -107,7 +107,7 @@ def test_the_order_of_the_index_is_the_usual_one():
     """The table lists the layers outermost first: as `replace` adds them, and without a warning."""
     listed = re.findall(r"^\| \[(\w+)\]", (PAGES / "index.md").read_text(), re.MULTILINE)
     assert listed == [type(layer).__name__ for layer in PLACES]
-    places = [layer.usual_place for layer in PLACES]
+    places = [layer.usual_position for layer in PLACES]
     assert places == sorted(places)
     assert harmful(tuple(PLACES)) == ()
     added = rb.Policy(rb.Retry()).replace(*(layer for layer in PLACES if not isinstance(layer, rb.Retry)))

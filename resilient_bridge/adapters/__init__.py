@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from .http.requests_adapter import HTTPAdapter as HTTPAdapter
     from .http.transport import HTTPTransport as HTTPTransport
     from .idempotency import Call as Call
-    from .link.link_health import LinkHealth as LinkHealth
-    from .link.reconnecting import Reconnecting as Reconnecting
-    from .link.reconnecting import reconnecting as reconnecting
+    from .links.link_health import LinkHealth as LinkHealth
+    from .links.reconnecting import Reconnecting as Reconnecting
+    from .links.reconnecting import reconnecting as reconnecting
     from .processes.child_process import stdio as stdio
     from .processes.peer import Peer as Peer
     from .sdk.clients import wrap as wrap
@@ -28,8 +28,8 @@ _NAMES = {
     "http.requests_adapter": "HTTPAdapter",
     "http.transport": "HTTPTransport",
     "idempotency": "Call",
-    "link.link_health": "LinkHealth",
-    "link.reconnecting": "Reconnecting reconnecting",
+    "links.link_health": "LinkHealth",
+    "links.reconnecting": "Reconnecting reconnecting",
     "sdk.clients": "wrap",
     "sse.event_source": "EventSource",
     "processes.child_process": "stdio",

@@ -15,8 +15,6 @@ from ..presets.bridge_policy import calls_of as _calls_of
 if TYPE_CHECKING:
     from ..errors import BridgeError
 
-__all__ = ["calls_of", "check_flag", "check_http_options", "check_sync", "keyed", "plaintext_refused"]
-
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2
 

@@ -15,9 +15,6 @@ from ..calls.frame import CURRENT, CallFrame
 from ..errors import Executed, config_error
 
 
-__all__ = ["Call", "Idempotent", "Repeats", "checked_idempotent", "never_again", "permits"]
-
-
 @attrs.frozen
 class Call:
     """A call on a wrapped client or a link, as an `idempotent=` predicate sees it. `method` is dotted: "files.create"."""

@@ -1,4 +1,4 @@
-"""Backpressure by size (S5): an argument that is too large is refused before anything is sent."""
+"""Backpressure by size: an argument that is too large is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 from ..errors import Failure, RejectedError, config_error
 from ..values.fields import is_count
-
-
-__all__ = ["check_bytes", "checked_bytes", "named"]
 
 
 def checked_bytes(given: Mapping[str, int] | None, path: str) -> Mapping[str, int]:

@@ -25,25 +25,16 @@ if TYPE_CHECKING:
 
     from .idempotency import Call
 
-__all__ = [
-    "CURRENT_WIRE",
-    "Wire",
-    "is_command",
-    "never_sent_for",
-    "watch_request",
-    "watch_response",
-    "watched",
-]
 
 _SHORT: Final = 65_536  # bytes of an error's body that are read
 _SESSION: Final = "mcp-session-id"
 
 
-class Wire:
+class MCPWire:
     """The HTTP requests of one call, as far as a watched client made them."""
 
     def __init__(self, client: Any = None) -> None:
-        self._is_watched = isinstance(getattr(client, "server", None), _Watched)
+        self._is_watched = isinstance(getattr(client, "server", None), _ReportedTransport)
         self.posts = self.redirects = self.answers = 0
         self.is_traced = self.is_written = False
         self.says_unknown = False  # an answer said that the session is not known
@@ -91,7 +82,7 @@ class Wire:
             self.says_unknown |= is_session_unknown(status, body)
 
 
-CURRENT_WIRE: ContextVar[Wire | None] = ContextVar("resilient_bridge.mcp_wire", default=None)
+CURRENT_WIRE: ContextVar[MCPWire | None] = ContextVar("resilient_bridge.mcp_wire", default=None)
 
 
 async def watch_request(request: Any) -> None:
@@ -139,13 +130,13 @@ def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManag
     try:
         return cast(
             "AbstractAsyncContextManager[Any]",
-            dataclasses.replace(client, server=_Watched(http, client.server)),
+            dataclasses.replace(client, server=_ReportedTransport(http, client.server)),
         )
     except (TypeError, ValueError):  # another release with other fields, or a cache that is kept by the url
         return made
 
 
-class _Watched(AbstractAsyncContextManager[Any]):
+class _ReportedTransport(AbstractAsyncContextManager[Any]):
     """mcp's own transport for a URL, over an HTTP client that reports to the calls."""
 
     def __init__(self, http: Any, url: str) -> None:
@@ -194,9 +185,9 @@ def never_sent_for(cause: BaseException | None, call: Call) -> bool:
         return False
     if method != "tools/call":
         return True
-    given = {**dict(zip(("name", "arguments"), call.args, strict=False)), **call.kwargs}
-    is_same = (params.get("arguments") or {}) == (given.get("arguments") or {})
-    return is_same and params.get("name") == given.get("name")
+    value = {**dict(zip(("name", "arguments"), call.args, strict=False)), **call.kwargs}
+    is_same = (params.get("arguments") or {}) == (value.get("arguments") or {})
+    return is_same and params.get("name") == value.get("name")
 
 
 _METHODS: Final = {

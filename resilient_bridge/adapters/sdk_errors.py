@@ -15,10 +15,8 @@ from ..errors.record import ATTRIBUTE
 if TYPE_CHECKING:
     from ..errors import BridgeError
 
-__all__ = ["lend", "same_error_for", "with_class_of"]
 
-
-def lend(error: BridgeError, base: type[Exception]) -> None:
+def add_base(error: BridgeError, base: type[Exception]) -> None:
     """Make `error` an instance of `base` as well; an error whose class cannot have that base stays as it was."""
     if isinstance(error, base):
         return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .spending.spend_state import SpendStatus as SpendStatus
     from .suggestions.suggest import suggest as suggest
     from .tools.shell_commands import CommandResult as CommandResult
-    from .tools.toolbox import Tool as Tool
+    from .tools.tool_calls import Tool as Tool
     from .tools.toolbox import Toolbox as Toolbox
     from .workflow.checkpoint import WorkflowStatus as WorkflowStatus
     from .workflow.phase import Phase as Phase
@@ -49,7 +49,8 @@ _NAMES = {
     "spending.spend_state": "SpendState SpendStatus",
     "suggestions.suggest": "suggest",
     "tools.shell_commands": "CommandResult",
-    "tools.toolbox": "Tool Toolbox",
+    "tools.tool_calls": "Tool",
+    "tools.toolbox": "Toolbox",
     "workflow.checkpoint": "WorkflowStatus",
     "workflow.phase": "Phase",
     "workflow.report": "WorkflowReport",

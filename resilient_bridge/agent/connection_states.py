@@ -1,4 +1,4 @@
-"""Where the client of a local daemon stands, in four dimensions at once, and which combinations cannot be (G7).
+"""Where the client of a local daemon stands, in four dimensions at once, and which combinations cannot be.
 
 Rule: what may be true together is decided by a value that knows no clock. The tracker below adds time, memory and the log, and
 never stands in the way of whoever reports a change.
@@ -22,7 +22,6 @@ from ..world import current_world
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-__all__ = ["ConnectionStates", "ConnectionTracker", "Diagnostics", "StateChange"]
 
 Server: TypeAlias = Literal["down", "booting", "up"]
 Extension: TypeAlias = Literal["disconnected", "connected", "active"]
@@ -49,7 +48,7 @@ def _as_circuit(value: Any) -> CircuitIs:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ConnectionStates(Value):
-    """The server, the extension behind it, the circuit towards it and the polling, at one instant (G7).
+    """The server, the extension behind it, the circuit towards it and the polling, at one instant.
 
     A value: equal by content, and changed by `evolve`. An impossible combination can be built, because it can be seen; its
     `violations()` say so. ConfigError names a dimension with a word that it does not have.
@@ -110,7 +109,7 @@ class Diagnostics:
 
 
 class ConnectionTracker:
-    """Follows the states of one connection from change to change; any thread may report one (G7).
+    """Follows the states of one connection from change to change; any thread may report one.
 
     A violation is logged once, as a warning of the logger `resilient_bridge`, for as long as it lasts, and its Diagnostics are
     kept: the last 8, with up to 32 changes each. The change is taken all the same: it is what was seen.
@@ -145,7 +144,7 @@ class ConnectionTracker:
                 self._states = self._states.evolve(**changes)
             except BridgeError as error:
                 refused = error.failure.message
-            at, told, states = current_world().now(), redact(_told(reason)), self._states
+            at, told, states = current_world().now(), redact(_reason_text(reason)), self._states
             self._changes.append(StateChange(at, told, states))
             found = {*states.violations(), refused} - {""}
             new = tuple(sorted(found - self._lasting))
@@ -164,7 +163,7 @@ class ConnectionTracker:
         return f"<ConnectionTracker {shown} violations={len(self._reports)}>"
 
 
-def _told(reason: object) -> str:
+def _reason_text(reason: object) -> str:
     """Return a reason as text, whatever was given: an exception says what it is."""
     if isinstance(reason, BaseException):
         return f"{type(reason).__name__}: {text_of(reason)}".removesuffix(": ")

@@ -1,4 +1,4 @@
-"""A conversation that stays within what a model can take: counted before it is sent, compacted if it may be, else an error (V12).
+"""A conversation that stays within what a model can take: counted before it is sent, compacted if it may be, else an error.
 
 Rule: the caller's list is the caller's. It is never changed, and what comes back is a list of its own; what counts and what compacts
 are functions of the caller's, and their errors come out as they are.
@@ -31,7 +31,6 @@ from ..values.fields import is_count, is_number
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["NEARLY_FULL", "ContextGuard"]
 
 M = TypeVar("M")
 P = ParamSpec("P")
@@ -62,7 +61,7 @@ class ContextGuard:
 
     `count(messages, tools)` says how many tokens they take together; `compact(messages, target)` returns messages that take at most
     `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds; that is told once, by
-    ContextNearlyFull, and again when it was less in between; a phase of a Workflow that it is used in saves its state then (C10). A guard remembers the last count, so each conversation has its own.
+    ContextNearlyFull, and again when it was less in between; a phase of a Workflow that it is used in saves its state then. A guard remembers the last count, so each conversation has its own.
     ConfigError names an argument that is wrong.
     """
 
@@ -93,7 +92,7 @@ class ContextGuard:
         self._compact = compact
         self._warn_at = warn_at
         self._tokens = 0
-        self._is_told = False
+        self._is_reported = False
 
     def __repr__(self) -> str:
         """A status line."""
@@ -107,7 +106,7 @@ class ContextGuard:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether `share` has reached `warn_at`: the time to save what a new session needs (C10)."""
+        """Whether `share` has reached `warn_at`: the time to save what a new session needs."""
         return self.share >= self._warn_at
 
     async def fit(self, messages: Sequence[M], tools: Sequence[Any] = ()) -> list[M]:
@@ -205,8 +204,8 @@ class ContextGuard:
 
     async def _tell(self) -> None:
         """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
-        was_told, self._is_told = self._is_told, self.is_nearly_full
-        if self._is_told and not was_told:
+        was_told, self._is_reported = self._is_reported, self.is_nearly_full
+        if self._is_reported and not was_told:
             emit(events.ContextNearlyFull(tokens=self._tokens, limit=self._room))
             save = NEARLY_FULL.get()
             if save is not None:
@@ -223,7 +222,7 @@ class ContextGuard:
     def _overflow(
         self, suggestion: Suggestion, tokens: int, refused: Exception | None, **more: int
     ) -> ContextOverflowError:
-        """Return the error in the form of V12; `max_tokens` is what messages and tools may take."""
+        """Return the error in the form of OpenViber's context check; `max_tokens` is what messages and tools may take."""
         why = f"wanted at most {self._room}" if refused is None else "which the provider refused"
         details = {
             "type": "context_overflow",

@@ -1,4 +1,4 @@
-"""A capability that gives way step by step: a ladder of modes, and who stands on it goes down when a mode fails (V15).
+"""A capability that gives way step by step: a ladder of modes, and who stands on it goes down when a mode fails.
 
 Rule: never silently, and never twice. Each step down and each step up is an event, and the history holds them; cancellation is no failure.
 After a function that may have run, the next mode's function is called only with permission: what it does may be the same once more.
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..values.fields import Seconds
     from ..values.what import Whats
 
-__all__ = ["Degradation", "Degradations", "degradations"]
 
 M = TypeVar("M", bound="str | float")
 
@@ -78,12 +77,12 @@ class Degradation(Generic[M]):
     @property
     def mode(self) -> M:
         """The mode to use now; goes up first, if it is time."""
-        return self.modes[self._place_now()]
+        return self.modes[self._index_now()]
 
     @property
     def is_degraded(self) -> bool:
         """Whether the mode is another than the first one."""
-        return self._place_now() > 0
+        return self._index_now() > 0
 
     @property
     def history(self) -> tuple[events.Degraded | events.Restored, ...]:
@@ -98,15 +97,15 @@ class Degradation(Generic[M]):
         one, and stays where it is if it is there already. None: the present one. When the last mode fails the ladder stays there,
         and says once that none is left.
         """
-        place = None if mode is None else self._place_of(mode, "report.mode")
+        place = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
         return failure is not None and self._step_down(failure, place)
 
     def reset(self) -> None:
         """Go back to the first mode, because what had failed is mended."""
         with self._lock:
-            told = [self._up(self._at, "reset")] if self._at else []
-        _tell(told)
+            parts = [self._up(self._at, "reset")] if self._at else []
+        _tell(parts)
 
     async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the present mode; where it fails with what `on` speaks of, go down and on with the next one.
@@ -117,9 +116,9 @@ class Degradation(Generic[M]):
         left at or below the present mode, ConfigError for what is no mode of the ladder.
         """
         places = self._places(functions)
-        at = self._place_now()
+        at = self._index_now()
         if places[-1] < at:
-            raise self._nothing_left()
+            raise self._exhausted()
         while True:
             at = next(place for place in places if place >= at)
             try:
@@ -154,29 +153,29 @@ class Degradation(Generic[M]):
 
     def _step_down(self, failure: Failure, place: int | None) -> bool:
         failure = changed(failure, cause=None)  # a step is remembered for long, and an error holds its frames
-        told: list[events.Degraded | events.Restored] = []
+        parts: list[events.Degraded | events.Restored] = []
         with self._lock:
             self._quiet_since = _now()
             was, last = self._at, len(self.modes) - 1
             below = (was if place is None else place) + 1
             self._at = now = max(was, min(below, last))
             if now > was:
-                told.append(self._down(was, str(self.modes[self._at]), failure))
+                parts.append(self._down(was, str(self.modes[self._at]), failure))
             if below > last and not self._is_used_up:
                 self._is_used_up = True
-                told.append(self._down(last, None, failure))
-        _tell(told)  # outside of the lock: a listener may ask for the mode
+                parts.append(self._down(last, None, failure))
+        _tell(parts)  # outside of the lock: a listener may ask for the mode
         return now > was
 
-    def _place_now(self) -> int:
+    def _index_now(self) -> int:
         if not self._due():
             return self._at
         with self._lock:
             due = self._due()
             self._quiet_since += due * (self._restore_after or 0.0)
-            told = [self._up(1, "restore_after") for _ in range(due)]
+            parts = [self._up(1, "restore_after") for _ in range(due)]
             at = self._at
-        _tell(told)
+        _tell(parts)
         return at
 
     def _due(self) -> int:
@@ -211,10 +210,10 @@ class Degradation(Generic[M]):
         if isinstance(may_have_run, str | bytes) or not isinstance(may_have_run, Collection):
             raise config_error("Degradation.may_have_run", "True, False or a list of modes", may_have_run)
         named = cast("Collection[object]", may_have_run)
-        places = [self._place_of(mode, "may_have_run") for mode in named]
+        places = [self._index_of(mode, "may_have_run") for mode in named]
         return self.modes if idempotent else tuple(self.modes[place] for place in places)
 
-    def _place_of(self, mode: object, path: str) -> int:
+    def _index_of(self, mode: object, path: str) -> int:
         if mode not in self.modes:
             raise config_error(f"Degradation.{path}", f"one of {', '.join(map(str, self.modes))}", mode)
         return self.modes.index(mode)
@@ -227,9 +226,9 @@ class Degradation(Generic[M]):
             if not callable(function):
                 path = f"Degradation.call.functions[{mode}]"
                 raise config_error(path, "a function with the arguments of the call", function)
-        return sorted(self._place_of(mode, "call.functions") for mode in functions)
+        return sorted(self._index_of(mode, "call.functions") for mode in functions)
 
-    def _nothing_left(self) -> RejectedError:
+    def _exhausted(self) -> RejectedError:
         return RejectedError(
             Failure.of(
                 "SYS_UNAVAILABLE",
@@ -256,7 +255,7 @@ def degradations(
     parallelism: int = 8,
     restore_after: Seconds | None = None,
 ) -> Degradations:
-    """Return the three ladders of V15, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
+    """Return the three ready ladders, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
 
     Of the first, scraping and text may follow a browser that may have acted: they only read. A ladder whose flag is off is there too, and stays in its first mode: whoever reads it need not ask. `parallelism` is where the
     last one starts, at least 2. ConfigError names a bad argument.
@@ -344,11 +343,11 @@ def _name(name: object) -> str:
 def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
     if len(modes) < _FEWEST:
         raise config_error("Degradation.modes", "at least 2 modes, best first", modes)
-    for place, mode in enumerate(modes):
+    for index, mode in enumerate(modes):
         if not (is_number(mode) or (isinstance(mode, str) and mode)):
-            raise config_error(f"Degradation.modes[{place}]", "text that is not empty, or a number", mode)
-        if mode in modes[:place]:
-            raise config_error(f"Degradation.modes[{place}]", "a mode that is not there twice", mode)
+            raise config_error(f"Degradation.modes[{index}]", "text that is not empty, or a number", mode)
+        if mode in modes[:index]:
+            raise config_error(f"Degradation.modes[{index}]", "a mode that is not there twice", mode)
     return modes
 
 

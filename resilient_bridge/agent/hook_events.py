@@ -1,4 +1,4 @@
-"""The seven events that an agent's hooks report, read strictly, and the answer to the hook that sent one (R13).
+"""The seven events that an agent's hooks report, read strictly, and the answer to the hook that sent one.
 
 Rule: whatever comes, the answer is JSON, bounded, and names every wrong field at once; nothing of a payload is repeated in it.
 """
@@ -18,8 +18,6 @@ from ..protocol.messages import parse_timestamp
 from ..protocol.strict_json import decoder, is_deeper
 from ..telemetry import emit, events
 
-
-__all__ = ["HookEvent", "HookName", "hook_answer"]
 
 HookName: TypeAlias = Literal[
     "SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"
@@ -131,8 +129,8 @@ def _violation(field: str, constraint: str, received: str) -> dict[str, str]:
 def _body(data: object) -> dict[str, Any] | _Unreadable:
     """Return the four fields, each as a JSON value, as missing or as unreadable; unreadable as a whole if it is no object."""
     if isinstance(data, Mapping):
-        given = cast("Mapping[str, Any]", data)
-        return {name: _plain(name, given[name]) if name in given else _MISSING for name in _FIELDS}
+        received = cast("Mapping[str, Any]", data)
+        return {name: _plain(name, received[name]) if name in received else _MISSING for name in _FIELDS}
     value = _read(data) if isinstance(data, (str, bytes, bytearray)) else data
     if isinstance(value, _Unreadable):
         return value
@@ -186,8 +184,8 @@ def _reason(error: Exception) -> str:
         return "a lone surrogate"
     if isinstance(error, json.JSONDecodeError):
         return "text that is no JSON"
-    told = str(error)
-    return "a number of too many digits" if told.startswith("Exceeds") else told
+    text = str(error)
+    return "a number of too many digits" if text.startswith("Exceeds") else text
 
 
 def _wrong(name: str, value: Any) -> tuple[str, str] | None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from .frame import CallFrame
 
-__all__ = ["Attempt", "ask_schedule", "current_attempt"]
-
 
 class Attempt:
     """An attempt, as the function that is called sees it. Read-only.
@@ -67,8 +65,8 @@ class Attempt:
 
     def __repr__(self) -> str:
         """Return the number and the time left."""
-        left = self.remaining
-        return f"<Attempt {self.number}{'' if left is None else f', {left:.1f} s left'}>"
+        remaining = self.remaining
+        return f"<Attempt {self.number}{'' if remaining is None else f', {remaining:.1f} s left'}>"
 
 
 def current_attempt() -> Attempt | None:

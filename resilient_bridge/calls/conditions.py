@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .layer import Layer
     from .retry.decision import Matcher
 
-__all__ = ["Ask", "check_conditions", "conditions", "knowing", "tenacity_state", "wants_another"]
 
 T = TypeVar("T")
 

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
         def idempotent(self) -> bool | None: ...
 
 
-__all__ = [
-    "failure_in",
-    "keep",
-    "leave_function",
-    "may_have_begun",
-    "permission_for",
-    "proven",
-    "record_inside",
-]
-
 _LIMITED: Final = 429
 
 
@@ -119,12 +109,12 @@ def permission_for(plan: Permissions, attempt: CallFrame, failure: Failure) -> s
         return "idempotent"
     if failure.executed is Executed.NO:
         return failure.proof
-    if plan.idempotent is None and attempt.requests <= 1 and not may_have_begun(plan, failure):
+    if plan.idempotent is None and attempt.requests <= 1 and not may_have_started(plan, failure):
         return "limiter"
     return ""
 
 
-def may_have_begun(plan: Permissions, failure: Failure) -> bool:
+def may_have_started(plan: Permissions, failure: Failure) -> bool:
     """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away

@@ -12,6 +12,7 @@ import attrs
 
 from ..values.backoff import Backoff
 from .bulkhead.value import Bulkhead
+from .layer_order import harmful, only
 from .rate_limit.value import RateLimit
 from .retry.decision import Matcher
 from .retry.value import Retry
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from .layer import Layer
     from .shared.ports import SharedState
 
-__all__ = ["Explanation", "harmful"]
 
 L = TypeVar("L")
 
@@ -43,7 +43,7 @@ class Explanation:
     def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = "") -> Self:
         """Work it out; `repeats` says what may be repeated of the function that the layers stand around."""
         calls, seconds = _calls(layers), _seconds(layers)
-        order = [f"{place}. {layer!r}: {layer.summary()}" for place, layer in enumerate(layers, 1)]
+        order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
@@ -56,23 +56,8 @@ class Explanation:
         return "\n".join(self.lines)
 
 
-def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
-    """Return what is wrong with this order, a sentence each; empty when nothing is."""
-    retry = next((number for number, layer in enumerate(layers) if isinstance(layer, Retry)), None)
-    found = [
-        said
-        for number, layer in enumerate(layers)
-        if retry is not None and (said := layer.outside_retry if number < retry else layer.inside_retry)
-    ]
-    deadline, timeout = _only(layers, Deadline), _only(layers, Timeout)
-    # In a thread, the deadline ends the call by its timeout.
-    if deadline and timeout and timeout.of(1) > deadline.seconds and not timeout.thread:
-        found.append(f"{timeout!r} never fires: {deadline!r} ends the call before")
-    return tuple(found)
-
-
 def _calls(layers: tuple[Layer, ...]) -> float:
-    retry = _only(layers, Retry)
+    retry = only(layers, Retry)
     if retry is None:
         return 1
     most = Matcher(retry).most
@@ -80,19 +65,19 @@ def _calls(layers: tuple[Layer, ...]) -> float:
 
 
 def _seconds(layers: tuple[Layer, ...]) -> float:
-    deadline, timeout, retry = _only(layers, Deadline), _only(layers, Timeout), _only(layers, Retry)
+    deadline, timeout, retry = only(layers, Deadline), only(layers, Timeout), only(layers, Retry)
     bound = math.inf if deadline is None else deadline.seconds
     calls = _calls(layers)
     if timeout is None or math.isinf(calls):
         return bound
     running: float = sum(timeout.of(number) for number in range(1, int(calls) + 1))
-    running += calls * _turns(layers)
+    running += calls * _queue_seconds(layers)
     return min(bound, running + (0.0 if retry is None else _waits(retry, int(calls) - 1)))
 
 
-def _turns(layers: tuple[Layer, ...]) -> float:
+def _queue_seconds(layers: tuple[Layer, ...]) -> float:
     """Return how long an attempt may wait for its turn."""
-    bulkhead, limit = _only(layers, Bulkhead), _only(layers, RateLimit)
+    bulkhead, limit = only(layers, Bulkhead), only(layers, RateLimit)
     longest = 0.0 if limit is None else limit.max_wait
     if bulkhead is None or bulkhead.queue == 0:
         return longest
@@ -118,10 +103,6 @@ def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
     alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
     own = f"; of this process alone: {', '.join(alone)}" if alone else ""
     return (f"shared through {state!r}: {shared}{own}",)
-
-
-def _only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:
-    return next((layer for layer in layers if isinstance(layer, kind)), None)
 
 
 def _count(calls: float) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
 
-    class Protected(Protocol):
+    class CallReported(Protocol):
         """The part of a plan that an event speaks of."""
 
         @property
@@ -36,24 +36,13 @@ if TYPE_CHECKING:
         waited: float
 
 
-__all__ = [
-    "block_finished",
-    "call_ended",
-    "call_returned",
-    "call_worked",
-    "rejected",
-    "stream_finished",
-    "tell_finished",
-]
-
-
-def call_worked(plan: Protected, seconds: float) -> None:
+def call_worked(plan: CallReported, seconds: float) -> None:
     """The first attempt was let in and has succeeded."""
     if not plan.form.endswith("stream"):  # those end with their last item
         tell_finished(plan, "ok", 1, seconds, 0.0, None)
 
 
-def call_returned(plan: Protected, first: CallFrame, *, fell_back: bool = False) -> None:
+def call_returned(plan: CallReported, first: CallFrame, *, fell_back: bool = False) -> None:
     """A call has returned, which is no success if what it returned stands for a failure."""
     if plan.form.endswith("stream") or not HUB.listening:
         return
@@ -62,23 +51,23 @@ def call_returned(plan: Protected, first: CallFrame, *, fell_back: bool = False)
     tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
 
 
-def call_ended(plan: Protected, first: CallFrame, error: BaseException) -> None:
+def call_ended(plan: CallReported, first: CallFrame, error: BaseException) -> None:
     """A call has raised."""
     if HUB.listening:  # also for a stream: it has not begun
-        tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
+        tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def block_finished(plan: Protected, first: CallFrame, error: BaseException | None) -> None:
+def block_finished(plan: CallReported, first: CallFrame, error: BaseException | None) -> None:
     """A block has ended; `error` is None if well."""
     if not HUB.listening or first.world.is_disabled:
         return
     if error is None:
         tell_finished(plan, "ok", _attempts(first, None), _seconds(first), first.waited, None)
     else:
-        tell_finished(plan, *_told(first, error), _seconds(first), first.waited, _failure(error))
+        tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def stream_finished(plan: Protected, held: CallFrame, begun: Stream, error: BaseException | None) -> None:
+def stream_finished(plan: CallReported, held: CallFrame, begun: Stream, error: BaseException | None) -> None:
     """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
     if not HUB.listening or held.world.is_disabled:
         return
@@ -91,7 +80,7 @@ def stream_finished(plan: Protected, held: CallFrame, begun: Stream, error: Base
 
 
 def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
-    plan: Protected,
+    plan: CallReported,
     outcome: events.CallOutcome,
     attempts: int,
     seconds: float,
@@ -120,7 +109,7 @@ def rejected(
         emit(events.CallRejected(name=name, by=by, key=key, failure=failure))
 
 
-def _told(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:
+def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:
     attempts = _attempts(first, error)
     if not isinstance(error, Exception):
         return "cancelled", attempts

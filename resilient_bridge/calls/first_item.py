@@ -11,10 +11,8 @@ from .timeout.stream_limits import NO_LIMITS, limits_of_call
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Begun", "starting", "starting_async"]
 
-
-class Begun:
+class StartedStream:
     """A stream at its first item, or at its end without one."""
 
     __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
@@ -30,27 +28,27 @@ class Begun:
         self.returned = returned
 
 
-def starting(function: Callable[..., Any]) -> Callable[..., Begun]:
+def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
     """Return a function that begins the stream of a generator function, or of any that returns something to iterate over."""
 
-    def start(*args: Any, **kwargs: Any) -> Begun:
+    def start(*args: Any, **kwargs: Any) -> StartedStream:
         items = iter(function(*args, **kwargs))
         try:
-            return Begun(items, next(items))
+            return StartedStream(items, next(items))
         except StopIteration as end:
-            return Begun(items, None, is_empty=True, returned=end.value)
+            return StartedStream(items, None, is_empty=True, returned=end.value)
 
     return start
 
 
-def starting_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Begun]]:
+def starting_async(function: Callable[..., Any]) -> Callable[..., Awaitable[StartedStream]]:
     """Return a function that begins the stream of an async generator function."""
 
-    async def start(*args: Any, **kwargs: Any) -> Begun:
+    async def start(*args: Any, **kwargs: Any) -> StartedStream:
         items = aiter(function(*args, **kwargs))
         try:
-            return Begun(items, await anext(items))
+            return StartedStream(items, await anext(items))
         except StopAsyncIteration:
-            return Begun(items, None, is_empty=True)
+            return StartedStream(items, None, is_empty=True)
 
     return start

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         def cut_off(self, error: BaseException, now: float) -> None: ...
         def close(self) -> None: ...
 
-    class Repeats(Protocol):
+    class RetryAround(Protocol):
         """The part of a Retry that the policies around it have to know."""
 
         @property
@@ -35,27 +35,11 @@ if TYPE_CHECKING:
         """What an attempt tells those inside of it: whether its policy would repeat their failure itself."""
 
         @property
-        def retry(self) -> Repeats | None: ...
+        def retry(self) -> RetryAround | None: ...
         @property
         def idempotent(self) -> bool | None: ...
         @property
         def name(self) -> str: ...
-
-
-__all__ = [
-    "CURRENT",
-    "ROOT",
-    "CallFrame",
-    "Inside",
-    "count_request",
-    "enclosing",
-    "inside_of",
-    "leave_context",
-    "mark_around",
-    "new_frame",
-    "outside_of",
-    "report",
-]
 
 
 class Inside:
@@ -131,7 +115,7 @@ class CallFrame:
 
     @property
     def idempotency_key(self) -> str:
-        """The key of this call: the same on all its attempts, so that the other side can tell a repeat (V9)."""
+        """The key of this call: the same on all its attempts, so that the other side can tell a repeat."""
         first = self.first or self
         if first.key is None:
             first.key = self.world.new_id()

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..errors import Failure, RejectedError
     from .frame import CallFrame
 
-__all__ = ["CircuitAsked", "Guard", "Wait", "not_admitted"]
-
 
 class Wait(Protocol):
     """A turn to be waited for, in the way of the runner; raises a RejectedError when it does not come in time."""

@@ -10,8 +10,6 @@ from ..values.fields import Value
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Layer"]
-
 
 class Layer(Value):
     """One layer of a Policy, such as a Retry, or a Policy itself."""
@@ -20,7 +18,7 @@ class Layer(Value):
 
     conditions_in: ClassVar[tuple[str, ...]] = ()
     """The fields that may hold conditions about a failure."""
-    usual_place: ClassVar[int | None] = None
+    usual_position: ClassVar[int | None] = None
     """Where it stands in the order that makes sense, outermost first; None for what is taken apart, a Policy."""
     outside_retry: ClassVar[str] = ""
     """What is wrong with it outside of a Retry; empty for nothing."""

@@ -20,7 +20,6 @@ import attrs
 if TYPE_CHECKING:
     from .shared.ports import SharedState
 
-__all__ = ["IN_FORCE", "MOST", "Names", "SharedNames"]
 
 MOST: Final = 1024
 """Names of one sort that are kept although nobody uses them."""
@@ -53,7 +52,7 @@ class Names(Generic[S, V]):
         self._make = make
         self._worth = worth
         self._lock = Lock()
-        self._kept: OrderedDict[str, S] = OrderedDict()
+        self._recent: OrderedDict[str, S] = OrderedDict()
         self._used: WeakValueDictionary[str, S] = WeakValueDictionary()
         self._assumed: set[str] = set()  # names of which nobody has said the numbers yet
 
@@ -76,8 +75,8 @@ class Names(Generic[S, V]):
             if state is None:
                 state, text = self._add(key, value)
             else:
-                self._kept[key] = state
-                self._kept.move_to_end(key)
+                self._recent[key] = state
+                self._recent.move_to_end(key)
             before = cast("Any", state).settings
             if key in self._assumed:
                 self._assumed.discard(key)
@@ -101,20 +100,20 @@ class Names(Generic[S, V]):
 
     def _add(self, key: str, value: V) -> tuple[S, str]:
         """Make the state of a new name; return it, and what there is to say about another that had to go."""
-        lost = self._forget() if len(self._kept) >= MOST else ""
-        state = self._kept[key] = self._used[key] = self._make(key, value)
+        lost = self._forget() if len(self._recent) >= MOST else ""
+        state = self._recent[key] = self._used[key] = self._make(key, value)
         return state, lost
 
     def _forget(self) -> str:
         # The first of those that say least: a circuit in force goes only when all the others are in force, too.
         forgotten, least = "", IN_FORCE + 1
-        for key, state in self._kept.items():
+        for key, state in self._recent.items():
             worth = self._worth(state)
             if worth < least:
                 forgotten, least = key, worth
             if worth == 0:
                 break
-        del self._kept[forgotten]
+        del self._recent[forgotten]
         self._assumed.discard(forgotten)
         if least < IN_FORCE:
             return ""

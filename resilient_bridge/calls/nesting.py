@@ -12,9 +12,7 @@ from .frame import enclosing
 
 
 if TYPE_CHECKING:
-    from .frame import CallFrame, Repeats
-
-__all__ = ["calls_in", "largest_cap", "retries_around"]
+    from .frame import CallFrame, RetryAround
 
 
 def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
@@ -28,7 +26,7 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
     return tuple(found)
 
 
-def largest_cap(retry: Repeats, around: tuple[CallFrame, ...]) -> int | None:
+def largest_cap(retry: RetryAround, around: tuple[CallFrame, ...]) -> int | None:
     """Return the largest `attempts` of nested policies; None where there is one alone, or tenacity's stop decides."""
     if not around or not isinstance(retry.attempts, int):
         return None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
 
-__all__ = ["Outcome", "capture", "captured"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +88,7 @@ class Outcome(Generic[T]):
 
     @property
     def type(self) -> str | None:
-        """One word for a model (V6): timeout, permission, not_found, rate_limit, context_overflow, validation, unknown; None without a failure."""
+        """One word for a model: timeout, permission, not_found, rate_limit, context_overflow, validation, unknown; None without a failure."""
         return None if self.failure is None else model_type(self.failure)
 
     @property
@@ -126,7 +125,7 @@ class Outcome(Generic[T]):
         return self._printed("stderr")
 
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: the failure with its suggestion, or `{"ok": true, "result": …}` (V6).
+        """Return one line of JSON for a model: the failure with its suggestion, or `{"ok": true, "result": …}`.
 
         Never raises, whatever the value is, and is bounded: of what is longer than 100,000 characters the beginning is
         there, and `cut` says so. A command that failed adds its exit code and output.
@@ -134,14 +133,14 @@ class Outcome(Generic[T]):
         from .outcome_text import as_line
 
         code = self.exit_code
-        said: dict[str, Any] = {} if code is None else {"exit_code": code}
-        said.update((name, text) for name in ("stderr", "stdout") if (text := self._printed(name)))
+        fields: dict[str, Any] = {} if code is None else {"exit_code": code}
+        fields.update((name, text) for name in ("stderr", "stdout") if (text := self._printed(name)))
         if self.failure is None:
-            return as_line({"ok": True}, result=self._value if code is None else said)
-        return as_line(model_report(self.failure), **said)
+            return as_line({"ok": True}, result=self._value if code is None else fields)
+        return as_line(model_report(self.failure), **fields)
 
     def to_tool_error(self, tool_call_id: str) -> dict[str, Any]:
-        """Return the failure as the `tool_error` message of a bridge, JSON types only (R11). ConfigError without a failure."""
+        """Return the failure as the `tool_error` message of a bridge, JSON types only. ConfigError without a failure."""
         failure = self.failure
         if failure is None:
             from ..errors import config_error

@@ -14,7 +14,6 @@ from ..errors import redact_lines
 if TYPE_CHECKING:
     from ..errors import Failure
 
-__all__ = ["LIMIT", "as_line", "printed"]
 
 LIMIT: Final = 100_000
 """Characters of a result that a model is shown."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .run.blocks import Attempts
     from .states import States
 
-__all__ = ["Policy", "PolicyDecorator", "Protected"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,23 +55,23 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
     if not layers:
         refuse("Policy.layers", "at least one layer, such as Retry()", layers)
     kinds: list[type] = []
-    for place, layer in enumerate(layers):
+    for index, layer in enumerate(layers):
         kind = type(layer)
-        if not isinstance(layer, Layer) or layer.usual_place is None:
+        if not isinstance(layer, Layer) or layer.usual_position is None:
             refuse(
-                f"Policy.layers[{place}]",
+                f"Policy.layers[{index}]",
                 "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
                 layer,
             )
         if kind in kinds:
             refuse(
-                f"Policy.layers[{place}]",
+                f"Policy.layers[{index}]",
                 f"one {kind.__name__} at most (put a second policy around the function)",
                 layer,
             )
         if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
             refuse(
-                f"Policy.layers[{place}]",
+                f"Policy.layers[{index}]",
                 "Fallback outside of Retry: inside, Retry would never see a failure",
                 layer,
             )
@@ -141,7 +140,7 @@ class Policy(Layer):
     def __init__(self, *layers: Layer, name: str | None = None, state: SharedState | None = None) -> None:
         """Compose the layers; policies among them are taken apart, and without a `state` theirs is taken over."""
         self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
-        from .explanation import harmful
+        from .layer_order import harmful
 
         for warning in harmful(self.layers):
             warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
@@ -201,7 +200,7 @@ class Policy(Layer):
         for layer in _as_layers(layers):
             place = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
             if place is None:
-                new.insert(_place(new, layer), layer)
+                new.insert(_usual_index(new, layer), layer)
             else:
                 key = getattr(new[place], "key", None)
                 keep = key is not None and getattr(layer, "key", key) is None
@@ -245,12 +244,12 @@ class Policy(Layer):
 
     def __repr__(self) -> str:
         """Return the constructor's call."""
-        told = [repr(layer) for layer in self.layers]
+        parts = [repr(layer) for layer in self.layers]
         if self.name is not None:
-            told.append(f"name={self.name!r}")
+            parts.append(f"name={self.name!r}")
         if self.state is not None:
-            told.append(f"state={self.state!r}")
-        return f"Policy({', '.join(told)})"
+            parts.append(f"state={self.state!r}")
+        return f"Policy({', '.join(parts)})"
 
 
 @attrs.frozen
@@ -316,12 +315,12 @@ def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | N
         return Policy(*layers, name=name, state=state)
 
 
-def _place(layers: list[Layer], layer: Layer) -> int:
+def _usual_index(layers: list[Layer], layer: Layer) -> int:
     """Return where a layer of a class that is not there yet usually stands: before the first one that belongs inside of it."""
-    own = layer.usual_place
+    own = layer.usual_position
     if own is None:
         refuse("Policy.replace", "layers", layer)
-    for place, other in enumerate(layers):
-        if other.usual_place is not None and other.usual_place > own:
-            return place
+    for index, other in enumerate(layers):
+        if other.usual_position is not None and other.usual_position > own:
+            return index
     return len(layers)

@@ -9,8 +9,6 @@ from .policy import Policy
 from .retry.value import Retry
 
 
-__all__ = ["resilient"]
-
 resilient: Final = Policy(Retry(), Breaker())
 """Ready to decorate with: four calls at most, transient failures only, within a budget, and a breaker. No time limit: that
 belongs to the operation; `resilient.replace(Deadline(60))` adds one."""

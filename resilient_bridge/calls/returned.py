@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from .frame import CallFrame
 
-__all__ = ["failure_of_answer", "keep_answer"]
 
 _MOST_PLAIN: Final = 1_024
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .names import Names
     from .shared.ports import SharedState
 
-__all__ = ["States"]
 
 S = TypeVar("S")
 V = TypeVar("V")
@@ -32,25 +31,24 @@ class States:
     wait for one pause.
     """
 
-    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "_shared", "current", "name", "shared_as")
+    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "current", "name", "shared_as")
 
     def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
         self.name = name
         self._pause: Pause | None = shared_pause(name) if shares_pause else None
         self.shared_as = shared_as
-        self.current: CircuitAsked | None = (
-            None  # the circuit in use, its own or shared: what `circuit(x)` shows
-        )
+        # The circuit in use, its own or shared: what `circuit(x)` shows.
+        self.current: CircuitAsked | None = None
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
-        self._own: dict[str, Any] = {}  # by their sort
-        self._shared: dict[str, Any] = {}  # kept while in use
+        # By their sort; what is shared between processes is here as long as it is in use.
+        self._own: dict[str, Any] = {}
 
     def state(self, names: Names[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the state that these settings are for; they are in force from now on."""
         key: str | None = cast("Any", settings).key
         if store is not None and names.shared is not None:
             key = self._shared_key(names.sort, settings, key)
-            found = self._shared[names.sort] = names.shared(store, key, settings, self._is_new(key))
+            found = self._own[f"shared {names.sort}"] = names.shared(store, key, settings, self._is_new(key))
             return found
         if key is not None:
             return names.get(key, settings, warn=self._is_new(key))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..world import World
 
-__all__ = ["Call", "Discard", "Sleep", "Step", "settled"]
-
 
 class Step(Protocol):
     """Something to wait for, in the way of the runner."""
@@ -26,7 +24,7 @@ class Step(Protocol):
         """Do it in this task, and return what came of it."""
 
 
-class Call:
+class CallOnce:
     """A call of the function, or of a rung of the Fallback, which may be sync where the function is async."""
 
     __slots__ = ("args", "function", "kwargs")

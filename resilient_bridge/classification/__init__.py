@@ -53,11 +53,11 @@ class Classifier:
     @overload
     def __call__(self, answer: object, /) -> Failure | None: ...
     def __call__(self, error: object, /) -> Failure | None:
-        """Return the failure an exception or an answer stands for (R1).
+        """Return the failure an exception or an answer stands for.
 
         A `BridgeError` gives its own failure. An exception group gives that of its leaves: the first that repeating cannot
-        help, else the first. What nobody has a rule for is SYS_INTERNAL_ERROR, not retryable (S10), unless it is nothing but
-        its text, and the text names a known error (C1). An exception that a policy gave up on brings the `history` of its
+        help, else the first. What nobody has a rule for is SYS_INTERNAL_ERROR, not retryable, unless it is nothing but
+        its text, and the text names a known error. An exception that a policy gave up on brings the `history` of its
         attempts and why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC error) gives None
         when it means success. CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
         raised again. Nothing else is ever raised.

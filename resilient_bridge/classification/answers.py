@@ -13,7 +13,7 @@ from .dispatch import Key, dispatch
 from .finding import Finding
 from .http_libraries import answer_status
 from .registry import applied, is_taught, taught
-from .rpc import answer_finding, error_answer, result_answer
+from .rpc_answers import answer_finding, error_answer, result_answer
 from .wrappers import response_finding
 
 

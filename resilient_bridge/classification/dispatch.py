@@ -11,7 +11,10 @@ from typing import Final, cast
 
 import attrs
 
-from . import exits, google, http_libraries, links, providers, rpc, services, system, tls, wrappers
+from . import exits, google, http_libraries, providers, services, system, wrappers
+from . import rpc_answers as rpc
+from . import tls_errors as tls
+from . import websocket_losses as links
 from .finding import Finding, Reader
 
 

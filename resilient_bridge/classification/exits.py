@@ -118,8 +118,8 @@ def _own(code: int, said: str, program: str) -> Finding:
 
 def _called(error: Any) -> Finding:
     finding = exit_finding(int(error.returncode), error.stderr, error.stdout, _program(error.cmd))
-    told = f"CalledProcessError: {_program(error.cmd)} ended with {error.returncode}"  # without its arguments
-    return attrs.evolve(finding, details={**finding.details, "error": told})
+    text = f"CalledProcessError: {_program(error.cmd)} ended with {error.returncode}"  # without its arguments
+    return attrs.evolve(finding, details={**finding.details, "error": text})
 
 
 def _expired(error: Any) -> Finding:

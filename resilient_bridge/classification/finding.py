@@ -58,8 +58,8 @@ class Finding:
         details = dict(self.details)
         told_by = cause if seen is None else seen
         if told_by is not None:
-            told = raw_text(told_by)[: READ + 1].strip()  # made safe when somebody reads it
-            details.setdefault("error", f"{class_name(told_by)}: {told}" if told else class_name(told_by))
+            text = raw_text(told_by)[: READ + 1].strip()  # made safe when somebody reads it
+            details.setdefault("error", f"{class_name(told_by)}: {text}" if text else class_name(told_by))
         return Failure.of(
             self.code,
             self.message,

@@ -127,4 +127,4 @@ PROVIDERS: Final = {
     ("google", "APIError"): "google-gemini",
     ("google", "ContinuationInterruptedError"): "google-gemini",
 }
-"""The base class by which the provider's errors are known, and the provider's id in the details (S6)."""
+"""The base class by which the provider's errors are known, and the provider's id in the details."""

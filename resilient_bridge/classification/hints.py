@@ -1,4 +1,4 @@
-"""What to do about an errno or a failed execution: the advice that a person can act on (G8).
+"""What to do about an errno or a failed execution: the advice that a person can act on.
 
 Rule: ranked, the likeliest first, and general: no port, path or program of one installation.
 """

@@ -18,7 +18,7 @@ from ..errors import Executed, Kind, text_of
 from .finding import Finding, Rules
 from .statuses import status_finding
 from .texts import text_finding
-from .tls import tls_finding
+from .tls_errors import tls_finding
 
 
 _MAYBE: Final = Executed.MAYBE

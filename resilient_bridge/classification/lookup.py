@@ -26,7 +26,7 @@ from .dispatch import KNOWN, Dispatch, dispatch, package_of
 from .finding import Finding, short_of
 from .http_libraries import ONE_REQUEST, proof_of
 from .payloads import coded_finding
-from .proofs import SAID_ON_THE_WIRE
+from .proofs import STATED_ON_THE_WIRE
 from .registry import Registration, applied, seconds_in
 from .texts import text_finding
 
@@ -71,7 +71,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     is_known = finding is not None
     finding = finding or _unknown(root)
     if (
-        proof is not None and not is_root and finding.proof not in SAID_ON_THE_WIRE
+        proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE
     ):  # where in the call it broke says more than how
         executed = None if proof else Executed.MAYBE
         finding = attrs.evolve(finding, executed=executed, proof=proof)
@@ -152,7 +152,7 @@ def _by_text(error: BaseException) -> Finding | None:
 
 
 def _unknown(error: BaseException) -> Finding:
-    """Return the verdict on what nobody has a rule for: internal, not retryable (S10)."""
+    """Return the verdict on what nobody has a rule for: internal, not retryable."""
     return Finding(code="SYS_INTERNAL_ERROR", message=class_name(error) + short_of(text_of(error)))
 
 

@@ -12,8 +12,6 @@ from ..errors import SESSION_UNKNOWN, mapping_of
 from .statuses import read_json
 
 
-__all__ = ["is_session_unknown"]
-
 _BY_WORDS: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})
 _LOOKED_AT: Final = 500  # characters
 _SAYS_SO: Final = frozenset({-32001, -32600, 32600, -32000, -32002})

@@ -31,7 +31,16 @@ ALIASES: Mapping[str, str] = {
 }
 """Codes that real servers send under another name."""
 
-_KEPT = ("violations", "expected", "received", "errors", "exit_code", "max_retries", "tool", "tool_call_id")
+_PASSED_ON = (
+    "violations",
+    "expected",
+    "received",
+    "errors",
+    "exit_code",
+    "max_retries",
+    "tool",
+    "tool_call_id",
+)
 _RENAMED = {"current_phase": "phase", "currentPhase": "phase", "phase": "phase", "request_type": "received"}
 _LONGEST_TEXT: Final = 8_192
 _UNKNOWN = "SYS_UPSTREAM_REJECTED"
@@ -88,7 +97,7 @@ _TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the words that a mo
 
 
 def report_finding(report: Mapping[Any, Any]) -> Finding | None:
-    """Return the verdict on a report of a failure: type, message, recoverable, suggestion (V6, V16); None for anything else."""
+    """Return the verdict on a report of a failure: type, message, recoverable, suggestion; None for anything else."""
     kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
     if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
         return None
@@ -146,7 +155,7 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
     if isinstance(said, Mapping):
         told = cast("Mapping[object, Any]", said).items()
         details.update({str(key): value for key, value in told if key not in OWN_DETAILS})
-    details.update({key: payload[key] for key in _KEPT if payload.get(key) is not None})
+    details.update({key: payload[key] for key in _PASSED_ON if payload.get(key) is not None})
     details.update({name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None})
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]

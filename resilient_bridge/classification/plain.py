@@ -5,7 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 
-__all__ = ["PLAIN"]
-
 PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple}
 """Grows as results are seen; who teaches `classify` a class takes it out."""

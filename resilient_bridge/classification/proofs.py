@@ -16,9 +16,6 @@ import attrs
 from ..errors import OWN_WORDS
 
 
-__all__ = ["OF_THE_CALL", "PROOFS", "SAID_ON_THE_WIRE", "Proof"]
-
-
 @attrs.frozen(kw_only=True)
 class Proof:
     """One row: the event, the layer that sees it, why nothing can have run, and whether that holds for the whole call."""
@@ -135,5 +132,5 @@ PROOFS: Final[Mapping[str, Proof]] = MappingProxyType(
 OF_THE_CALL: Final = OWN_WORDS
 """What speaks of a whole function, whatever else it has sent."""
 
-SAID_ON_THE_WIRE: Final = frozenset({"refused_stream"})
+STATED_ON_THE_WIRE: Final = frozenset({"refused_stream"})
 """What the peer said of the request itself: it holds although the error around it could have come at any time."""

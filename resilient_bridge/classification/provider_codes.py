@@ -123,7 +123,7 @@ def combined(status: Finding, names: Iterable[str], message: str) -> Finding | N
 
 
 def key_finding(names: Iterable[str], message: str) -> Finding | None:
-    """Tell a key that is wrong (V3) from a token that has expired, which a refresh mends."""
+    """Tell a key that is wrong from a token that has expired, which a refresh mends."""
     if "expired" in message[:500].lower():
         return None
     return _BAD_KEY if any(name.lower() in _KEY_NAMES for name in names) else None

@@ -1,4 +1,4 @@
-"""Rules for what the SDKs of AI providers raise: openai, anthropic, litellm (S6).
+"""Rules for what the SDKs of AI providers raise: openai, anthropic, litellm.
 
 Rule: the class says who speaks, a structured code why, the status the rest. An error inside a stream has a status of 200 or none,
 and is judged by its code alone.
@@ -180,4 +180,4 @@ RULES: Rules = {
 }
 
 PROVIDERS: Final = {("openai", "OpenAIError"): "openai", ("anthropic", "AnthropicError"): "anthropic"}
-"""The base class by which a provider's errors are known, and the provider's id in the details (S6)."""
+"""The base class by which a provider's errors are known, and the provider's id in the details."""

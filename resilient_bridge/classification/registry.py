@@ -103,8 +103,8 @@ class Registration(InForce):
         elif isinstance(what, str):
             tier, fits = _CODE, failure.code == what
         else:
-            told = str(failure.details.get("error", ""))
-            tier, fits = _MESSAGE, (what.search(failure.message) or what.search(told)) is not None
+            text = str(failure.details.get("error", ""))
+            tier, fits = _MESSAGE, (what.search(failure.message) or what.search(text)) is not None
         return (tier, 0) if fits else None
 
     def changed(self, failure: Failure, *, known: bool) -> Failure:
@@ -116,30 +116,30 @@ class Registration(InForce):
                 retry_after=failure.retry_after if self.retry_after is None else self.retry_after,
                 message=self.message or failure.message,
             )
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: value
             for name, value in (("kind", self.kind), ("category", self.category), ("executed", self.executed))
             if value is not None
         }
         if self.executed is not None:
-            told["proof"] = "stated" if self.executed is Executed.NO else ""
+            fields["proof"] = "stated" if self.executed is Executed.NO else ""
         if self.kind is not None:
-            told["retryable"] = self.kind is Kind.TRANSIENT
+            fields["retryable"] = self.kind is Kind.TRANSIENT
         if self.suggestions:
-            told["suggestions"] = self.suggestions
+            fields["suggestions"] = self.suggestions
         if code is None:
-            return attrs.evolve(failure, **told)
+            return attrs.evolve(failure, **fields)
         cause = failure.cause
         message = code_info(code).summary + short_of("" if cause is None else text_of(cause))
         if self.message or cause is None:
             message = failure.message
-        told["retry_after"] = failure.retry_after
+        fields["retry_after"] = failure.retry_after
         if self.executed is None:
-            told["executed"], told["proof"] = failure.executed, failure.proof
+            fields["executed"], fields["proof"] = failure.executed, failure.proof
         return Failure.of(
             code,
             message,
-            **told,
+            **fields,
             details=failure.details,
             cause=cause,
             history=failure.history,
@@ -195,10 +195,10 @@ def _check(name: str, value: object, wanted: type[Enum]) -> None:
 
 def _lines(suggestions: object) -> tuple[str, ...]:
     received = suggestions
-    given = cast("Iterable[object]", suggestions) if isinstance(suggestions, Iterable) else None
-    if given is None or isinstance(received, str):
+    value = cast("Iterable[object]", suggestions) if isinstance(suggestions, Iterable) else None
+    if value is None or isinstance(received, str):
         raise config_error("classify.register.suggestions", "a collection of texts", received)
-    lines = tuple(given)
+    lines = tuple(value)
     for line in lines:
         if not isinstance(line, str) or not line.strip():
             raise config_error("classify.register.suggestions", "texts that are not empty", line)

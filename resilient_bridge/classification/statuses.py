@@ -92,7 +92,7 @@ def _by_status(status: int, *, upgrade: bool) -> Finding:
 
 
 def _by_body(body: object, status: Finding) -> Finding | None:
-    """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]} (R9), or a provider's."""
+    """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]}, or a provider's."""
     document = mapping_of(body) or mapping_of(read_json(body))
     finding = payload_finding(document, unknown=None)
     if finding is None:

@@ -1,4 +1,4 @@
-"""What a text says went wrong: the last resort, for errors that are nothing but their text (C1).
+"""What a text says went wrong: the last resort, for errors that are nothing but their text.
 
 Rule: a pattern counts as whole words only, an errno's name only in capitals, and a number only where the text says that it is
 a status: "processed 429 rows" is no rate limit. What no pattern knows is not known to pass. Nothing proves that it did not run.
@@ -23,7 +23,7 @@ from .statuses import status_finding
 _LONGEST: Final = 8_192  # characters looked at
 
 
-def _said(
+def _finding(
     code: str, message: str = "", *, kind: Kind | None = None, hint: str = "", once: bool = False
 ) -> Finding:
     return Finding(
@@ -37,50 +37,50 @@ def _said(
     )
 
 
-_REFUSED = _said("CONN_REFUSED", hint="ECONNREFUSED")
-_RESET = _said("CONN_RESET", hint="ECONNRESET")
-_TIMEOUT = _said("CONN_TIMEOUT", hint="ETIMEDOUT")
-_DNS = _said("CONN_DNS_FAILED")
-_BUSY = _said("CONN_RESOURCE_EXHAUSTED")
-_PORT = _said("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
-_SPAWN = _said("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
-_SLOW_START = _said("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
-_UNREACHABLE = _said("CONN_UNREACHABLE")
-_VAGUE = _said("CONN_UNREACHABLE", "connection failed")  # what stands behind it may say why
+_REFUSED = _finding("CONN_REFUSED", hint="ECONNREFUSED")
+_RESET = _finding("CONN_RESET", hint="ECONNRESET")
+_TIMEOUT = _finding("CONN_TIMEOUT", hint="ETIMEDOUT")
+_DNS = _finding("CONN_DNS_FAILED")
+_BUSY = _finding("CONN_RESOURCE_EXHAUSTED")
+_PORT = _finding("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
+_SPAWN = _finding("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
+_SLOW_START = _finding("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
+_UNREACHABLE = _finding("CONN_UNREACHABLE")
+_VAGUE = _finding("CONN_UNREACHABLE", "connection failed")  # what stands behind it may say why
 _DOCKER = attrs.evolve(
-    _said("CONN_UNREACHABLE", "docker daemon not reached"),
+    _finding("CONN_UNREACHABLE", "docker daemon not reached"),
     suggestions=("start the docker daemon, or check DOCKER_HOST",),
 )
 _CERTIFICATE = attrs.evolve(
-    _said("CONN_TLS_HANDSHAKE_FAILED"),
+    _finding("CONN_TLS_HANDSHAKE_FAILED"),
     suggestions=("check the certificate's expiry, chain and host name",),
 )
 _LOCK = attrs.evolve(
-    _said("CONN_RESOURCE_EXHAUSTED", "locked by another process"),
+    _finding("CONN_RESOURCE_EXHAUSTED", "locked by another process"),
     suggestions=("wait for the other process to end; remove the lock file if it crashed",),
 )
-_LIMITED = _said("SYS_RATE_LIMITED")
-_FINAL = _said("SYS_UPSTREAM_REJECTED")
+_LIMITED = _finding("SYS_RATE_LIMITED")
+_FINAL = _finding("SYS_UPSTREAM_REJECTED")
 _INVALID = attrs.evolve(
-    _said("SYS_UPSTREAM_REJECTED", "not valid"),
+    _finding("SYS_UPSTREAM_REJECTED", "not valid"),
     suggestions=("correct what the message names",),
 )
 _NO_COMMAND = attrs.evolve(
-    _said("SYS_UPSTREAM_REJECTED", "command not found"),
+    _finding("SYS_UPSTREAM_REJECTED", "command not found"),
     suggestions=("check its spelling and the search path",),
 )
 _NOT_THERE = attrs.evolve(
-    _said("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
+    _finding("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
 )
 _NOT_ALLOWED = attrs.evolve(
-    _said("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
+    _finding("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
 )
-_NO_SPACE = _said("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
+_NO_SPACE = _finding("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
 _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
-_CORRUPT = _said("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
-_PARTIAL = _said("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
+_CORRUPT = _finding("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
+_PARTIAL = _finding("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 _QUOTA = attrs.evolve(_FINAL, suggestions=("raise the limit or add credit",))
-_MEMORY = attrs.evolve(_said("SYS_UNAVAILABLE", once=True), suggestions=("ask for less at once",))
+_MEMORY = attrs.evolve(_finding("SYS_UNAVAILABLE", once=True), suggestions=("ask for less at once",))
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
     **dict.fromkeys(("ECONNREFUSED",), _REFUSED),
@@ -125,7 +125,7 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE),
     **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
     "host key verification failed": attrs.evolve(
-        _said("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
+        _finding("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
         suggestions=("compare the host key through another channel, then accept it",),
     ),
     **dict.fromkeys(("database is locked", "resource busy", "resource temporarily unavailable"), _BUSY),

@@ -206,17 +206,17 @@ def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         commands, "classify", "explain an error: what it means, whether repeating helps, what to do", _FORMS
     )
     classify.add_argument("what", nargs="?", metavar="WHAT", help="an error's text, code or number")
-    given = classify.add_mutually_exclusive_group()
-    given.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
-    given.add_argument("--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code")
-    given.add_argument(
+    value = classify.add_mutually_exclusive_group()
+    value.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
+    value.add_argument("--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code")
+    value.add_argument(
         "--exit-code",
         type=whole(-64, 255),
         metavar="N",
         help="a process's exit code; negative: ended by a signal",
     )
-    given.add_argument("--errno", metavar="NAME", help="an errno's name, or its number on this system")
-    given.add_argument("--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP")
+    value.add_argument("--errno", metavar="NAME", help="an errno's name, or its number on this system")
+    value.add_argument("--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP")
     classify.add_argument(
         "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
     )

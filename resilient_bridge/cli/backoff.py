@@ -16,8 +16,6 @@ from .printing import complain, show, write_file
 from .schedules import read_schedule
 
 
-__all__ = ["run"]
-
 _IN_A_PIPE: Final = 80  # columns
 
 

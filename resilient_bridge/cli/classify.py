@@ -27,8 +27,6 @@ from ..world import current_world
 from .printing import complain, show
 
 
-__all__ = ["read", "run"]
-
 _NUMBER: Final = re.compile(r"-?[0-9]{1,6}")
 _DIGITS: Final = 6
 #: Aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out.

@@ -34,8 +34,6 @@ from .demo_traffic import Traffic
 from .options import FAULTS
 
 
-__all__ = ["run"]
-
 _SECONDS_PER_FAULT: Final = 2.0
 
 

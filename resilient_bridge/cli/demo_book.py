@@ -16,8 +16,6 @@ from ..testing.ledger import Ledger
 from .demo_story import judgement
 
 
-__all__ = ["Book", "book_lines"]
-
 _OPEN: Final = frozenset({"queued", "written", "gone"})
 _SHOWN: Final = 10
 
@@ -146,7 +144,7 @@ class Book:
 
 def book_lines(totals: Mapping[str, Any]) -> list[str]:
     """The ledger at the end, as a table of both directions."""
-    said = ", ".join(f"{name} {count}" for name, count in totals["verdicts"].items())
+    text = ", ".join(f"{name} {count}" for name, count in totals["verdicts"].items())
     kinds = ", ".join(f"{name} {count}" for name, count in Counter[str](totals["crashes"]).items())
     up = "accepted {sent} ({recovered} of them recovered: killed before it could say so), applied {applied}"
     how = "confirmed {confirmed}, sent again with its key {resent}, outcome unknown {unknown}"
@@ -159,7 +157,7 @@ def book_lines(totals: Mapping[str, Any]) -> list[str]:
         f"  to the bridge    {up.format(**totals)}",
         f"                   {how.format(**totals)}",
         f"  from the bridge  {down.format(**totals)}",
-        f"  re-joins         {totals['reconnects']}: {said}",
+        f"  re-joins         {totals['reconnects']}: {text}",
         f"  {broke.format(**totals)}",
     ]
     kept = "nothing was lost, applied twice, reordered, or repeated without saying so"

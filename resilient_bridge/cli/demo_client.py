@@ -22,10 +22,8 @@ from ..telemetry import events, listen
 from ..telemetry.log import muted
 from .demo_pace import PATIENCE, QUICK, pause
 from .demo_story import Story
-from .streams import lines_of
+from .pipe_streams import lines_of
 
-
-__all__ = ["main"]
 
 _STDOUT: Final = 1
 

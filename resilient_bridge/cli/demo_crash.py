@@ -30,8 +30,6 @@ from .demo_story import Story
 from .demo_traffic import Moments
 
 
-__all__ = ["run_crashes"]
-
 _SLOW: Final = (
     0.05  # seconds the bridge takes for an answer, so that there is something unconfirmed to be killed with
 )
@@ -155,8 +153,8 @@ class CrashDemo:
         self._crashes.append(kind)
         self._book_applied()
         away, there = self.book.open()
-        left = f"accepted and not at the bridge: {away}; there and not confirmed: {there}"
-        self._story.line("KILL", f"process {pid} {KILL_TABLE[kind].what}; {left}", f"{kind}:")
+        remaining = f"accepted and not at the bridge: {away}; there and not confirmed: {there}"
+        self._story.line("KILL", f"process {pid} {KILL_TABLE[kind].what}; {remaining}", f"{kind}:")
         self.proxy.heal()
         await self._live()
 
@@ -238,8 +236,8 @@ class CrashDemo:
                 self._errors.append(f"a report that means nothing: {report}")
         self._moments.tell()
 
-    def _hear_left(self, left: list[tuple[str, str]]) -> None:
-        unsent, self._resent = self.book.took_over(left)
+    def _hear_left(self, remaining: list[tuple[str, str]]) -> None:
+        unsent, self._resent = self.book.took_over(remaining)
         if self._lives.number > 1:
             found = f"{unsent} never sent, {self._resent} sent and not confirmed"
             self._tell(f"process {self._lives.pid} takes over from the store: {found}")

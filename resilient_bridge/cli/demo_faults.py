@@ -10,11 +10,10 @@ from typing import Final, Protocol
 
 import attrs
 
-from ..testing.proxy import Fault, FaultProxy
+from ..testing.proxy import FaultProxy
+from ..testing.proxy_link import Fault
 from ..testing.server import BridgeServer
 
-
-__all__ = ["FAULT_TABLE", "DemoFault", "Stage"]
 
 _HEALTHY_REPLAY: Final = 100 * 1024  # bytes (R14)
 _AWAY: Final = 0.8  # seconds in which a cut line refuses new connections

@@ -11,10 +11,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from ..testing.proxy import Fault, FaultProxy
+from ..testing.proxy import FaultProxy
+from ..testing.proxy_link import Fault
 
-
-__all__ = ["KILL_TABLE", "Kill", "kill_plan"]
 
 _SECONDS_PER_KILL: Final = 1.5
 

@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 
-__all__ = ["Lives"]
-
 _COMMAND: Final = (sys.executable, "-m", "resilient_bridge.cli.demo_client")
 _LONGEST: Final = 1024 * 1024  # bytes of one report
 _SPACING: Final = 10**9  # between the first serials of two processes: no process can send so many

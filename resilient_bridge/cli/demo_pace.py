@@ -15,8 +15,6 @@ from ..protocol.policies.replay import Replay
 from ..values.backoff import Backoff
 
 
-__all__ = ["KINDS", "PATIENCE", "QUICK", "pause"]
-
 QUICK: Final = BridgePolicy(  # what we recommend, at the pace of a demo
     reconnect=Reconnect(
         backoff=Backoff.decorrelated(0.2, cap=1),

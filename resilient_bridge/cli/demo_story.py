@@ -13,8 +13,6 @@ from .. import events
 from ..errors import Failure
 
 
-__all__ = ["Story", "judgement", "ledger_lines"]
-
 _COLOURS: Final = {"RECOVERED": "32", "GAP": "35", "UNKNOWN": "36", "BROKEN": "31", "FAILED": "31"}
 _REASONS: Final[Mapping[str, str]] = {
     "heartbeat_timeout": "no answer to the heartbeat",
@@ -158,7 +156,7 @@ def _shown(reason: str, failure: Failure | None) -> str:
 def ledger_lines(totals: Mapping[str, Any]) -> list[str]:
     """The ledger at the end, as a table of both directions."""
     verdicts: Mapping[str, int] = totals["verdicts"]
-    said = ", ".join(f"{name} {count}" for name, count in verdicts.items())
+    text = ", ".join(f"{name} {count}" for name, count in verdicts.items())
     up = "sent {sent}, confirmed {confirmed}, outcome unknown {unknown}, not delivered {not_delivered}, refused {dead}"
     down = "pushed {pushed}, received {received}, missing under a gap that was reported {covered}"
     broke = "lost {lost}   duplicated {duplicated}   reordered {reordered}   unexpected {unexpected}"
@@ -167,7 +165,7 @@ def ledger_lines(totals: Mapping[str, Any]) -> list[str]:
         "ledger",
         f"  to the bridge    {up.format(**totals)}",
         f"  from the bridge  {down.format(**totals)}",
-        f"  re-joins         {totals['reconnects']}: {said}",
+        f"  re-joins         {totals['reconnects']}: {text}",
         f"  {broke.format(**totals)}",
     ]
     return [*lines, *judgement(totals["broken"], "nothing was lost, repeated or reordered without saying so")]

@@ -18,9 +18,6 @@ from ..testing.server import BridgeServer
 from .demo_pace import KINDS, pause
 
 
-__all__ = ["Moments", "Traffic"]
-
-
 class Moments:
     """A place to wait for a fact: whoever may have changed it says so."""
 

@@ -9,18 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 
-__all__ = [
-    "FAULTS",
-    "PRESETS",
-    "fault_plan",
-    "picture_path",
-    "positive",
-    "preset_name",
-    "seconds",
-    "token_from",
-    "whole",
-]
-
 FAULTS: Final = (
     "cut",
     "half-open",

@@ -26,11 +26,9 @@ from .options import token_from
 from .pipe_events import said_of, said_of_gap
 from .pipe_lines import bad_line, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
+from .pipe_streams import LINE_TOO_LONG, Output, lines_of
 from .printing import USAGE, complain, told_by
-from .streams import LINE_TOO_LONG, Output, lines_of
 
-
-__all__ = ["run"]
 
 OK, FAILED, _, UNCONFIRMED, REFUSED = range(5)
 _GOODBYE: Final = 2.0  # seconds for the last lines of output
@@ -226,9 +224,9 @@ class Pipe:
                 how = await receipt.confirmed()
             except BridgeError as error:
                 if self._store is not None and receipt.state in {"queued", "written"}:
-                    said = "sent" if receipt.state == "queued" else "confirmed"
+                    text = "sent" if receipt.state == "queued" else "confirmed"
                     self._kept[receipt.idempotency_key] = None
-                    self._say(f"kept: {name}: not {said} yet")
+                    self._say(f"kept: {name}: not {text} yet")
                 else:
                     self._unconfirmed += 1
                     self._say(f"{'earlier: ' if is_earlier else ''}not confirmed: {name}: {error.failure}")

@@ -8,8 +8,6 @@ from ..protocol import Gap
 from ..telemetry import events
 
 
-__all__ = ["said_of", "said_of_gap"]
-
 _RARE: Final = (
     events.Suspended,
     events.MessageDropped,

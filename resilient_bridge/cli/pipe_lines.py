@@ -14,8 +14,6 @@ from ..errors import Executed, Failure, ProtocolError
 from ..protocol import Message
 
 
-__all__ = ["Outgoing", "parse_line", "print_message"]
-
 _FLAGS: Final = ("replayed", "redelivered", "maybe_duplicate")
 
 

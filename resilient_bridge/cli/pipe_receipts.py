@@ -33,7 +33,6 @@ from ..world import current_world
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Dealt", "Receipts"]
 
 _FIELD: Final = "--receipts"
 _BEGIN: Final = b'{"receipts":1,"input":"'  # of the file and of each line; 1 is the version of all this
@@ -120,15 +119,15 @@ class Receipts:
         kept = keep_copy(self._path, data)
         replace_atomically(self._path, mended)
         lost = [number for number in numbers if number not in sound]
-        told = f"was damaged, and is kept as {kept.name}"
+        text = f"was damaged, and is kept as {kept.name}"
         if lost:
-            told += f"; what became of line {', '.join(map(str, lost[:10]))}{' and others' * (len(lost) > 10)} is lost"
+            text += f"; what became of line {', '.join(map(str, lost[:10]))}{' and others' * (len(lost) > 10)} is lost"
         if found.rows != found.lines:
             raise self._damaged(
-                f"{told}; it seemed to have {found.rows} lines, and {found.lines} can be believed; no input was read: "
+                f"{text}; it seemed to have {found.rows} lines, and {found.lines} can be believed; no input was read: "
                 f"give it from line {found.lines + 1} on, and what the store knows of it is not sent again"
             )
-        self.told = f"{self._path} {told}; every line has the key it had"
+        self.told = f"{self._path} {text}; every line has the key it had"
         return attrs.evolve(found, size=len(mended))
 
     def _cut_to(self, size: int) -> None:

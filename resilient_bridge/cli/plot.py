@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 
-__all__ = ["Spread", "bars", "svg"]
-
 Spread: TypeAlias = Sequence[tuple[float, float, float]]
 """The shortest, mean and longest of each wait, in seconds."""
 _Place: TypeAlias = Callable[[float], float]

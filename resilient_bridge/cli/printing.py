@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 
 
-__all__ = ["USAGE", "complain", "show", "told_by", "write_file"]
-
 USAGE: Final = 2
 
 

@@ -17,7 +17,6 @@ from ..world import REAL
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Progress"]
 
 _WIDTH: Final = 24
 _COLUMNS: Final = 80  # of a terminal that does not say how wide it is
@@ -84,8 +83,8 @@ class Progress:
 
 def _cut(text: str, columns: int) -> str:
     """As much of the text as fits: a character of East Asia takes two columns."""
-    for place, one in enumerate(text):
+    for index, one in enumerate(text):
         columns -= 2 if unicodedata.east_asian_width(one) in "WF" else 1
         if columns < 0:
-            return text[:place]
+            return text[:index]
     return text

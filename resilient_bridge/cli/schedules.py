@@ -17,8 +17,6 @@ from ..presets import BridgePolicy
 from ..values.backoff import Backoff
 
 
-__all__ = ["read_schedule", "schedule_of"]
-
 _SHAPES: Final = ("constant", "linear", "exponential", "decorrelated", "steps")
 _PREFIXES: Final = ("", "Backoff.", "rb.Backoff.", "resilient_bridge.Backoff.")
 _LONGEST: Final = 2_000  # characters

@@ -17,10 +17,8 @@ from ..errors import ProtocolError
 from ..testing.server import BridgeServer
 from .options import token_from
 from .pipe_lines import parse_line
-from .streams import LINE_TOO_LONG, Output, lines_of
+from .pipe_streams import LINE_TOO_LONG, Output, lines_of
 
-
-__all__ = ["run"]
 
 _USAGE: Final = 2
 _LOOK_EVERY: Final = 0.05  # seconds between two looks at what the bridge has received

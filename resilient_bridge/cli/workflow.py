@@ -23,7 +23,6 @@ from .progress import Progress
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["run"]
 
 _INTERRUPTED: Final = 130
 _ENDS: Final = {WorkflowStatus.HALTED: 1, WorkflowStatus.ABORTED: 3}
@@ -109,8 +108,8 @@ def _loaded(where: str) -> ModuleType:
     try:
         return _executed(path) if is_file else import_module(where)
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {text_of(error)}{_line_of(error, where)}"
-        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {told}") from error
+        text = f"{type(error).__name__}: {text_of(error)}{_line_of(error, where)}"
+        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {text}") from error
 
 
 def _executed(path: Path) -> ModuleType:

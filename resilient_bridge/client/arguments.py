@@ -13,17 +13,6 @@ from ..presets import BridgePolicy, default
 if TYPE_CHECKING:
     from ..protocol.policies.dialect import Dialect
 
-__all__ = [
-    "check_factory",
-    "check_health_check",
-    "check_pin",
-    "check_session",
-    "check_url",
-    "checked_policy",
-    "secrets_of",
-    "shown",
-]
-
 
 def check_url(url: object) -> None:
     """A ws:// or wss:// URL, or something that returns one."""

@@ -65,11 +65,9 @@ if TYPE_CHECKING:
     Storage: TypeAlias = str | os.PathLike[str] | Store
     Check: TypeAlias = Callable[[], Awaitable[bool]] | Callable[[], bool]
 
-__all__ = ["BridgeClient"]
-
 
 class BridgeClient:
-    """A connection to a WebSocket bridge that survives losses, and says what it could not keep (R3, R17, V7-V9).
+    """A connection to a WebSocket bridge that survives losses, and says what it could not keep.
 
     `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
     join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
@@ -77,7 +75,7 @@ class BridgeClient:
     `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
     SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick,
     is asked every `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer
-    sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either (V13).
+    sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either.
 
     Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
     fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work, and from
@@ -254,8 +252,8 @@ class BridgeClient:
             if self._task is not None and not self._task.done():
                 await drain_client(self._driver, seconds)
         finally:
-            left = await shut(self._driver, self._supervisor.pump, self._task, self._checking)
-        return [Receipt(entry, self._driver) for entry in left]
+            remaining = await shut(self._driver, self._supervisor.pump, self._task, self._checking)
+        return [Receipt(entry, self._driver) for entry in remaining]
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
@@ -292,7 +290,7 @@ class BridgeClient:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,
     ) -> Message:
-        """Send a request and return its answer. Fails at the loss and is never repeated behind your back (V8).
+        """Send a request and return its answer. Fails at the loss and is never repeated behind your back.
 
         With `idempotent=True` it is repeated after the join, same id and key, inside its timeout. While the client is not
         ready it waits inside its timeout. Raises OutcomeUnknownError (handed out, link lost), NotConnectedError (never
@@ -380,7 +378,7 @@ class BridgeClient:
 
         While disconnected, the next attempt starts at once. While connected, a ping goes out at once, and only
         `Heartbeat.probe_timeout` is waited for its pong: without one the link is dead (`probe_unanswered`), another is made,
-        and what was unconfirmed is sent again with its key (V13); with one nothing changes. Calls meanwhile add nothing.
+        and what was unconfirmed is sent again with its key; with one nothing changes. Calls meanwhile add nothing.
         """
         self._driver.guard.check()
         self._supervisor.skip_wait()

@@ -8,9 +8,6 @@ from typing import Any
 from ..errors import BridgeError, Failure
 
 
-__all__ = ["ask"]
-
-
 async def ask(source: Any) -> Any:
     """A value, or what a callable (plain or async) returns now. Failing credentials are AUTH_REFRESH_FAILED."""
     if not callable(source):

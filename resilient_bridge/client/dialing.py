@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from ..protocol.policies.dialect import Dialect
     from ..protocol.policies.reconnect import Reconnect
-    from ..transports import Transport
+    from ..transports.contract import Transport
     from ..transports.websocket import WebSocketTransport
-
-__all__ = ["Dialer", "FactoryDialer", "URLDialer"]
 
 
 class Dialer(Protocol):

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..protocol import Entry, Session, Store, Watermark
 
-__all__ = ["Driver"]
-
 
 class Connection(Protocol):
     """What the driver needs from the pump of the current connection."""
@@ -364,7 +362,7 @@ class Driver:
             raise self.error(Failure.of("CONN_NOT_CONNECTED", text, executed=Executed.NO))
 
     def error(self, failure: Failure) -> BridgeError:
-        """Return the error of a failure of this client; whoever catches it knows of which session (S9)."""
+        """Return the error of a failure of this client; whoever catches it knows of which session."""
         details = {"session_id": self.session.session_id, **failure.details}
         error = error_for(evolve(failure, details=details))
         error.__cause__ = failure.cause

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .driver import Driver
     from .pump import Pump
 
-__all__ = ["drain", "shut"]
 
 _GOODBYE: Final = 1.0  # seconds a polite close may take before the connection is aborted
 _PATIENCE: Final = 5.0  # seconds for the connection's task, in which the user's callables run as well
@@ -47,7 +46,7 @@ async def shut(
 ) -> list[Entry]:
     """End it now, even if we are cancelled meanwhile. Returns the sends whose outcome could not be settled."""
     session = driver.session
-    left = session.close(driver.now())
+    remaining = session.close(driver.now())
     if driver.is_durable:
         _leave_unread(driver)
     driver.after(driver.now())
@@ -70,7 +69,7 @@ async def shut(
             driver.after(driver.now())
             driver.stop()
             await _let_go(driver)
-    return left
+    return remaining
 
 
 def _leave_unread(driver: Driver) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .driver import Driver
     from .health_check import HealthCheck
 
-__all__ = ["Health", "health_of", "not_ready", "obstacle"]
 
 _PATIENCE: Final = 1.0  # seconds in which an answer is not yet late
 

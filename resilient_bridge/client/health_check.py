@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..protocol.policies.heartbeat import Heartbeat
     from .driver import Driver
 
-__all__ = ["HealthCheck"]
-
 
 class HealthCheck:
     """`run` ends with the client, or when it is cancelled. `failed` counts the runs that did not say yes, `errors` those that raised."""

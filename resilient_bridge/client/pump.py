@@ -16,10 +16,9 @@ from ..errors import StoreError
 if TYPE_CHECKING:
     from ..errors import Failure
     from ..protocol import Now
-    from ..transports import Transport
+    from ..transports.contract import Transport
     from .driver import Driver
 
-__all__ = ["Pump"]
 
 _STORE_PATIENCE: Final = 1.0  # seconds until a store that refused is asked again
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..protocol import Gap, Message
     from .driver import Driver
 
-__all__ = ["Messages"]
-
 
 class Messages:
     """An iterator over the inbox; it owns nothing, so dropping it in the middle leaks nothing.

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from ..protocol import Entry
     from .driver import Driver
 
-__all__ = ["Receipt"]
 
 ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"]
 
 
 class Receipt:
-    """One send and its outcome (V8, V9). Looking at it changes nothing; only `withdraw` does."""
+    """One send and its outcome. Looking at it changes nothing; only `withdraw` does."""
 
     __slots__ = ("_driver", "_entry")
 

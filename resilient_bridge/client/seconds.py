@@ -8,9 +8,6 @@ from datetime import timedelta
 from ..errors import config_error
 
 
-__all__ = ["as_seconds"]
-
-
 def as_seconds(value: object, field: str) -> float | None:
     """`value` in seconds; None stays None. Raises ConfigError, naming `field`, for what is no duration."""
     if value is None:

@@ -18,7 +18,6 @@ from ..errors import MASK
 if TYPE_CHECKING:
     from ..errors import Failure
 
-__all__ = ["Secrets"]
 
 _SHORTEST: Final = 4  # a shorter value would mask half of every sentence
 _SHORTEST_PART: Final = 6  # of a cookie: "dark" and "true" are values, and words
@@ -83,7 +82,7 @@ def _parts(header: str) -> list[str]:
 
 def _user_and_password(encoded: str) -> list[str]:
     try:
-        told = base64.b64decode(encoded, validate=True).decode()
+        text = base64.b64decode(encoded, validate=True).decode()
     except ValueError:
         return []
-    return [told, told.partition(":")[2]]
+    return [text, text.partition(":")[2]]

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..protocol.policies.outbox import Outbox
     from .driver import Driver
 
-__all__ = ["Sender"]
 
 _TURN: Final = 64  # unsent messages after which a sender waits for one turn of the loop
 
@@ -71,7 +70,7 @@ class Sender:
 
     @contextmanager
     def _named(self) -> Generator[None]:
-        """Have a message that cannot be sent say of which session it was (S9)."""
+        """Have a message that cannot be sent say of which session it was."""
         try:
             yield
         except ProtocolError as error:
@@ -175,13 +174,13 @@ class Sender:
 
     def _abandon(self, entry: Entry, why: str) -> None:
         never = entry.state is EntryState.QUEUED
-        left = "it never left" if never else "it was handed out"
+        remaining = "it never left" if never else "it was handed out"
         executed = Executed.NO if never else Executed.MAYBE
         refused = tuple(f"{failure.code}: {failure.message}" for failure in entry.refusals)
         meanwhile = f"; refused meanwhile: {', '.join(refused)}" if refused else ""
         failure = Failure.of(
             "SYS_TIMEOUT",
-            f"{entry.type}: {why}; {left}{meanwhile}",
+            f"{entry.type}: {why}; {remaining}{meanwhile}",
             executed=executed,
             details={"refusals": refused} if refused else {},
         )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..telemetry.events import Event
     from ..transports.loop_guard import LoopGuard
 
-__all__ = ["EventStream", "deliver"]
 
 _KEPT: Final = 1_000
 

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from .dialing import Dialer
     from .driver import Driver
 
-__all__ = ["Supervisor", "ended"]
-
 
 class Supervisor:
-    """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS (R6)."""
+    """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS."""
 
     def __init__(self, driver: Driver, dial: Dialer, connect_timeout: float) -> None:
         self._driver = driver

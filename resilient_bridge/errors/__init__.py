@@ -55,10 +55,8 @@ if TYPE_CHECKING:
     from .record import attach as attach
     from .record import ended as ended
     from .record import record_of as record_of
-    from .redaction import MASK as MASK
     from .redaction import READ as READ
     from .redaction import class_name as class_name
-    from .redaction import is_sensitive as is_sensitive
     from .redaction import raw_text as raw_text
     from .redaction import redact as redact
     from .redaction import redact_lines as redact_lines
@@ -72,6 +70,8 @@ if TYPE_CHECKING:
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
     from .rpc import read_rpc_error as read_rpc_error
+    from .secret_names import is_sensitive as is_sensitive
+    from .secret_shapes import MASK as MASK
     from .taxonomy import MCP_CODES as MCP_CODES
     from .taxonomy import Category as Category
     from .taxonomy import Executed as Executed
@@ -95,10 +95,12 @@ _INSIDE = {
     "exceptions": "config_error error_class error_for REJECTED stays_here",
     "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
     "record": "attach ended OWN_WORDS Record record_of",
-    "redaction": "class_name is_sensitive MASK raw_text READ redact redact_lines redact_value text_of",
+    "redaction": "class_name raw_text READ redact redact_lines redact_value text_of",
     "rpc": (
         "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN"
     ),
+    "secret_names": "is_sensitive",
+    "secret_shapes": "MASK",
     "taxonomy": "MCP_CODES",
 }
 

@@ -40,7 +40,7 @@ class CodeInfo:
 
     @property
     def mcp(self) -> int:
-        """The JSON-RPC code of the category (S2)."""
+        """The JSON-RPC code of the category."""
         return MCP_CODES[self.category]
 
 
@@ -369,7 +369,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         ),
     }
 )
-"""The one table of codes (R1)."""
+"""The one table of codes."""
 
 PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -382,7 +382,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "SYS_": "SYS_UPSTREAM_REJECTED",
     }
 )
-"""The seven prefixes (R1), each with the code an unlisted code of that prefix is treated like."""
+"""The seven prefixes, each with the code an unlisted code of that prefix is treated like."""
 
 
 def code_info(code: str) -> CodeInfo:

@@ -176,7 +176,7 @@ def error_for(failure: Failure) -> BridgeError:
 
 
 def config_error(field: str, constraint: str, received: object) -> ConfigError:
-    """Return the error for one wrong setting: its path, what was wanted, what was got (R7's form)."""
+    """Return the error for one wrong setting: its path, what was wanted, what was got."""
     violation = {"field": field, "constraint": constraint, "received": received}
     shown = Failure.of("SYS_CONFIG_INVALID", details={"violations": (violation,)})
     got = shown.details["violations"][0]["received"]

@@ -64,7 +64,7 @@ def _plain_repr(details: Mapping[str, Any]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Failure(Unread):
-    """One failure, typed, redacted and immutable (R1).
+    """One failure, typed, redacted and immutable.
 
     `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
     the other side asked to wait, a lower bound; None when it did not say. `details`: plain data; well-known keys are
@@ -101,30 +101,30 @@ class Failure(Unread):
         `kind` is not, the kind follows. Raises ValueError for a code without one of the seven prefixes.
         """
         row = CODES.get(code) or code_info(code)
-        given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
-        retryable: bool = given.get("retryable", row.retryable)
+        received: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+        retryable: bool = received.get("retryable", row.retryable)
         kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
-        executed: Executed = given.get("executed", row.executed)
-        proof: str = given.get("proof") or OWN_LAYER if executed is Executed.NO else ""
+        executed: Executed = received.get("executed", row.executed)
+        proof: str = received.get("proof") or OWN_LAYER if executed is Executed.NO else ""
         fields = {
             "code": code,
-            "category": given.get("category", row.category),
-            "kind": given.get("kind", kind),
-            "severity": given.get("severity", row.severity),
+            "category": received.get("category", row.category),
+            "kind": received.get("kind", kind),
+            "severity": received.get("severity", row.severity),
             "retryable": retryable,
             "executed": executed,
             "proof": proof,
-            "session_valid": given.get("session_valid", row.session_valid),
-            "retry_after": _as_wait(given.get("retry_after")),
-            "cause": given.get("cause"),
-            "history": given.get("history", ()),
-            "stopped": given.get("stopped"),
+            "session_valid": received.get("session_valid", row.session_valid),
+            "retry_after": _as_wait(received.get("retry_after")),
+            "cause": received.get("cause"),
+            "history": received.get("history", ()),
+            "stopped": received.get("stopped"),
         }
-        suggestions = tuple(given.get("suggestions", ())) or (row.hint,)
+        suggestions = tuple(received.get("suggestions", ())) or (row.hint,)
         made = object.__new__(cls)
         for name, value in fields.items():
             _set(made, name, value)
-        set_text(made, message.strip() or row.summary, suggestions, given.get("details", {}))
+        set_text(made, message.strip() or row.summary, suggestions, received.get("details", {}))
         return made
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ class Failure(Unread):
         return f"{self.message} ({', '.join(facts)})"
 
     def explain(self) -> str:
-        """Return the report for a person: what, whether it ran, the session, what to do; no stack trace (S7)."""
+        """Return the report for a person: what, whether it ran, the session, what to do; no stack trace."""
         session = "the session is valid" if self.session_valid else "the session is gone"
         again = "retryable" if self.retryable else "not retryable"
         lines = [
@@ -157,7 +157,7 @@ class Failure(Unread):
         return "\n".join(lines)
 
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: type, code, message, recoverable, executed, suggestion (V6)."""
+        """Return one line of JSON for a model: type, code, message, recoverable, executed, suggestion."""
         return json.dumps(model_report(self), ensure_ascii=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Failure(Unread):
             "code": self.code,
             "message": self.message,
             "category": self.category.value,
-            "kind": _told_kind(self).value,
+            "kind": _reported_kind(self).value,
             "severity": self.severity.value,
             "retryable": _may_repeat(self),
             "executed": self.executed.value,
@@ -188,7 +188,7 @@ class Failure(Unread):
         provider: str | None = None,
         attempt: int | None = None,
     ) -> dict[str, Any]:
-        """Return the report for a board: type, message, recoverable, context, suggestion, timestamp (V16); JSON types only.
+        """Return the report for a board: type, message, recoverable, context, suggestion, timestamp; JSON types only.
 
         `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
         known of tool, provider and attempt; what is not said is looked for in the details and counted from the history.
@@ -214,7 +214,7 @@ class Failure(Unread):
         }
 
     def to_mcp(self) -> dict[str, Any]:
-        """Return the error object of a JSON-RPC answer: code, message, data (S2)."""
+        """Return the error object of a JSON-RPC answer: code, message, data."""
         data: dict[str, Any] = {
             "type": self.category.value,
             "retryable": self.retryable,
@@ -231,7 +231,7 @@ class Failure(Unread):
 
     @classmethod
     def from_mcp(cls, error: Mapping[str, Any], /) -> Failure:
-        """Return the failure that the error object of a JSON-RPC answer stands for: the inverse of `to_mcp()` (S2).
+        """Return the failure that the error object of a JSON-RPC answer stands for: the inverse of `to_mcp()`.
 
         Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter, code) beats the number; the number is kept
         in `details["rpc_code"]`. What is neither known nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
@@ -263,7 +263,7 @@ OWN_LAYER: Final = "own_layer"
 
 
 def model_report(failure: Failure) -> dict[str, Any]:
-    """Return what a model is told of a failure (V6), JSON types only."""
+    """Return what a model is told of a failure, JSON types only."""
     report: dict[str, Any] = {
         "type": model_type(failure),
         "code": failure.code,
@@ -282,8 +282,8 @@ def _may_repeat(failure: Failure) -> bool:
     return failure.retryable and failure.stopped != _REFUSED_REPEAT
 
 
-def _told_kind(failure: Failure) -> Kind:
-    """Return the kind that goes with it: used-up attempts make a transient failure permanent for the policy alone (C2)."""
+def _reported_kind(failure: Failure) -> Kind:
+    """Return the kind that goes with it: used-up attempts make a transient failure permanent for the policy alone."""
     return Kind.TRANSIENT if failure.retryable and failure.kind is Kind.PERMANENT else failure.kind
 
 
@@ -299,7 +299,7 @@ def is_timeout(failure: Failure) -> bool:
 
 
 def model_type(failure: Failure) -> str:
-    """Return the one word a model acts on (V6): why it failed, as far as the model could do something about it."""
+    """Return the one word a model acts on: why it failed, as far as the model could do something about it."""
     if is_timeout(failure):
         return "timeout"
     if failure.code == "SYS_RATE_LIMITED":

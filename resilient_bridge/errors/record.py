@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 def ended(failure: Failure, record: Record) -> Failure:
-    """Return the failure of a call that a policy has given up: with its history, and permanent once its attempts are used up (C2)."""
+    """Return the failure of a call that a policy has given up: with its history, and permanent once its attempts are used up."""
     is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
     kind = Kind.PERMANENT if is_over else failure.kind
     executed = record.executed or failure.executed

@@ -20,26 +20,6 @@ from .secret_names import is_sensitive
 from .secret_shapes import MASK, masked
 
 
-__all__ = [
-    "LIMIT",
-    "MASK",
-    "READ",
-    "Unread",
-    "as_details",
-    "as_line",
-    "as_lines",
-    "class_name",
-    "is_sensitive",
-    "raw_text",
-    "redact",
-    "redact_all",
-    "redact_details",
-    "redact_lines",
-    "redact_value",
-    "set_text",
-    "text_of",
-]
-
 LIMIT: Final = 500
 READ: Final = 8_192
 """Characters of one text that are looked at: text from outside may be megabytes."""
@@ -90,12 +70,12 @@ def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
     """Return the texts redacted, as many as a failure has room for; `known` ones are shown as they are."""
-    left, shown = _WORK, list[str]()
+    remaining, shown = _WORK, list[str]()
     for text in islice(texts, _MANY):
-        if left <= 0:
+        if remaining <= 0:
             break
         line = raw_text(text)
-        left -= _NODE + min(len(line), READ)
+        remaining -= _NODE + min(len(line), READ)
         shown.append(line if line in known else redact(line))
     return tuple(shown)
 

@@ -1,4 +1,4 @@
-"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what their `data` may say instead (S2).
+"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what their `data` may say instead.
 
 Rule: nothing in an answer is trusted: wrong types are ignored. `data` beats the number; what is known to fail again stays so.
 """
@@ -15,7 +15,7 @@ from .codes import CODES, PREFIXES
 from .taxonomy import Category, Executed, Kind
 
 
-class Told(TypedDict, total=False):
+class ErrorFields(TypedDict, total=False):
     """What an error object says beyond its code, under the names of a failure's fields."""
 
     category: Category
@@ -29,10 +29,10 @@ class Told(TypedDict, total=False):
     details: Mapping[str, Any]
 
 
-Meaning: TypeAlias = tuple[str, Told]
+Meaning: TypeAlias = tuple[str, ErrorFields]
 
 _UNKNOWN: Final = "SYS_INTERNAL_ERROR"
-_PROTOCOL: Told = {"kind": Kind.PERMANENT}
+_PROTOCOL: ErrorFields = {"kind": Kind.PERMANENT}
 
 RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
     {
@@ -55,7 +55,7 @@ RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
         -32700: ("PROTO_INVALID_FRAME", {"proof": "rpc_not_parsed"}),
     }
 )
-"""What each number means; one that is missing here is an internal error (S2)."""
+"""What each number means; one that is missing here is an internal error."""
 
 CATEGORY_CODES: Mapping[Category, str] = MappingProxyType(
     {
@@ -82,7 +82,7 @@ class Advice(NamedTuple):
     code: str | None = None
 
 
-_SAID: Mapping[str, Advice] = MappingProxyType(
+_BY_WORDS: Mapping[str, Advice] = MappingProxyType(
     {
         "rate limit": Advice((_WAIT, "slow down if it recurs"), "SYS_RATE_LIMITED"),
         "overloaded": Advice((_WAIT, "send fewer requests at once"), "SYS_UNAVAILABLE"),
@@ -100,7 +100,7 @@ _SAID: Mapping[str, Advice] = MappingProxyType(
         "api key": Advice(("fix the api key",)),
     }
 )
-"""What peers say in their messages (S3, S7): the first that is found counts."""
+"""What peers say in their messages: the first that is found counts."""
 _BY_CATEGORY: Mapping[Category, tuple[str, ...]] = MappingProxyType(
     {
         Category.INTERNAL: (_HEALTH, "report it with its message"),
@@ -131,7 +131,7 @@ OWN_DETAILS: Final = frozenset(
 """Details about our end of the link: decisions hang on them, so nobody else can state them."""
 
 
-def read_rpc_error(error: object) -> tuple[str, str, Told]:
+def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
     """Return (code, message, overrides) of an error object, or of the answer around it; never raises."""
     said = mapping_of(error)
     said = mapping_of(said.get("error")) or said
@@ -140,7 +140,7 @@ def read_rpc_error(error: object) -> tuple[str, str, Told]:
     number = number if isinstance(number, int) and not isinstance(number, bool) else None
     code, base = _meaning(number, message, data)
     code, advised = _advised(code, number, message, data)
-    overrides: Told = {**base, **advised, **_overrides(code, data)}
+    overrides: ErrorFields = {**base, **advised, **_overrides(code, data)}
     if "executed" in overrides:
         overrides.pop("proof", None)
     elif "proof" in overrides:
@@ -186,13 +186,15 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
     return meaning
 
 
-def _advised(code: str, number: int | None, message: str, data: Mapping[object, Any]) -> tuple[str, Told]:
+def _advised(
+    code: str, number: int | None, message: str, data: Mapping[object, Any]
+) -> tuple[str, ErrorFields]:
     """Return the code and what to do, by the peer's message, its category and whether it marks a repeat as useful."""
     if is_our_code(data.get("code")) or number not in RPC_CODES:
         return code, {}
     category = _category(data) or CODES[code].category
     lowered = message[:_LOOKED_AT].lower()
-    advice = next((advice for words, advice in _SAID.items() if words in lowered), None)
+    advice = next((advice for words, advice in _BY_WORDS.items() if words in lowered), None)
     if advice is None:
         if data.get("retryable") is True:
             return code, {"suggestions": (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)}
@@ -208,8 +210,8 @@ def _advised(code: str, number: int | None, message: str, data: Mapping[object, 
     }
 
 
-def _overrides(code: str, data: Mapping[object, Any]) -> Told:
-    found: Told = {}
+def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
+    found: ErrorFields = {}
     category, retryable, session = _category(data), data.get("retryable"), data.get("sessionValid")
     if category is not None:
         found["category"] = category

@@ -16,9 +16,6 @@ from .secret_names import ATTRIBUTE, CLUES, HEADERS, PHRASES, QUERY, names_in
 from .secret_tokens import tokens
 
 
-__all__ = ["MASK", "masked"]
-
-
 MASK: Final = "[redacted]"
 # A text that was cut may end in the middle of a mask: that is none to mask again.
 _UNMASKED: Final = r"(?!\[(?:redacted\]|r?e?d?a?c?t?e?d?…))"

@@ -12,8 +12,6 @@ from typing import Any, Final
 from .taxonomy import Executed
 
 
-__all__ = ["INVALID", "NOT_FOUND", "PERMISSION", "REFUSED", "ran_text", "shows"]
-
 PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.EACCES, errno.EPERM),
     "exit_code": (126, 77),

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 class Category(StrEnum):
-    """Where a failure comes from (S1)."""
+    """Where a failure comes from."""
 
     CONFIG = "CONFIG"
     AUTH = "AUTH"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """Who is told: log; + metric; + notify; + alert and open the circuit; end of the session (R2)."""
+    """Who is told: log; + metric; + notify; + alert and open the circuit; end of the session."""
 
     INFO = "info"
     WARNING = "warning"
@@ -60,4 +60,4 @@ MCP_CODES: Mapping[Category, int] = MappingProxyType(
         Category.INTERNAL: -32603,
     }
 )
-"""JSON-RPC error codes of the categories (S2)."""
+"""JSON-RPC error codes of the categories."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["keep_copy", "remove", "remove_leftovers", "replace_atomically", "set_aside", "write_all"]
 
 disk: Final = os
 
@@ -58,10 +57,10 @@ def remove(path: Path) -> None:
 
 def remove_leftovers(path: Path) -> None:
     """Remove what a process that was killed inside `replace_atomically` left beside `path`, an hour after. Never raises."""
-    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
+    remaining = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
     now = current_world().wall()
     with suppress(OSError):
-        for name in filter(left.fullmatch, disk.listdir(path.parent)):
+        for name in filter(remaining.fullmatch, disk.listdir(path.parent)):
             if now - disk.lstat(path.with_name(name)).st_mtime > _LEFTOVER_AFTER:
                 disk.unlink(path.with_name(name))
 
@@ -130,12 +129,12 @@ def _write_new(path: Path, data: bytes) -> None:
 
 def write_all(handle: int, data: bytes) -> None:
     """Write all of `data`, in as many steps as the system takes; what it took is written even if the next step fails. Raises OSError."""
-    left = memoryview(data)
-    while left:
-        written = disk.write(handle, left)
+    remaining = memoryview(data)
+    while remaining:
+        written = disk.write(handle, remaining)
         if not written:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        left = left[written:]
+        remaining = remaining[written:]
 
 
 def _unlink_quietly(path: Path) -> None:

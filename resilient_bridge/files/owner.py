@@ -21,7 +21,6 @@ from .private_files import open_private, prepare_directory
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Owner"]
 
 _held: Final[set[tuple[int, str]]] = set()  # by process, because a fork inherits the list and not the locks
 _held_lock: Final = Lock()

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from ..errors import BridgeError
 
-__all__ = [
-    "ALWAYS",
-    "close_quietly",
-    "open_private",
-    "path_of",
-    "prepare_directory",
-    "read_private",
-    "sync_directory",
-    "typed_errors",
-    "unavailable",
-]
 
 disk: Final = os
 

@@ -9,6 +9,6 @@ from .bridge_policy import BridgePolicy
 
 
 ccsetup = BridgePolicy(calls=Policy(Retry(attempts=4, backoff=Backoff.steps(2, 4, 8), budget=None)))
-"""A transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent (C2); everything else is
-permanent at once (C1). No budget bounds the repeats of calls that fail together. Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as in `default`.
+"""A transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent; everything else is
+permanent at once. No budget bounds the repeats of calls that fail together. Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as in `default`.
 """

@@ -40,9 +40,9 @@ recursor = BridgePolicy(
         "search": Policy(Timeout(60, thread=True)),
     },
 )
-"""After a close 1, 2, 5, 10, 30 s, then a typed, reported end (R3).
+"""After a close 1, 2, 5, 10, 30 s, then a typed, reported end.
 
-After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling (R6). A session is kept 5 minutes (R4).
+After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A session is kept 5 minutes.
 Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; a rate limit with jitter; out of memory once; what is not found
-or not permitted never (R11). A circuit that 5 failures open for 60 s (R15). Tools: bash 300, read_file 10, edit_file 30, search 60 s (R12).
+or not permitted never. A circuit that 5 failures open for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
 """

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
         repeatable_if_marked: tuple[str, ...]
 
 
-__all__ = ["BridgePolicy", "calls_of"]
-
-
 class Tools(Mapping[str, Policy]):
     """An immutable table of policies by name: equal by content, hashable, picklable."""
 
@@ -101,7 +98,7 @@ class BridgePolicy(Value):
 
     A part left out is the recommended one. Beside the link: `calls` is the Policy for calls over it, `tools` has one by name for
     what needs other limits (a tool, an operation), and `repeatable` names the operations that may be repeated without asking,
-    for `@policy(idempotent=name in preset.repeatable)` (S8); those in `repeatable_if_marked` only after an error that the peer marks
+    for `@policy(idempotent=name in preset.repeatable)`; those in `repeatable_if_marked` only after an error that the peer marks
     `retryable: true`. `rb.reconnecting` obeys both. ConfigError names a part that is not of its class.
     """
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .clock import Now
     from .policies.replay import Replay
 
-__all__ = ["Asking", "Awaited", "Extent"]
 
 _LATER: Final = 2.0  # seconds of overlap, where more does not fit
 _KEPT: Final = 600.0  # seconds after which a little more is asked for again

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import random
 
-__all__ = ["Identifiers", "Now", "Stamps"]
-
 
 class Now(NamedTuple):
     """One reading of both clocks: `mono` drives delays, `wall` (epoch seconds) is what the outside world sees."""

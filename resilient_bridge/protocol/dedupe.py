@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from .policies.dialect import Dialect
 
-__all__ = ["Dedupe", "is_repeat"]
 
 _REPEATED: Final = ("already_processed", "duplicate")  # statuses of an ack
 

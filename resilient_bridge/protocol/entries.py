@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .clock import Now
     from .messages import Message
 
-__all__ = ["Entry", "EntryState", "check_key", "lost_answer", "never_left", "outcome_event", "unanswered"]
 
 _KEY_LENGTH: Final = 256
 

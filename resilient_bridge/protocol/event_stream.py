@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Meeting: TypeAlias = Literal["next", "duplicate", "jump"]
 
-__all__ = ["EventStream", "Position", "refusal"]
 
 _REMEMBERED: Final = 1_000
 _STEPS: Final = 2  # ids in a row that were one more than the one before: then they are a count

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .clock import Now
     from .policies.dialect import Dialect
 
-__all__ = ["Features", "is_unknown_type", "refers_to"]
 
 _UNKNOWN_TYPE: Final = re.compile(
     r"\b(?:unknown|unsupported|unrecogni[sz]ed|unhandled|invalid|unexpected)\s+(?:message|event|frame|command)?[\s_]*type\b"

@@ -1,7 +1,7 @@
 """Text on the wire <-> envelopes. Rule: strict on what we send, lenient on what we read, and never a surprise type.
 
 Reading accepts what real servers send (no id, no timestamp, no payload) but nothing ambiguous: duplicate keys, NaN,
-infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, and the session goes on (R7, R8).
+infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, and the session goes on.
 """
 
 from __future__ import annotations
@@ -19,16 +19,6 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "Encoder",
-    "InvalidFrameError",
-    "canonical",
-    "decode",
-    "envelope",
-    "fields_of",
-    "raw_of",
-    "violations",
-]
 
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -149,7 +139,7 @@ def _shown(value: Any) -> str:
 
 
 def violations(value: Mapping[str, Any], *, strict: bool = True) -> tuple[dict[str, str], ...]:
-    """Every rule of the envelope that `value` breaks, as field, constraint, received (R7).
+    """Every rule of the envelope that `value` breaks, as field, constraint, received.
 
     Strict: type `^[a-z_]+$`, id a UUID, timestamp ISO 8601, payload an object, all required. Lenient: what is there must
     have the right JSON type; a payload of null is a violation, a missing one is not.
@@ -259,7 +249,7 @@ class Encoder:
         return text
 
     def frame(self, type_: str, identity: str, stamp: str, payload: str, key: str | None = None) -> str:
-        """The envelope around a payload that is JSON already; `key` goes into it as `idempotency_key` (V9)."""
+        """The envelope around a payload that is JSON already; `key` goes into it as `idempotency_key`."""
         if key is not None:
             rest = "}" if payload == "{}" else "," + payload[1:]
             quoted = f'"{key}"' if key is identity else _encode(key)  # our own needs no escaping

@@ -17,7 +17,6 @@ from ..errors import Failure
 if TYPE_CHECKING:
     from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
-__all__ = ["Heartbeat", "Ping"]
 
 _LAST_LOOK: Final = 0.25  # seconds in which what has arrived is read before a verdict
 Purpose = Literal["beat", "join", "ask", "barrier", "probe"]

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .rejoin import Outcome
     from .watermark import Memory, Watermark
 
-__all__ = ["Inbound"]
-
 
 class Inbound:
     """The receiving half of a session. `receives=False` counts messages and drops them (a send-only client)."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .policies.inbox import Inbox as InboxPolicy
     from .watermark import Watermark
 
-__all__ = ["Inbox"]
-
 
 class Inbox:
     """A queue of (message, size, the watermark it counts for) and gap markers."""

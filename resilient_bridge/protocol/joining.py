@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .policies import Dialect, Replay
     from .wire import Wire
 
-__all__ = ["SESSION_CODES", "Joining"]
 
 _SESSION_ID_LENGTH: Final = 256
 _BAD_SESSION_ID: Final = "expected a printable session id in the answer to the join"

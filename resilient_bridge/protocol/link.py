@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .outbound import Outbound
     from .policies import Dialect, Heartbeat, Replay
 
-__all__ = ["Link"]
 
 _MAY_BE_ACKED: Final = 64  # entries that wait for a first ack, of a server without pings
 #: What servers call a refusal of credentials, besides the dialect's own name; read while authenticating only.

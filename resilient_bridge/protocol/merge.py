@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .messages import Message
     from .watermark import Key, Mark, Watermark
 
-__all__ = ["Item", "Join", "cut", "join_live", "without_repeats"]
-
 
 class Item:
     """One message with its text, from an answer or from the side buffer; comparable by content.
@@ -98,7 +96,7 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
     anchor, after = watermark.anchor()
     if anchor is None:
         return _ABSENT
-    counted = [(place, item) for place, item in enumerate(answer) if item.counts]
+    counted = [(index, item) for index, item in enumerate(answer) if item.counts]
     at = next((i for i, (_, item) in enumerate(counted) if item.key == anchor.key), None)
     if at is None:
         return _ABSENT
@@ -169,12 +167,12 @@ def _common_suffixes(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     backwards.append(-1)
     backwards += [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(side)]
     equal = [0] * len(backwards)
-    left = right = 0
+    remaining = right = 0
     for at in range(1, len(backwards)):
-        length = min(right - at, equal[at - left]) if at < right else 0
+        length = min(right - at, equal[at - remaining]) if at < right else 0
         while at + length < len(backwards) and backwards[length] == backwards[at + length]:
             length += 1
         equal[at] = length
         if at + length > right:
-            left, right = at, at + length
+            remaining, right = at, at + length
     return [0, *equal[len(answer) + 1 :][::-1]]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from ..telemetry.events import Verdict
 
-__all__ = ["Gap", "Message", "as_sent", "parse_timestamp", "print_like"]
 
 _SHOWN: Final = 80
 _ISO: Final = re.compile(

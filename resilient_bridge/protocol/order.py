@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _RESOLUTION: Final = timedelta(seconds=1)  # of timestamps, at worst
 
-__all__ = ["Order", "order_of", "stamps_of", "surplus", "unshown"]
-
 
 class Order(NamedTuple):
     """What an answer with our anchor says against its own order.

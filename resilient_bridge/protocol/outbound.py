@@ -1,6 +1,6 @@
 """The sending half of a session: sends in the outbox, requests in their own lane, one numbering for both.
 
-A send is kept until its outcome is known; a request fails at the loss, unless it may be repeated (V8). What the other side
+A send is kept until its outcome is known; a request fails at the loss, unless it may be repeated. What the other side
 says about an entry (an ack, an answer with its id, an error) is matched here, whether it arrives live or in a replay.
 Rule: matching settles; it never invents. An ack for something we never handed out is counted and ignored.
 """
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .policies.dialect import Dialect
     from .policies.outbox import Outbox as OutboxPolicy
 
-__all__ = ["BATCH_BYTES", "BATCH_FRAMES", "Outbound"]
 
 BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
@@ -246,7 +245,7 @@ class Outbound:
         return confirmed
 
     def may_concern(self, body: dict[str, Any]) -> bool:
-        """Can this frame be about something of ours? Asked for every frame, so it only looks (P11)."""
+        """Can this frame be about something of ours? Asked for every frame, so it only looks."""
         if not self._by_id:
             return False
         payload = body.get("payload")

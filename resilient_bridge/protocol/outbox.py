@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
 
-__all__ = ["Outbox"]
 
 _POISON_DEATHS: Final = 3
 _SPARE: Final = 64
@@ -290,25 +289,25 @@ class Outbox:
 
     def end_all(self, *, confirmable: bool) -> list[Entry]:
         """The client ends: DROPPED what never went out, UNKNOWN (or a final WRITTEN) the rest. Returns them in order."""
-        left = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
-        for entry in left:
+        remaining = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        for entry in remaining:
             if entry.state is EntryState.QUEUED:
                 self.drop(entry, "closed")
             elif confirmable:
                 self.lose(entry, "closed")
             else:
                 self._end(entry, EntryState.WRITTEN, reason="closed")
-        return left
+        return remaining
 
     def keep_all(self) -> list[Entry]:
         """The client ends, and the store keeps what it has accepted for the next: each stays as it is. Returns them in order."""
-        left = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
-        for entry in left:
+        remaining = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        for entry in remaining:
             if entry.volatile:
                 (self.lose if entry.state is EntryState.WRITTEN else self.drop)(entry, "closed")
             else:
                 self._end(entry, entry.state, reason="kept")
-        return left
+        return remaining
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Take over what an earlier client of the same store left unsettled, in order."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .entries import Entry
     from .watermark import Watermark
 
-__all__ = ["Store"]
-
 
 class Store(Protocol):
     """One client's memory. `is_durable`: what it has accepted outlives the process; a client that ends leaves the rest to the next.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .clock import Now
     from .policies.reconnect import Reconnect
 
-__all__ = ["Decision", "Reconnection"]
 
 _SLOW_START: Final = 5.0
 _REMEMBERED: Final = 16

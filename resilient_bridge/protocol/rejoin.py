@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .policies.replay import Replay
     from .watermark import Key, Memory, Watermark
 
-__all__ = ["News", "Outcome", "Rejoin"]
-
 
 class Answer(NamedTuple):
     """A replay answer: its messages without repeats, and how many side items had arrived before it.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from .clock import Now
 
-__all__ = ["read_replay"]
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 

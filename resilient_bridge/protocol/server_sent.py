@@ -14,8 +14,6 @@ import attrs
 from ..errors import Failure, error_for
 
 
-__all__ = ["DIGITS", "MAX_EVENT_BYTES", "EventStreamParser", "ServerSentEvent"]
-
 MAX_EVENT_BYTES: Final = 8 * 2**20
 DIGITS: Final = 15  # of a number that is taken for one
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
     from .ports import Store
 
-__all__ = ["Session"]
 
 _JUMP: Final = 5.0  # seconds the clocks may drift apart between two looks
 _LOOK: Final = 1.0  # seconds between two looks at the clocks while linked
@@ -231,7 +230,7 @@ class Session:
 
     @property
     def has_news(self) -> bool:
-        """Is there anything for the driver to do besides waking the consumer? (P11: most frames bring nothing else.)"""
+        """Is there anything for the driver to do besides waking the consumer? (most frames bring nothing else.)"""
         link = self.link
         return bool(
             self.events

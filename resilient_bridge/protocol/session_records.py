@@ -26,22 +26,13 @@ if TYPE_CHECKING:
 
     from .clock import Now
 
-__all__ = [
-    "OPERATIONS",
-    "SNAPSHOT_BYTES",
-    "TRANSITIONS",
-    "SessionCheckpoint",
-    "SessionOperation",
-    "SessionRecord",
-    "SessionState",
-]
 
 SNAPSHOT_BYTES: Final = 1_048_576
 """A context snapshot is at most so many bytes of JSON."""
 
 
 class SessionState(StrEnum):
-    """Where a session stands (R10). Whether a paused one can be resumed is its record's `resumable`."""
+    """Where a session stands. Whether a paused one can be resumed is its record's `resumable`."""
 
     CREATED = "created"
     ACTIVE = "active"
@@ -120,7 +111,7 @@ class SessionCheckpoint:
 
 @attrs.frozen(kw_only=True)
 class SessionRecord:
-    """One session (R16): whose, where, in what state, since when, and its checkpoint, if one was made.
+    """One session: whose, where, in what state, since when, and its checkpoint, if one was made.
 
     `agent_type` and `working_directory` are None if nobody told. Times are in UTC. `error` is why it failed, without its
     cause and history, which do not outlive a process.

@@ -1,6 +1,6 @@
 """The parts of a session record as JSON, ours and the seed's own, to and from plain fields.
 
-Ours has a `format` and lower_case names; the seed's `PersistedSession` (R16) has `agentType` and its like, and no state: it kept
+Ours has a `format` and lower_case names; the seed's `PersistedSession` has `agentType` and its like, and no state: it kept
 what was to be resumed. Rule: what is read is what was meant, or a StoreError names the field; nothing is guessed. Does no I/O.
 """
 
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     Spelling: TypeAlias = Callable[[str], str]
 
-__all__ = [
-    "as_damage",
-    "as_json",
-    "damaged",
-    "kept_failure",
-    "read_failure",
-    "read_fields",
-    "stamp",
-    "told_failure",
-    "write",
-]
 
 _FORMAT: Final = 1
 _DEEPEST: Final = 100
@@ -146,16 +135,16 @@ def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
 
     SYS_STATE_FOREIGN: a later version has written it. SYS_STATE_DAMAGED: it is no record.
     """
-    said = _object(text)
-    if "format" in said:
-        _check_format(said.pop("format"))
+    fields = _object(text)
+    if "format" in fields:
+        _check_format(fields.pop("format"))
         spell: Spelling = str
-    elif "agentType" in said:
+    elif "agentType" in fields:
         spell = _camel
-        said = {"state": "paused", "resumable": True, "error": None, **said}
+        fields = {"state": "paused", "resumable": True, "error": None, **fields}
     else:
         raise damaged("format", str(_FORMAT), "none")
-    found = _fields(said, _RECORD, spell, "")
+    found = _fields(fields, _RECORD, spell, "")
     for name in ("created_at", "last_activity_at"):
         raw = found[name]
         found[name] = parse_timestamp(raw) if isinstance(raw, str) else None
@@ -188,15 +177,15 @@ def _check_format(version: object) -> None:
 def _fields(said: Any, names: tuple[str, ...], spell: Spelling, path: str) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise damaged(path, "an object or null", type(said).__name__)
-    given = cast("dict[str, Any]", said)
+    received = cast("dict[str, Any]", said)
     for name in names:
-        if spell(name) not in given:
+        if spell(name) not in received:
             raise damaged(f"{path}.{spell(name)}".lstrip("."), "a value", "none")
     if spell is str and (
-        unknown := given.keys() - set(names)
+        unknown := received.keys() - set(names)
     ):  # the seed's writers may say more than we know of
         raise damaged(f"{path}.{min(unknown)}".lstrip("."), "no such field", "one")
-    return {name: given[spell(name)] for name in names}
+    return {name: received[spell(name)] for name in names}
 
 
 def _camel(name: str) -> str:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["decoder", "is_deeper", "unique"]
-
 
 def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
     """A decoder that raises ValueError with these words for NaN and its like, for 1e400, for a key that is there twice; `{}` is what was read."""

@@ -24,7 +24,6 @@ from ..telemetry.events import BridgeState as S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXPECTED", "LINKED", "PROBED", "REASONS", "SENDING", "TRANSITIONS", "mermaid"]
 
 #: States in which a connection exists.
 LINKED: Final = frozenset({S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY, S.DRAINING})

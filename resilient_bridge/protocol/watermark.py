@@ -20,7 +20,6 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Key", "Mark", "Memory", "Watermark"]
 
 #: (type, id): ids alone are not unique, one id serves `tool_call` and then `approval_required`.
 Key: TypeAlias = tuple[str, str]

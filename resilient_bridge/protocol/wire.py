@@ -1,7 +1,7 @@
 """What a link says of itself: control frames, pings, and the barriers that prove how far the other side has read.
 
 A barrier is a ping behind entries: its pong proves that they were read. One per 64 entries under load, one within a second
-when idle (P12), none while the server acknowledges. Rule: control frames go before everything else, so a full queue
+when idle, none while the server acknowledges. Rule: control frames go before everything else, so a full queue
 starves neither the handshake nor the heartbeat.
 """
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .heartbeat import Ping, Purpose
     from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
-__all__ = ["Wire"]
 
 _BARRIER_EVERY: Final = 64  # entries
 _BARRIER_WITHIN: Final = 0.9  # seconds

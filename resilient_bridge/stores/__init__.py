@@ -8,14 +8,14 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from ..protocol.session_records import SessionCheckpoint as SessionCheckpoint
+    from ..protocol.session_records import SessionRecord as SessionRecord
+    from ..protocol.session_records import SessionState as SessionState
     from .memory import MemoryStore as MemoryStore
     from .redis.store import RedisStore as RedisStore
     from .redis_state.state import RedisState as RedisState
     from .session_log import SessionLog as SessionLog
-    from .sessions import SessionCheckpoint as SessionCheckpoint
-    from .sessions import SessionRecord as SessionRecord
     from .sessions import Sessions as Sessions
-    from .sessions import SessionState as SessionState
     from .sqlite.store import SQLiteStore as SQLiteStore
     from .state_files.state_file import Loaded as Loaded
     from .state_files.state_file import StateFile as StateFile
@@ -25,7 +25,8 @@ _NAMES = {
     "redis.store": "RedisStore",
     "redis_state.state": "RedisState",
     "session_log": "SessionLog",
-    "sessions": "SessionCheckpoint SessionRecord Sessions SessionState",
+    ".protocol.session_records": "SessionCheckpoint SessionRecord SessionState",
+    "sessions": "Sessions",
     "sqlite.store": "SQLiteStore",
     "state_files.state_file": "Loaded StateFile",
 }

@@ -12,8 +12,6 @@ from .memory import MemoryStore
 if TYPE_CHECKING:
     from ..protocol import Store
 
-__all__ = ["store_of"]
-
 
 def store_of(store: object, path: str = "BridgeClient.store") -> Store:
     """The store of a client: of a path or a URL, the one given, or memory."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..errors import StoreError
     from ..protocol import Entry, Now
 
-__all__ = ["MemoryStore"]
-
 
 class MemoryStore:
     """Keeps everything in dictionaries; nothing survives the process."""

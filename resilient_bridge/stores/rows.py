@@ -20,23 +20,6 @@ if TYPE_CHECKING:
 
     from ..protocol import Key
 
-__all__ = [
-    "UNSURE",
-    "AnswerRow",
-    "EntryRow",
-    "MarkRow",
-    "OutcomeRow",
-    "answer_rows",
-    "doubt_of",
-    "entry_of",
-    "entry_row",
-    "mark_rows",
-    "noted",
-    "outcome_of",
-    "outcome_row",
-    "position_of",
-    "watermark_of",
-]
 
 #: When an entry was handed out, if nobody can say: so long ago that it must not be repeated.
 UNSURE: Final = -inf

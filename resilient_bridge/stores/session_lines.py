@@ -1,4 +1,4 @@
-"""Events and records as lines of a session log: one JSON object each, bounded, without secrets (V14). Does no I/O.
+"""Events and records as lines of a session log: one JSON object each, bounded, without secrets. Does no I/O.
 
 Rule: whatever goes in, one line comes out. A value is a secret by its name, wherever the name stands: a key, the item before it, or a
 field `name` beside a field `value`; text is redacted besides. What was cut says so.
@@ -24,7 +24,6 @@ from .state_files.document import instant
 if TYPE_CHECKING:
     from ..telemetry.events import Event
 
-__all__ = ["LONGEST_LINE", "event_line", "log_line", "record_line"]
 
 LONGEST_LINE: Final = 65_536
 """Bytes, the line break included."""
@@ -52,7 +51,7 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
 
 
 def log_line(event: Event) -> bytes:
-    """Return the line of an event in the form of a structured log (V16): level, ts, msg, and what is known of tool, provider and error."""
+    """Return the line of an event in the form of a structured log: level, ts, msg, and what is known of tool, provider and error."""
     try:
         failure: Failure | None = getattr(event, "failure", None)
         details: Mapping[str, Any] = {} if failure is None else failure.details
@@ -93,8 +92,8 @@ def record_line(record: Mapping[str, object], at: datetime) -> bytes:
         return _written({"at": instant(at), "unreadable": type(error).__name__})
     if len(line) <= LONGEST_LINE:
         return line
-    told = {name: plain[name] for name in ("at", "event") if isinstance(plain.get(name), str)}
-    return _written({**told, "cut": f"a line of {len(line)} bytes"})
+    fields = {name: plain[name] for name in ("at", "event") if isinstance(plain.get(name), str)}
+    return _written({**fields, "cut": f"a line of {len(line)} bytes"})
 
 
 def _written(plain: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""A log of what happened in this process, one JSON object a line, only ever appended to (V14).
+"""A log of what happened in this process, one JSON object a line, only ever appended to.
 
 Rule: a log never breaks or holds up what it logs. What cannot be written is counted, told once, and not kept; when it works again, that
 is told too. System calls go through `disk`, in whose place a test puts one that fails.
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["SessionLog"]
 
 disk: Final = os
 
@@ -96,8 +95,8 @@ class SessionLog:
     def __enter__(self) -> Self:
         with self._lock:
             if self._listening is not None:
-                told = f"{self._name}: wanted one that is closed, got one that is open"
-                raise error_for(Failure.of("SYS_STORE_IN_USE", told))
+                text = f"{self._name}: wanted one that is closed, got one that is open"
+                raise error_for(Failure.of("SYS_STORE_IN_USE", text))
             prepare_directory(self._path, _FIELD)
             with typed_errors(self._path, "be opened"):
                 self._open()
@@ -124,9 +123,9 @@ class SessionLog:
         if not hasattr(record, "items"):
             raise config_error("SessionLog.write.record", "a mapping", type(record).__name__)
         if self._listening is None:
-            told = f"{self._name}: wanted one that is open, got one that is closed"
+            text = f"{self._name}: wanted one that is open, got one that is closed"
             raise error_for(
-                Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=("write inside its `with` block",))
+                Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=("write inside its `with` block",))
             )
         self._append(record_line(record, current_world().now()))
 
@@ -168,7 +167,7 @@ class SessionLog:
 
     def _ready_for(self, length: int) -> int:
         """The descriptor of a file at this path that has room for so many bytes."""
-        if self._handle is not None and not self._is_in_place(self._handle):
+        if self._handle is not None and not self._is_path_current(self._handle):
             self._close()
         handle = self._open()
         size = disk.fstat(handle).st_size
@@ -178,7 +177,7 @@ class SessionLog:
             handle = self._open()
         return handle
 
-    def _is_in_place(self, handle: int) -> bool:
+    def _is_path_current(self, handle: int) -> bool:
         """Whether the path still leads to the open file: one that was deleted or renamed takes lines that nobody will find."""
         try:
             there = disk.lstat(self._path)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..protocol import Now, Store, Watermark
 
-__all__ = ["change", "on_enter", "on_exit", "on_lost", "on_renamed", "record_of", "turn"]
 
 R = TypeVar("R", bound="SessionRecord | None")
 
@@ -30,7 +29,7 @@ R = TypeVar("R", bound="SessionRecord | None")
 # ---- one record, one change at a time --------------------------------------------------------------------------
 
 
-class _Turn:
+class _QueuedChange:
     """A lock, and how many have it or wait for it."""
 
     def __init__(self) -> None:
@@ -39,14 +38,14 @@ class _Turn:
 
 
 # A turn is there while somebody uses it, and he uses the store as well: its id cannot become another's meanwhile.
-_TURNS: Final[dict[tuple[int, str], _Turn]] = {}
+_QUEUES: Final[dict[tuple[int, str], _QueuedChange]] = {}
 
 
 @asynccontextmanager
 async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
     """Hold the record of a session; with nobody else there it does not wait."""
     key = (id(store), session_id)
-    mine = _TURNS.setdefault(key, _Turn())
+    mine = _QUEUES.setdefault(key, _QueuedChange())
     mine.users += 1
     try:
         async with mine.lock:
@@ -54,7 +53,7 @@ async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
     finally:
         mine.users -= 1
         if not mine.users:
-            del _TURNS[key]
+            del _QUEUES[key]
 
 
 def record_of(store: Store, session_id: str) -> SessionRecord | None:

@@ -1,4 +1,4 @@
-"""Sessions: the records of who works where, kept by a store, found again after a restart (R10, R16).
+"""Sessions: the records of who works where, kept by a store, found again after a restart.
 
 Rule: an operation has happened when it returns, and the store has kept it by then. What may follow what is written in
 `protocol/session_records.py`, and only there.
@@ -35,18 +35,17 @@ if TYPE_CHECKING:
     Storage: TypeAlias = str | os.PathLike[str] | Store
     Records: TypeAlias = list[SessionRecord]
 
-__all__ = ["SessionCheckpoint", "SessionRecord", "SessionState", "Sessions"]
 
 _COMPARED: Final = 1_000  # ids that a wrong one is compared with
 
 
-class _Kept(Enum):
+class _Unchanged(Enum):
     """What was not said stays."""
 
-    KEPT = "kept"
+    UNCHANGED = "kept"
 
 
-_KEPT: Final = _Kept.KEPT
+_UNCHANGED: Final = _Unchanged.UNCHANGED
 
 
 class Sessions:
@@ -141,21 +140,21 @@ class Sessions:
         session_id: str,
         /,
         *,
-        message_count: int | _Kept = _KEPT,
-        last_message_id: str | _Kept | None = _KEPT,
-        context_snapshot: Any = _KEPT,
+        message_count: int | _Unchanged = _UNCHANGED,
+        last_message_id: str | _Unchanged | None = _UNCHANGED,
+        context_snapshot: Any = _UNCHANGED,
     ) -> SessionRecord:
         """Keep how far a created, active or paused session is. What is not given stays as it was, 0 and None at first.
 
         `context_snapshot` is any JSON value of at most 1 MiB; ConfigError for anything else.
         """
-        given = {
+        received = {
             "message_count": message_count,
             "last_message_id": last_message_id,
             "context_snapshot": context_snapshot,
         }
-        told = {name: value for name, value in given.items() if value is not _KEPT}
-        return await self._move(session_id, "checkpoint", told=told)
+        fields = {name: value for name, value in received.items() if value is not _UNCHANGED}
+        return await self._move(session_id, "checkpoint", told=fields)
 
     async def pause(self, session_id: str, /) -> SessionRecord:
         """The session rests, until it is resumed, in this process or another."""

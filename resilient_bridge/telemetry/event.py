@@ -16,7 +16,6 @@ from ..world import current_world
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["QUIET_WAIT", "Event"]
 
 QUIET_WAIT: Final = 1.0
 """Seconds: a wait up to this is not worth a line of the log."""

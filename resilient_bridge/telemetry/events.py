@@ -186,7 +186,7 @@ class Resumed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Suspended(Event):
-    """Disconnected mode: `attempts` failed or the outage outlasted the grace; the schedule goes on (V7)."""
+    """Disconnected mode: `attempts` failed or the outage outlasted the grace; the schedule goes on."""
 
     reason: str
     failure: Failure | None = None

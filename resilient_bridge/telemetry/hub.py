@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-__all__ = ["HUB", "emit", "has_listeners", "listen", "listener_failures"]
 
 _COROUTINE_FUNCTION: Final = (
     0x80  # inspect.CO_COROUTINE; `inspect` itself costs more to import than this room

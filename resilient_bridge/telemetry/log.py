@@ -19,15 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
 
-__all__ = ["log_event", "log_listener_failure", "muted"]
-
-
 def log_event(event: Event) -> None:
     """Log what somebody has to hear; leave every other event alone. Never raises.
 
     Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state, unknown deliveries, contexts that
     are nearly full, and work that is skipped, done again or paused are warnings; a workflow that halts is an error. A give-up is told
-    at the level of its severity (R2): info, warning, error, and critical for what is critical or fatal; an ordinary error that no
+    at the level of its severity: info, warning, error, and critical for what is critical or fatal; an ordinary error that no
     policy had anything to do with stays at debug, as do short waits.
     """
     if isinstance(event, ReconnectScheduled):
@@ -64,7 +61,7 @@ def _level(failure: Failure) -> str:
 
 
 def _stopped(failure: Failure) -> str:
-    """Say why, and that what was transient has become permanent (C2)."""
+    """Say why, and that what was transient has become permanent."""
     if failure.stopped is None:
         return ""
     calls = len(failure.history) + 1
@@ -90,8 +87,8 @@ def _circuit_opened(event: Any) -> str:
 
 
 def _tool_failed(event: Any) -> str:
-    told = "failed" if event.required else "is optional and skipped"
-    return f"tool {event.tool} {told}: {event.failure}"
+    text = "failed" if event.required else "is optional and skipped"
+    return f"tool {event.tool} {text}: {event.failure}"
 
 
 def _state_set_aside(event: Any) -> str:

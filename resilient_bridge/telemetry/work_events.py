@@ -57,7 +57,7 @@ class ToolFailed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolPending(Event):
-    """A tool whose limit escalates has not ended after `seconds`, and goes on: it has `timeout` seconds in all (G4)."""
+    """A tool whose limit escalates has not ended after `seconds`, and goes on: it has `timeout` seconds in all."""
 
     tool: str
     seconds: float
@@ -74,7 +74,7 @@ class TaskLeftBehind(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class HookRejected(Event):
-    """A hook event was not valid (R13); the failure lists its wrong fields."""
+    """A hook event was not valid; the failure lists its wrong fields."""
 
     failure: Failure
 
@@ -165,7 +165,7 @@ class WorkflowAborted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendWarned(Event):
-    """Spending has reached the warning threshold, 80 % of the limit unless said otherwise (V11)."""
+    """Spending has reached the warning threshold, 80 % of the limit unless said otherwise."""
 
     budget: str
     spent: Decimal
@@ -174,7 +174,7 @@ class SpendWarned(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendPaused(Event):
-    """Spending has reached a hard limit: calls wait, or are refused, until more is approved (V11)."""
+    """Spending has reached a hard limit: calls wait, or are refused, until more is approved."""
 
     budget: str
     spent: Decimal
@@ -201,7 +201,7 @@ class SpendCancelled(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ContextCompacted(Event):
-    """A conversation was too long and has been compacted, from `before` to `after` tokens of at most `limit` (V12)."""
+    """A conversation was too long and has been compacted, from `before` to `after` tokens of at most `limit`."""
 
     before: int
     after: int
@@ -210,7 +210,7 @@ class ContextCompacted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ContextNearlyFull(Event):
-    """A conversation takes `tokens` of at most `limit`: the time to save what a new session needs (C10); told once, until it was less."""
+    """A conversation takes `tokens` of at most `limit`: the time to save what a new session needs; told once, until it was less."""
 
     tokens: int
     limit: int
@@ -218,7 +218,7 @@ class ContextNearlyFull(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Degraded(Event):
-    """A capability went from one mode to a lesser one after a failure (V15); None means that none is left."""
+    """A capability went from one mode to a lesser one after a failure; None means that none is left."""
 
     feature: str
     previous: str
@@ -228,7 +228,7 @@ class Degraded(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Restored(Event):
-    """A capability went up again (V15): one mode after so long without a failure, or to its first one because somebody said so."""
+    """A capability went up again: one mode after so long without a failure, or to its first one because somebody said so."""
 
     feature: str
     previous: str

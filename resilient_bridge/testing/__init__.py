@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .injection import inject as inject
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
-    from .proxy import Fault as Fault
     from .proxy import FaultProxy as FaultProxy
+    from .proxy_link import Fault as Fault
     from .recording import record as record
     from .server import BridgeServer as BridgeServer
     from .server_faults import Behaviour as Behaviour
@@ -37,7 +37,8 @@ _NAMES = {
     "faulty_http": "HTTPFault",
     "injection": "inject Injection PASS",
     "ledger": "Judgement Ledger",
-    "proxy": "Fault FaultProxy",
+    "proxy": "FaultProxy",
+    "proxy_link": "Fault",
     "recording": "record",
     "server": "BridgeServer",
     "server_faults": "Behaviour",

@@ -22,8 +22,6 @@ from ..errors import BridgeError, Executed, Failure
 from .faulty_http import SOUND, FaultyServer, HTTPFault
 
 
-__all__ = ["assert_sent_at_most_once"]
-
 _MOST_PLACES: Final = 8  # requests of one call at which each fault is tried
 
 
@@ -55,9 +53,9 @@ def assert_sent_at_most_once(
         )
     wrong = sound.contradictions("nothing failed", told)
     for fault in faults:
-        for place in range(1, min(sound.requests, _MOST_PLACES) + 1):
-            of = f" {place} of {sound.requests}" if sound.requests > 1 else ""
-            wrong += _run(call, fault, place, body).contradictions(f"request{of}: {fault.value}", told)
+        for index in range(1, min(sound.requests, _MOST_PLACES) + 1):
+            of = f" {index} of {sound.requests}" if sound.requests > 1 else ""
+            wrong += _run(call, fault, index, body).contradictions(f"request{of}: {fault.value}", told)
     if wrong:
         raise AssertionError("\n".join(wrong))
 

@@ -70,13 +70,13 @@ class ScriptedFault:
     def __repr__(self) -> str:
         """Print what differs from the defaults: `ScriptedFault('abort', link=2, after=5)`."""
         fields = attrs.fields(type(self))[1:]
-        said = [
+        parts = [
             (field.name, getattr(self, field.name))
             for field in fields
             if getattr(self, field.name) != field.default
         ]
         return (
-            f"ScriptedFault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in said)])})"
+            f"ScriptedFault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in parts)])})"
         )
 
 
@@ -96,21 +96,21 @@ class Faults:
 
     def __attrs_post_init__(self) -> None:
         """Refuse numbers that make no plan."""
-        for place, fault in enumerate(self.script or ()):
+        for index, fault in enumerate(self.script or ()):
             if not isinstance(fault, ScriptedFault):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise config_error(f"script[{place}]", "a fault of resilient_bridge.testing.faults", fault)
+                raise config_error(f"script[{index}]", "a fault of resilient_bridge.testing.faults", fault)
         for name in ("rate", "until"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise config_error(name, "a finite number of at least 0", getattr(self, name))
 
     def __repr__(self) -> str:
         """Print the one line that brings the plan back."""
-        said = [f"seed={self.seed}", f"rate={self.rate}"]
+        parts = [f"seed={self.seed}", f"rate={self.rate}"]
         if self.until != attrs.fields(Faults).until.default:
-            said.append(f"until={self.until}")
+            parts.append(f"until={self.until}")
         if self.script is not None:
-            said[1:2] = [f"script={self.script!r}"]
-        return f"Faults({', '.join(said)})"
+            parts[1:2] = [f"script={self.script!r}"]
+        return f"Faults({', '.join(parts)})"
 
     @property
     def heals_at(self) -> float:
@@ -172,10 +172,10 @@ def _amount(kind: Kind, draw: float) -> float:
 
 
 def _pick(draw: float) -> Kind:
-    left = draw * sum(_WEIGHTS.values())
+    remaining = draw * sum(_WEIGHTS.values())
     for kind, weight in _WEIGHTS.items():
-        left -= weight
-        if left < 0:
+        remaining -= weight
+        if remaining < 0:
             return kind
     return "abort"
 

@@ -16,8 +16,6 @@ from types import TracebackType
 from typing import Final, Self
 
 
-__all__ = ["SOUND", "FaultyServer", "HTTPFault"]
-
 SOUND: Final = None
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED_SECONDS: Final = 0.1  # nothing listens for so long

@@ -14,9 +14,6 @@ from ..world import World
 from .worlds import AlteredWorld, Inside
 
 
-__all__ = ["PASS", "Injection", "inject"]
-
-
 class _Pass:
     """The step of a script that lets its call through."""
 

@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol
 import attrs
 
 
-__all__ = ["Judgement", "Ledger"]
-
 _VERDICTS: Final = ("RECOVERED", "GAP", "UNKNOWN")
 _NOT_DELIVERED: Final = frozenset({"expired", "dropped", "withdrawn"})
 _SHOWN: Final = 10  # serials named in one finding

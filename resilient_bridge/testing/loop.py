@@ -13,10 +13,8 @@ from typing import Any, Final, Literal, TypeVar, TypeVarTuple
 
 from .endpoint import Address, Listener, SimulatedTransport
 from .network import Network
-from .timeline import EPOCH, SimDeadlock, SimOverrun, SimulationError, Timeline
+from .timeline import Timeline
 
-
-__all__ = ["EPOCH", "SimDeadlock", "SimOverrun", "SimulatedLoop", "SimulationError"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

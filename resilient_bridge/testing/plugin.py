@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .server import BridgeServer
     from .virtual_clock import VirtualTime
 
-__all__ = ["rb_events", "rb_proxy", "rb_server", "rb_time"]
-
 
 @pytest.fixture
 def rb_time() -> Generator[VirtualTime, None, None]:

@@ -16,9 +16,6 @@ from typing import Self
 from .proxy_link import Fault, Link, Way
 
 
-__all__ = ["Fault", "FaultProxy"]
-
-
 class FaultProxy:
     """Forwards TCP to a target and breaks it when told: `async with FaultProxy(host, port) as proxy: proxy.url()`.
 

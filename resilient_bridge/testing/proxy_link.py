@@ -16,8 +16,6 @@ from typing import Final, Literal
 import attrs
 
 
-__all__ = ["Fault", "Link"]
-
 Way = Literal["up", "down"]
 Ways = Literal["up", "down", "both"]
 _Ending = Literal["abort", "fin", "done"]

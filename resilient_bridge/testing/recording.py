@@ -8,9 +8,6 @@ from types import TracebackType
 from ..telemetry import events, listen
 
 
-__all__ = ["record"]
-
-
 class _Recording(AbstractContextManager[list[events.Event]]):
     def __init__(self, *, calls: bool) -> None:
         self._collected: list[events.Event] = []

@@ -30,9 +30,8 @@ _TURN = 64  # pushes in a row before others get a turn
 class BridgeServer:
     """An embedded bridge on loopback: `async with BridgeServer() as server: ... server.url ...`.
 
-    It keeps sessions 5 minutes after a drop (R4), replays up to 100 KB and 30 minutes with an inclusive, stable
-    `since` (R14), processes a message with a known idempotency key once in 5 minutes (V9), and serves GET /health
-    (G9). Keyword arguments beyond the named ones are fields of `Behaviour`.
+    It keeps sessions 5 minutes after a drop, replays up to 100 KB and 30 minutes with an inclusive, stable
+    `since`, processes a message with a known idempotency key once in 5 minutes, and serves GET /health. Keyword arguments beyond the named ones are fields of `Behaviour`.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class BridgeServer:
             self._memory.replay(session, None)  # trims
 
     def expire_sessions(self) -> None:
-        """End every session as the grace time would (R4): the next resume gets SESS_NOT_FOUND, a link 4404."""
+        """End every session as the grace time would: the next resume gets SESS_NOT_FOUND, a link 4404."""
         for session in tuple(self._memory.sessions.values()):
             self._memory.expire(session)
 
@@ -217,7 +216,7 @@ class BridgeServer:
 
     @property
     def health_url(self) -> str:
-        """GET gives 200 when ready, 503 while starting or stopping; a stopped bridge refuses (G9)."""
+        """GET gives 200 when ready, 503 while starting or stopping; a stopped bridge refuses."""
         return f"http{self._scheme_end}://{self._address()}/health"
 
     @property

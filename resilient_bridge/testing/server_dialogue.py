@@ -1,7 +1,7 @@
 """The conversation on one connection: phases, validation, and an answer to every kind of message.
 
 Rule: one frame in, its effects and answers out, at once and in order; the connection itself is somebody else's.
-Phases are the seed's: `connected` until auth, `authenticated` until session_join, then `joined` (R8).
+Phases are the seed's: `connected` until auth, `authenticated` until session_join, then `joined`.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Dialogue:
         memory = self._memory
         code = memory.behaviour.auth_error
         if code is None and memory.token is not None:
-            given = message["payload"].get("token")
-            if not isinstance(given, str) or not hmac.compare_digest(given.encode(), memory.token.encode()):
+            value = message["payload"].get("token")
+            if not isinstance(value, str) or not hmac.compare_digest(value.encode(), memory.token.encode()):
                 code = "AUTH_INVALID_TOKEN"
         if code is not None:
             refusal = {"code": code, "message": "authentication refused", "recoverable": "EXPIRED" in code}

@@ -44,8 +44,8 @@ _STAMP_MODES: tuple[str, ...] = (
 class Behaviour:
     """How the bridge behaves; without arguments, as it should.
 
-    The bounds are the seed's: sessions are kept 300 s after a drop (R4), the replay buffer holds 100 KB and
-    30 minutes (R14), idempotency keys are remembered for 300 s (V9). Seconds are those of the event loop's clock.
+    The bounds are the seed's: sessions are kept 300 s after a drop, the replay buffer holds 100 KB and
+    30 minutes, idempotency keys are remembered for 300 s. Seconds are those of the event loop's clock.
     """
 
     # ---- bounds

@@ -1,6 +1,6 @@
 """The bridge's door: the listening socket, the upgrade, GET /health, and an end that leaves nothing behind.
 
-Rule: /health answers 200 when links are taken and 503 while starting or stopping (G9), and every TCP connection is
+Rule: /health answers 200 when links are taken and 503 while starting or stopping, and every TCP connection is
 known from its first moment, so that stopping never waits for a peer.
 """
 

@@ -26,7 +26,7 @@ class Entry:
 
 
 class ReplayBuffer:
-    """At most `bytes` and `age` of the newest messages (R14: 100 KB, 30 min); `since` is inclusive and stable."""
+    """At most `bytes` and `age` of the newest messages (100 KB, 30 min); `since` is inclusive and stable."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()

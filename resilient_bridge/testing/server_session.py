@@ -1,7 +1,7 @@
 """What the bridge remembers: sessions with their replay buffers, idempotency keys, and the truth about every message.
 
-Rule: nothing here knows a socket. A session outlives its link by the grace time (R4) and takes what is pushed
-whether or not somebody is attached; a key is recorded only after its message was processed (V9).
+Rule: nothing here knows a socket. A session outlives its link by the grace time and takes what is pushed
+whether or not somebody is attached; a key is recorded only after its message was processed.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class BridgeMemory:
             old.end(4409, "superseded by a newer connection")
 
     def detach(self, session: Session, link: Outlet) -> None:
-        """The link is gone: the session waits for the grace time and then ends (R4)."""
+        """The link is gone: the session waits for the grace time and then ends."""
         if session.link is not link:
             return  # superseded: the session is in other hands
         session.link = None

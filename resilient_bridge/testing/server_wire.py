@@ -67,7 +67,7 @@ def decode(frame: str | bytes) -> Message:
 
 
 def violations(message: Message) -> list[Violation]:
-    """Everything wrong with an envelope, all at once (R7); heartbeats alone may go without an id."""
+    """Everything wrong with an envelope, all at once; heartbeats alone may go without an id."""
     found: list[Violation] = []
     kind = message.get("type")
     if not isinstance(kind, str) or not kind:

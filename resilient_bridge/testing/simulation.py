@@ -21,8 +21,6 @@ from .timeline import SimulationError, stream, waiting_at
 from .worlds import enter_simulation
 
 
-__all__ = ["Simulation", "simulate"]
-
 T = TypeVar("T")
 
 _SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end

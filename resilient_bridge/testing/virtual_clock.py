@@ -19,8 +19,6 @@ from weakref import ref
 from ..errors import config_error
 
 
-__all__ = ["VirtualTime"]
-
 _ROUNDS: Final = (
     1_000  # turns of a loop in which something is always ready: a test that polls with `sleep(0)`
 )

@@ -21,8 +21,6 @@ from .timeline import Timeline
 from .virtual_clock import VirtualTime
 
 
-__all__ = ["AlteredWorld", "Inside", "disabled", "enter_simulation", "virtual_time"]
-
 T = TypeVar("T")
 
 

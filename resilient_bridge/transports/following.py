@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 
-__all__ = ["may_follow"]
-
 _FOLLOWING: Final = frozenset(
     {
         *("user-agent", "host", "connection", "keep-alive", "upgrade", "transfer-encoding", "te", "trailer", "range", "cache-control"),

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-__all__ = ["Lines", "Outgoing"]
-
-
 class Lines:
     """Bytes become lines, however they were cut. A line over `longest` bytes is skipped up to its end and counted."""
 

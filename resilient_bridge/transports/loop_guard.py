@@ -13,9 +13,6 @@ import os
 from ..errors import config_error
 
 
-__all__ = ["LoopGuard"]
-
-
 class LoopGuard:
     """Remembers the process that made an object, and the event loop that entered it, once there is one (`loop`)."""
 

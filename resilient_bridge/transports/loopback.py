@@ -5,9 +5,6 @@ from __future__ import annotations
 import ipaddress
 
 
-__all__ = ["is_ip", "is_loopback"]
-
-
 def is_ip(host: str) -> bool:
     """Whether a host is an address and needs no DNS."""
     try:

@@ -16,8 +16,6 @@ from websockets.uri import WebSocketURI, parse_uri
 from ..errors import is_sensitive
 
 
-__all__ = ["InsecureURLError", "RedirectRefusedError"]
-
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -59,8 +57,8 @@ def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> l
 
     What breaks a header is most often the line break at the end of a token that was read from a file.
     """
-    given: Any = headers
-    pairs: list[tuple[str, str]] = list(given.items() if hasattr(given, "items") else given)
+    received: Any = headers
+    pairs: list[tuple[str, str]] = list(received.items() if hasattr(received, "items") else received)
     for name, value in pairs:
         if not _HEADER_NAME.fullmatch(name):
             msg = "headers: wanted names of letters, digits and hyphens, got another character"

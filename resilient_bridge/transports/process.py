@@ -20,8 +20,6 @@ from .lines import Lines, Outgoing
 from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
 
 
-__all__ = ["ChildProcess", "Outgoing"]
-
 STDERR_BYTES: Final = 8 * 1024
 GRACE_SECONDS: Final = 0.5  # once a child goes: what its exit code, last lines and last words have to arrive
 _STDIN, _STDOUT, _STDERR = 0, 1, 2

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 
-__all__ = ["CLOSE_SECONDS", "KILL_SECONDS", "Calm", "ProcessTree"]
-
 KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
 CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
 _ORPHAN_SECONDS: Final = 0.5  # as for a child, for what it had started; nobody tells us, so we look
@@ -36,11 +34,11 @@ class Calm:
         loop = asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         while not future.done():
-            left = None if until is None else until - loop.time()
-            if left is not None and left <= 0:
+            remaining = None if until is None else until - loop.time()
+            if remaining is not None and remaining <= 0:
                 break
             try:
-                await asyncio.wait([future], timeout=left)
+                await asyncio.wait([future], timeout=remaining)
             except asyncio.CancelledError as error:
                 self._kept = error
         return future.done()
@@ -85,10 +83,10 @@ class ProcessTree:
         await calm.wait(self._exited, seconds)
         pause, longest = _LOOK_SECONDS
         while self._exited.done() and self._has_survivors():
-            left = until - loop.time()
-            if left <= 0:
+            remaining = until - loop.time()
+            if remaining <= 0:
                 return False
-            await calm.wait(loop.create_future(), min(left, pause))
+            await calm.wait(loop.create_future(), min(remaining, pause))
             pause = min(2 * pause, longest)
         return self._exited.done()
 

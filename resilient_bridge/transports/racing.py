@@ -15,8 +15,6 @@ from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
 
-__all__ = ["first_connected", "interleaved"]
-
 T = TypeVar("T")
 # An address that this machine has no route for says nothing about the server.
 _ROUTELESS: Final = frozenset(

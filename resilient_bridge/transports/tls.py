@@ -16,15 +16,6 @@ import ssl
 from typing import Final
 
 
-__all__ = [
-    "PinMismatchError",
-    "certificate_dates",
-    "certificate_expiry",
-    "default_context",
-    "parse_pin",
-    "pinned_context",
-]
-
 DIAGNOSIS_SECONDS: Final = (
     1.0  # a stuck peer must not cost the caller much more than the error it already has
 )
@@ -32,7 +23,7 @@ _SHA256_BYTES: Final = 32
 
 
 class PinMismatchError(ssl.SSLCertVerificationError):
-    """The peer's certificate is not the pinned one (R5); raised by the handshake, nothing but the handshake was sent.
+    """The peer's certificate is not the pinned one; raised by the handshake, nothing but the handshake was sent.
 
     `certificate_reason` is always "PIN_MISMATCH", `certificate_expiry` the end of the certificate that was shown.
     """
@@ -45,7 +36,7 @@ class PinMismatchError(ssl.SSLCertVerificationError):
 
 
 def parse_pin(text: str) -> bytes:
-    """Return the 32 bytes of a SHA-256 certificate pin (R5).
+    """Return the 32 bytes of a SHA-256 certificate pin.
 
     Accepts `sha256:<64 hex digits>`, colons between the digits allowed, and `sha256/<base64>`. The digest is that of the
     whole certificate in DER form, as `openssl x509 -fingerprint -sha256` prints it. Raises `ValueError` naming `pin`.
@@ -112,7 +103,7 @@ class _PinnedContext(ssl.SSLContext):
 
 
 def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.SSLContext:
-    """Return a context that accepts exactly the certificate with this SHA-256 digest (R5), for asyncio only.
+    """Return a context that accepts exactly the certificate with this SHA-256 digest, for asyncio only.
 
     Without `base` the pin is the whole proof: no chain, host name or date is checked, so a self-signed peer is fine. With
     `base` (a client certificate, a private authority) everything that context checks holds as well, and it is not changed.

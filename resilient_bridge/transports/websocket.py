@@ -1,6 +1,6 @@
 """The WebSocket transport: dials one URL, follows no redirect to another origin, and carries frames until the link is lost.
 
-The rule: a credential leaves only towards the origin of the URL, and only encrypted or to this machine (R5).
+The rule: a credential leaves only towards the origin of the URL, and only encrypted or to this machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from websockets.uri import WebSocketURI
 from . import tls
 from .loopback import is_ip, is_loopback
 from .origin import (
-    InsecureURLError,
     RedirectRefusedError,
     checked_headers,
     origin_of,
@@ -33,8 +32,6 @@ from .origin import (
 from .racing import first_connected, interleaved
 from .websockets_releases import get_proxy, half_received, maker_of, options_of, target_of
 
-
-__all__ = ["InsecureURLError", "RedirectRefusedError", "WebSocketTransport", "open_websocket"]
 
 USER_AGENT: Final = "resilient_bridge"  # no version: it would tell an attacker more than an operator
 CLOSE_SECONDS: Final = 2.0  # what a peer has to end the TCP connection once closing began; then it is aborted
@@ -93,7 +90,7 @@ class WebSocketTransport:
 
     async def send(self, *frames: str) -> None:
         """Send text frames, waiting while the write buffer is full; see `Transport.send`."""
-        if isinstance(self._ws, _Connection) and not self._aborted:
+        if isinstance(self._ws, _BoundedConnection) and not self._aborted:
             await self._ws.send_texts(frames)
         else:
             for frame in frames:
@@ -219,7 +216,7 @@ async def open_websocket(
             max_queue=max(2, min(64, _QUEUED_BYTES // max(1, max_frame_bytes))),
             write_limit=2**16,
             logger=_logger,
-            create_connection=_Connection,
+            create_connection=_BoundedConnection,
             **options,
         )
         opening.resolved = resolved
@@ -248,13 +245,13 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
     return {}
 
 
-class _Connection(ClientConnection):
+class _BoundedConnection(ClientConnection):
     """A connection that does not wait for ever for a peer that should end it."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     async def send_texts(self, frames: Iterable[str]) -> None:
-        """Send text frames in one write: a system call costs more than all else that a small frame needs (P11)."""
+        """Send text frames in one write: a system call costs more than all else that a small frame needs."""
         async with self.send_context():
             for frame in frames:
                 self.protocol.send_text(frame.encode())

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection, connect
     from websockets.asyncio.connection import Connection
 
-__all__ = ["get_proxy", "half_received", "maker_of", "options_of", "target_of"]
 
 _CONTROL_BYTES: Final = 127
 

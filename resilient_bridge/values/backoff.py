@@ -26,8 +26,6 @@ if TYPE_CHECKING:
         attempt_number: int
 
 
-__all__ = ["Backoff", "Jitter", "spread"]
-
 Jitter: TypeAlias = Literal["none", "full", "equal"]
 Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
 
@@ -50,9 +48,9 @@ def _as_cap(value: Seconds | None) -> float | None:
 def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
     if not delays or (schedule.shape != "steps" and len(delays) > 1):
         refuse(f"Backoff.{schedule.shape}", "at least one delay" if not delays else "one duration", delays)
-    for place, delay in enumerate(delays):
+    for index, delay in enumerate(delays):
         if not is_number(delay) or not 0 <= delay <= LONGEST:
-            argument = _ARGUMENT.get(schedule.shape, f"steps[{place}]")
+            argument = _ARGUMENT.get(schedule.shape, f"steps[{index}]")
             refuse(f"Backoff.{argument}", f"seconds from 0 to {LONGEST:.0f}", delay)
 
 
@@ -91,7 +89,7 @@ class Backoff(Value):
 
     @classmethod
     def linear(cls, step: Seconds, /, *, cap: Seconds = _CAP, jitter: Jitter = "full") -> Self:
-        """Return a schedule that waits step x n seconds, at most `cap`; `linear(1)` is 1, 2, 3, 4, 5 … (R17)."""
+        """Return a schedule that waits step x n seconds, at most `cap`; `linear(1)` is 1, 2, 3, 4, 5 …."""
         return cls(shape="linear", seconds=(step,), cap=cap, jitter=jitter)
 
     @classmethod
@@ -111,7 +109,7 @@ class Backoff(Value):
 
     @classmethod
     def steps(cls, *seconds: Seconds, then: Backoff | None = None, jitter: Jitter = "none") -> Self:
-        """Return a schedule that waits as listed (R3: `steps(1, 2, 5, 10, 30)`).
+        """Return a schedule that waits as listed (`steps(1, 2, 5, 10, 30)`).
 
         The last step repeats; with `then` the schedule goes on with that one, from its first delay. `jitter` belongs to the steps.
         """
@@ -158,10 +156,10 @@ class Backoff(Value):
         """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the longest added up."""
         total = 0.0
         lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
-        for place, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
+        for index, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
             total += longest
             columns = f"{_rounded(shortest):>10}{_rounded(mean):>10}{_rounded(longest):>10}"
-            lines.append(f"{place:>6}{columns}{_rounded(total):>14}")
+            lines.append(f"{index:>6}{columns}{_rounded(total):>14}")
         return "\n".join(lines)
 
     def __call__(self, retry_state: _RetryState) -> float:
@@ -180,16 +178,16 @@ class Backoff(Value):
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""
-        told = [shown(delay) for delay in self.seconds]
+        parts = [shown(delay) for delay in self.seconds]
         if self.factor != 2:
-            told.append(f"factor={shown(self.factor)}")
+            parts.append(f"factor={shown(self.factor)}")
         if self.cap is not None and self.cap != _CAP:
-            told.append(f"cap={shown(self.cap)}")
+            parts.append(f"cap={shown(self.cap)}")
         if self.jitter != ("full" if self.shape in ("linear", "exponential") else "none"):
-            told.append(f"jitter={self.jitter!r}")
+            parts.append(f"jitter={self.jitter!r}")
         if self.then is not None:
-            told.append(f"then={self.then!r}")
-        return f"Backoff.{self.shape}({', '.join(told)})"
+            parts.append(f"then={self.then!r}")
+        return f"Backoff.{self.shape}({', '.join(parts)})"
 
     def _run(self, rng: random.Random) -> Generator[float, None, None]:
         attempt, previous = 0, None
@@ -213,8 +211,8 @@ def spread(schedule: Backoff, n: int) -> list[tuple[float, float, float]]:
     """Return (shortest, mean, longest) of each of the first `n` waits; the means are those of 2,000 runs, always the same."""
     runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
     return [
-        (_shortest(*_stage(schedule, place + 1)), sum(run[place] for run in runs) / len(runs), longest)
-        for place, longest in enumerate(schedule.delays(n))
+        (_shortest(*_stage(schedule, index + 1)), sum(run[index] for run in runs) / len(runs), longest)
+        for index, longest in enumerate(schedule.delays(n))
     ]
 
 

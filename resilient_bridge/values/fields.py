@@ -19,33 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-__all__ = [
-    "LONGEST",
-    "LONGEST_TIMEOUT",
-    "Seconds",
-    "Value",
-    "as_seconds",
-    "as_tuple",
-    "called",
-    "count",
-    "flag",
-    "function",
-    "instance_of",
-    "is_count",
-    "is_number",
-    "number",
-    "one_of",
-    "optional",
-    "path_of",
-    "refuse",
-    "seconds",
-    "short_seconds",
-    "shown",
-    "some_seconds",
-    "state_key",
-    "tuple_of",
-    "whole",
-]
 
 Seconds: TypeAlias = float | timedelta
 Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
@@ -255,9 +228,9 @@ def tuple_of(wanted: str, fits: Callable[[object], bool]) -> Validator:
         path = path_of(instance, attribute)
         if not isinstance(value, tuple):
             refuse(path, f"a tuple or list, each {wanted}", value)
-        for place, item in enumerate(cast("tuple[object, ...]", value)):
+        for index, item in enumerate(cast("tuple[object, ...]", value)):
             if not fits(item):
-                refuse(f"{path}[{place}]", wanted, item)
+                refuse(f"{path}[{index}]", wanted, item)
 
     return check
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .backoff import Backoff
     from .fields import Seconds
 
-__all__ = ["Wait", "as_wait", "check_wait", "is_tenacity"]
 
 Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 """A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""

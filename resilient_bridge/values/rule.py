@@ -19,8 +19,6 @@ from .what import WANTED, is_what, plain, rank
 if TYPE_CHECKING:
     from ..errors import Failure
 
-__all__ = ["Rule", "Rules", "as_rules", "check_rules", "most_specific"]
-
 
 def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) -> None:
     if not callable(value):
@@ -31,7 +29,7 @@ def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) ->
 class Rule(Value):
     """How one sort of failure is repeated; None leaves that part to the policy the rule stands in.
 
-    `attempts` counts this failure's attempts, `backoff` is its own schedule (R6): a Backoff, a tenacity wait or a function of the
+    `attempts` counts this failure's attempts, `backoff` is its own schedule: a Backoff, a tenacity wait or a function of the
     Attempt. `before` runs first, sync or async: refresh a token on 401. Raises ConfigError for anything else.
     """
 
@@ -81,8 +79,8 @@ class Rules(Mapping[Any, Rule]):
 
 def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     """Return any mapping as a table; hands through what is none."""
-    given: Any = cast("Any", rules)
-    return Rules(cast("Mapping[Any, Rule]", given)) if isinstance(given, Mapping) else given
+    received: Any = cast("Any", rules)
+    return Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
 
 
 def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

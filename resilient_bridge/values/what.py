@@ -26,27 +26,6 @@ if TYPE_CHECKING:
     from ..errors import Failure
     from .fields import Validator
 
-__all__ = [
-    "ANSWERS",
-    "WANTED",
-    "What",
-    "Whats",
-    "add_note",
-    "as_whats",
-    "ask",
-    "check_whats",
-    "is_async",
-    "is_condition",
-    "is_what",
-    "matches",
-    "matches_ended",
-    "matches_safely",
-    "names_class",
-    "plain",
-    "rank",
-    "take_back",
-    "whats",
-]
 
 What: TypeAlias = "type[BaseException] | tuple[str, str] | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
 Whats: TypeAlias = "What | Collection[What]"
@@ -61,7 +40,7 @@ WORDS: Final[dict[str, What]] = {
     "server_error": "SYS_UNAVAILABLE",
     "connection_error": Category.TRANSPORT,
 }
-"""OpenViber's names of retryable errors (V1), and what each stands for here."""
+"""OpenViber's names of retryable errors, and what each stands for here."""
 _MOST_LEAVES: Final = 1_000
 _PAIR: Final = 2  # ("package", "Class")
 _NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # where a failure carries a number
@@ -75,15 +54,15 @@ def as_whats(value: Whats) -> tuple[What, ...]:
 
     Two texts in a tuple are ("package", "Class") unless one of them is a code of ours: those are two codes.
     """
-    given: Any = cast("Any", value)
-    if isinstance(given, set | frozenset):  # a set has no order of its own: equal sets make equal policies
-        return tuple(sorted((_named(plain(item)) for item in cast("set[Any]", given)), key=shown))
-    if isinstance(given, list) or (
-        isinstance(given, tuple) and not _is_pair(cast("tuple[object, ...]", given))
+    received: Any = cast("Any", value)
+    if isinstance(received, set | frozenset):  # a set has no order of its own: equal sets make equal policies
+        return tuple(sorted((_named(plain(item)) for item in cast("set[Any]", received)), key=shown))
+    if isinstance(received, list) or (
+        isinstance(received, tuple) and not _is_pair(cast("tuple[object, ...]", received))
     ):
-        return tuple(_named(plain(item)) for item in cast("list[Any]", given))
-    if isinstance(given, str) and given in WORDS:
-        return (WORDS[given],)
+        return tuple(_named(plain(item)) for item in cast("list[Any]", received))
+    if isinstance(received, str) and received in WORDS:
+        return (WORDS[received],)
     one = is_what(value) or is_tenacity(value, "retry_base")
     return (plain(value),) if one else cast("Any", value)
 
@@ -106,9 +85,9 @@ def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
     wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
     if not isinstance(value, tuple):
         refuse(path, f"{wanted}, or a collection of those", value)
-    for place, item in enumerate(cast("tuple[object, ...]", value)):
+    for index, item in enumerate(cast("tuple[object, ...]", value)):
         if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
-            refuse(f"{path}[{place}]", wanted, item)
+            refuse(f"{path}[{index}]", wanted, item)
 
 
 def is_what(what: object) -> bool:
@@ -216,7 +195,7 @@ def take_back(error: BaseException, note: str) -> None:
 
 
 def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
-    """Return whether one of `these` fits a failure whose repeats are over: one that became permanent by that still fits as transient (C2)."""
+    """Return whether one of `these` fits a failure whose repeats are over: one that became permanent by that still fits as transient."""
     these = tuple(these)
     if matches_safely(these, failure):
         return True
@@ -309,10 +288,11 @@ def is_code(text: str) -> bool:
     return text.startswith(tuple(PREFIXES))
 
 
-def _is_pair(given: tuple[object, ...]) -> bool:
+def _is_pair(received: tuple[object, ...]) -> bool:
     """Return whether these are ("package", "Class"), and not two codes."""
-    if all(isinstance(part, str) and part in WORDS for part in given):
+    if all(isinstance(part, str) and part in WORDS for part in received):
         return False
-    return len(given) == _PAIR and all(
-        isinstance(part, str) and part and not isinstance(part, Enum) and not is_code(part) for part in given
+    return len(received) == _PAIR and all(
+        isinstance(part, str) and part and not isinstance(part, Enum) and not is_code(part)
+        for part in received
     )

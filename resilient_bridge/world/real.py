@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Protocol
 
-    class Timer(Protocol):
+    class TimerHandle(Protocol):
         """A timer that can be cancelled."""
 
         def cancel(self) -> None: ...
 
-
-__all__ = ["REAL", "WORLD", "World", "current_world", "run_into"]
 
 T = TypeVar("T")
 
@@ -103,7 +101,7 @@ class World:
 
     def call_later(
         self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
-    ) -> Timer:
+    ) -> TimerHandle:
         """Have `loop` run `callback` after that many seconds."""
         return loop.call_later(seconds, callback)
 

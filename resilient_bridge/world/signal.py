@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .real import World
 
-__all__ = ["Signal"]
-
 
 class Signal:
     """Set once, from any thread; waited for by one thread or one task, before or after it was set."""

@@ -12,7 +12,6 @@ from .real import REAL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TOOL_THREADS"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

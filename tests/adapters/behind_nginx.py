@@ -26,7 +26,7 @@ def client_of(library: Any, front: Any, *, is_http2: bool, policy: rb.Policy | N
     return library.AsyncClient(transport=transport, base_url=base, timeout=20)
 
 
-async def told_of(work: Any) -> str:
+async def as_error_record(work: Any) -> str:
     """What the caller of a call was told: done, unknown, not run."""
     try:
         answer = await work

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.behind_nginx import LIBRARIES, VERSIONS, client_of, in_parallel, told_of
+from tests.adapters.behind_nginx import LIBRARIES, VERSIONS, as_error_record, client_of, in_parallel
 from tests.adapters.campaigns import TRUE
 from tests.peers.effects import Effects
 from tests.peers.nginx import needs_nginx, nginx
@@ -29,7 +29,7 @@ async def test_a_reload_under_traffic_costs_no_call(tmp_path, library, is_http2)
             if key in {"n30", "n60", "n90"}:
                 await front.reload()
             method = "POST" if int(key[1:]) % 2 else "PUT"
-            return await told_of(client.request(method, "/", params={"key": key}, content=b"x"))
+            return await as_error_record(client.request(method, "/", params={"key": key}, content=b"x"))
 
         came = await in_parallel(120, make)
     wrong = {
@@ -56,6 +56,8 @@ async def test_a_storm_of_refusals_by_a_limit_is_sat_out(tmp_path, status, is_ht
         nginx(tmp_path / "nginx", far.port, http=LIMIT.format(status=status), server=server) as front,
         client_of(httpx, front, is_http2=is_http2, policy=policy) as client,
     ):
-        came = await in_parallel(80, lambda key: told_of(client.get("/", params={"key": key})), callers=20)
+        came = await in_parallel(
+            80, lambda key: as_error_record(client.get("/", params={"key": key})), callers=20
+        )
     assert set(came.values()) == {"done"}
     assert set(far.ran.values()) == {1}

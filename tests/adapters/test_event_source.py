@@ -77,14 +77,14 @@ async def test_events_come_as_the_server_sends_them(library):
 @pytest.mark.parametrize("loss", ["end", "break", "reset"])
 async def test_a_loss_is_followed_by_a_request_from_the_last_event(library, loss):
     """However it ends, the reader sees one stream: half an event is none, what comes again is dropped, no gap is claimed."""
-    told = []
+    parts = []
     scripts = stream(numbered(1, 2), then=loss), stream(numbered(1, 2, 3))
-    async with reading(library, *scripts, on_gap=told.append) as (source, server):
+    async with reading(library, *scripts, on_gap=parts.append) as (source, server):
         assert await take(source, 2) == ["n1", "n2"]
         server.go.set()
         assert await take(source, 1) == ["n3"]
         assert [each.get("Last-Event-ID") for each in server.asked] == [None, "2"]
-        assert (source.health().duplicates, told) == (2, [])
+        assert (source.health().duplicates, parts) == (2, [])
 
 
 async def test_a_server_that_cuts_again_and_again_loses_and_repeats_nothing(library):
@@ -343,8 +343,8 @@ async def test_g02_a_redirect_to_another_origin_carries_harmless_headers_only(li
         assert "c4nary" in str(here.asked)
         (asked,) = there.asked
         assert "c4nary" not in str(asked)
-        told = {name.lower(): value for name, value in asked.items() if isinstance(value, str)}
-        assert (told["accept-language"], told["accept"]) == ("de", "text/event-stream")
+        fields = {name.lower(): value for name, value in asked.items() if isinstance(value, str)}
+        assert (fields["accept-language"], fields["accept"]) == ("de", "text/event-stream")
         async with EventSource(
             client, here.url, headers={"X-Functions-Key": "c4nary"}, reconnect=QUICK
         ) as source:

@@ -93,7 +93,7 @@ needs_npm = pytest.mark.skipif(
 @pytest.mark.parametrize("served", [aiohttp_server, pytest.param(npm_server, marks=needs_npm)])
 async def test_messages_over_connections_that_end_arrive_at_most_once(served):
     """60 messages, one after the other: what arrived is never more than was told, and the link goes on to the end."""
-    told = {}
+    fields = {}
     async with served() as (url, arrived):
         link = rb.reconnecting(lambda: connect(url, proxy=None), quick(), patience=20)
         async with link as ws:
@@ -101,9 +101,9 @@ async def test_messages_over_connections_that_end_arrive_at_most_once(served):
                 await link.wait_ready(20)
                 try:
                     await ws.send(f"m{n}")
-                    told[f"m{n}"] = "done"
+                    fields[f"m{n}"] = "done"
                 except rb.BridgeError as error:
-                    told[f"m{n}"] = told_by(error)
+                    fields[f"m{n}"] = told_by(error)
                 await asyncio.sleep(0)
             async with asyncio.timeout(
                 20
@@ -115,5 +115,5 @@ async def test_messages_over_connections_that_end_arrive_at_most_once(served):
                     await asyncio.sleep(0.05)
     del arrived["last"]
     assert max(arrived.values()) == 1
-    assert not [key for key, word in told.items() if word == "not run" and arrived[key]]
+    assert not [key for key, word in fields.items() if word == "not run" and arrived[key]]
     assert arrived.total() > 30

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import resilient_bridge as rb
-from tests.adapters.behind_nginx import LIBRARIES, QUICK, VERSIONS, client_of, in_parallel, told_of
+from tests.adapters.behind_nginx import LIBRARIES, QUICK, VERSIONS, as_error_record, client_of, in_parallel
 from tests.adapters.campaigns import TRUE
 from tests.adapters.link_peers import quick
 from tests.peers.effects import Effects
@@ -35,9 +35,9 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_tol
         client_of(library, front, is_http2=is_http2) as client,
     ):
         posts = await in_parallel(
-            60, lambda key: told_of(client.post("/", params={"key": key}, content=b"x"))
+            60, lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x"))
         )
-        gets = await in_parallel(60, lambda key: told_of(client.get("/", params={"key": f"g{key}"})))
+        gets = await in_parallel(60, lambda key: as_error_record(client.get("/", params={"key": f"g{key}"})))
     wrong = {key: (told, far.ran[key]) for key, told in posts.items() if far.ran[key] not in TRUE[told]}
     assert not wrong
     assert set(gets.values()) == {"done"}

@@ -54,5 +54,5 @@ async def test_the_time_counts_from_the_first_attempt_of_a_call(kind):
     answer = scripted(503, 429, 503, 503, 503, 429)
     with virtual_time() as time:
         async with kind.client(rb.HTTPTransport(EVERY_100_S, kind.mock(answer))) as client:
-            said = [(await client.post(URL, headers=KEY)).status_code for _ in range(2)]
-    assert (said, len(answer.seen), sum(time.slept)) == ([503, 429], 6, 400)
+            parts = [(await client.post(URL, headers=KEY)).status_code for _ in range(2)]
+    assert (parts, len(answer.seen), sum(time.slept)) == ([503, 429], 6, 400)

@@ -105,7 +105,7 @@ async def test_the_callers_key_is_permission_and_ours_is_none(kind):
 @each_kind
 async def test_the_header_has_any_name_or_none(kind):
     """Another name is both written and read; None writes nothing, and still takes the caller's word; an empty key is no word."""
-    for name, given, calls, sent in (
+    for name, received, calls, sent in (
         ("X-Request-Key", {}, 1, True),
         ("X-Request-Key", {"x-request-key": "k"}, 2, True),
         ("X-Request-Key", {"idempotency-key": "k"}, 1, True),
@@ -115,10 +115,10 @@ async def test_the_header_has_any_name_or_none(kind):
     ):
         answer = scripted(503, 200)
         async with mocked(kind, answer, idempotency_header=name) as client:
-            await client.post(URL, headers=given)
+            await client.post(URL, headers=received)
         assert len(answer.seen) == calls
         assert ("x-request-key" in answer.seen[0].headers) is sent
-        assert answer.seen[0].headers.get("idempotency-key") == given.get("idempotency-key")
+        assert answer.seen[0].headers.get("idempotency-key") == received.get("idempotency-key")
 
 
 @pytest.mark.requirement("V9")

@@ -82,11 +82,11 @@ def test_row_44_a_refresh_that_hangs_ends_with_the_deadline(library):
         transport = rb.HTTPTransport(refreshing(log_in, rb.Deadline(7)), signing(library, session))
         async with library.AsyncClient(transport=transport, timeout=None) as client:
             for number in (1, 2):
-                begun = now()
+                started = now()
                 with pytest.raises(rb.DeadlineExceededError) as caught:
                     await client.post("https://a.example/")
                 assert isinstance(caught.value, library.TimeoutException)
-                assert 7 <= now() - begun < 7.1
+                assert 7 <= now() - started < 7.1
                 assert (session.begun, session.cancelled) == (number, number)
         assert session.answers == {200: 0, 401: 2}
 

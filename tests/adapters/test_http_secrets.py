@@ -34,7 +34,7 @@ def told_by(error: BaseException) -> list[str]:
 async def test_a_secret_is_told_to_nobody(kind, caplog):
     """In headers, URL, body and the server's own words; through losses, refusals, circuits and errors of the client: never shown."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
-    told: list[str] = []
+    parts: list[str] = []
     echo = f'{{"error": {{"message": "Authorization: Bearer {CANARY}", "api_key": "{CANARY}"}}}}'.encode()
     policy = rb.Policy(AT_ONCE, rb.Breaker.consecutive(12, open_for=30))
     asked = {
@@ -54,22 +54,22 @@ async def test_a_secret_is_told_to_nobody(kind, caplog):
                 for url in (server.url(), f"http://user:{CANARY}@a.example/"):
                     for fault in faults:
                         server.strike(fault, times=4)
-                        told += await _all_that_is_said(client, url, asked)
+                        parts += await _all_that_is_said(client, url, asked)
                         server.heal()
-                told += await _all_that_is_said(
+                parts += await _all_that_is_said(
                     client, server.url(), {"headers": {"Authorization": f"Bearer {CANARY}\n"}}
                 )
                 await server.refuse()
                 for _ in range(5):
-                    told += await _all_that_is_said(client, server.url(), asked)
-                told += [repr(transport), repr(rb.circuit(server.url("")))]
-    assert any("circuit" in text and "open" in text for text in told)
-    assert any("CONN_REDIRECT_REFUSED" in text for text in told)
-    assert any("CONN_INSECURE" in text for text in told)
-    told += [record.getMessage() for record in caplog.records if record.name.startswith("resilient_bridge")]
-    told += [repr(event) for event in events]
+                    parts += await _all_that_is_said(client, server.url(), asked)
+                parts += [repr(transport), repr(rb.circuit(server.url("")))]
+    assert any("circuit" in text and "open" in text for text in parts)
+    assert any("CONN_REDIRECT_REFUSED" in text for text in parts)
+    assert any("CONN_INSECURE" in text for text in parts)
+    parts += [record.getMessage() for record in caplog.records if record.name.startswith("resilient_bridge")]
+    parts += [repr(event) for event in events]
     assert len(events) > 10
-    assert [text for text in told if CANARY in text] == []
+    assert [text for text in parts if CANARY in text] == []
 
 
 async def _all_that_is_said(client, url, asked) -> list[str]:

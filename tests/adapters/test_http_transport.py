@@ -110,9 +110,9 @@ async def test_the_body_decides_about_a_429(kind, coding):
     async with HttpFault() as server, kind.client() as client:
         for code, calls in ((b"insufficient_quota", 1), (b"rate_limit_exceeded", 2)):
             body = b'{"error": {"code": "%b", "message": "no"}}' % code
-            told = {"content_type": "application/json", "content_encoding": coding}
+            fields = {"content_type": "application/json", "content_encoding": coding}
             before = server.requests
-            server.strike(Fault.answer(429, pack(body), **told))
+            server.strike(Fault.answer(429, pack(body), **fields))
             answered = await client.post(server.url(), json={})
             assert server.requests == before + calls
             assert calls == 2 or answered.content == body

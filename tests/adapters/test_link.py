@@ -310,12 +310,12 @@ async def test_it_can_be_closed_in_every_state(state):
         await world.lose(link)
         await asyncio.sleep(61 if state == "SUSPENDED" else 1)
     assert link.state == state
-    begun = now()
+    started = now()
     await asyncio.gather(link.aclose(), link.aclose())
     await link.aclose()
     if state == "CONNECTING":
         client = await entering
-    assert now() - begun < 0.1
+    assert now() - started < 0.1
     assert (link.state, world.left, link.health().retry_in) == ("CLOSED", world.entered, None)
     assert isinstance([event async for event in seen][-1], rb.events.Closed)
     if client is not None:
@@ -330,11 +330,11 @@ async def test_closing_tells_the_calls_under_way():
     world = World()
     link = rb.reconnecting(world.factory, quick())
     client = await link.__aenter__()
-    begun = asyncio.create_task(client.wait("begun"))
+    started = asyncio.create_task(client.wait("begun"))
     await until(lambda: world.ran["begun"])
     await link.aclose()
     with pytest.raises(rb.OutcomeUnknownError):
-        await begun
+        await started
     world.refuses = REFUSED
     link = rb.reconnecting(world.factory, quick())
     client = await link.__aenter__()

@@ -272,10 +272,10 @@ async def test_patience_has_an_end(options, seconds):
         world.refuses = REFUSED
         await world.lose(link)
         await asyncio.sleep(1)
-        begun = now()
+        started = now()
         with pytest.raises(rb.NotConnectedError, match="not connected") as caught:
             await client.work("a")
-        assert seconds <= now() - begun < seconds + 0.1
+        assert seconds <= now() - started < seconds + 0.1
         assert caught.value.__cause__ is REFUSED
         assert caught.value.failure.executed is rb.Executed.NO
     assert not world.ran
@@ -289,10 +289,10 @@ async def test_a_deadline_is_shorter_than_patience():
     async with link as client:
         world.refuses = REFUSED
         await world.lose(link)
-        begun = now()
+        started = now()
         with pytest.raises(rb.DeadlineExceededError):
             await client.work("a")
-        assert 3 <= now() - begun < 3.1
+        assert 3 <= now() - started < 3.1
 
 
 # -- errors that are no loss ------------------------------------------------------------------------------------------

@@ -209,8 +209,8 @@ async def test_many_callers_at_once_are_told_nothing_false(seed, server):
     """Eight callers share a link, and so its losses: what ended one call never proves anything about another."""
     outcomes, _, link, _ = await campaign(server, seed)
     outcomes.judge(server.ledger.keys.count, replay("many_callers", seed))
-    told = list(outcomes.told.values())
-    assert told.count("done") > len(told) / 4  # each loss is that of up to eight calls
+    parts = list(outcomes.told.values())
+    assert parts.count("done") > len(parts) / 4  # each loss is that of up to eight calls
     assert link.health().reconnects >= 5
 
 
@@ -219,10 +219,10 @@ async def test_many_callers_at_once_are_told_nothing_false(seed, server):
 async def test_many_callers_at_once_have_everything_repeated_that_did_not_run(seed, server):
     """Eight callers, half of whose requests are refused in ways that prove it: every call is repeated until it ran, once."""
     outcomes, _, link, met = await campaign(server, seed)
-    told = {key: (told, server.ledger.count(key)) for key, told in outcomes.told.items()}
-    wrong = {key: ended for key, ended in told.items() if ended != ("done", 1)}
+    fields = {key: (fields, server.ledger.count(key)) for key, fields in outcomes.told.items()}
+    wrong = {key: ended for key, ended in fields.items() if ended != ("done", 1)}
     assert not wrong, f"{wrong}; {replay('everything_repeated', seed)}"
-    assert met["answer"] > len(told) / 2
+    assert met["answer"] > len(fields) / 2
     assert link.health().reconnects == 0
 
 

@@ -57,17 +57,17 @@ def children(tmp_path):
 
 async def long_call(client, *, duration=60, steps=600):
     """A call that goes on for so many seconds, and is in the middle of it."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def progress(*_):
-        begun.set()
+        started.set()
 
-    told = {"duration": duration, "steps": steps}
+    fields = {"duration": duration, "steps": steps}
     call = asyncio.create_task(
-        client.call_tool("trigger-long-running-operation", told, progress_callback=progress)
+        client.call_tool("trigger-long-running-operation", fields, progress_callback=progress)
     )
     async with asyncio.timeout(20):
-        await begun.wait()
+        await started.wait()
     return call
 
 

@@ -201,11 +201,11 @@ async def test_e11_a_factory_that_returns_the_same_client_again_is_a_mistake():
 )
 async def test_e11_what_may_pass_is_tried_again(error):
     """Errors of the network and of the system, timeouts, and what nobody knows."""
-    left, world = [3], World()
+    remaining, world = [3], World()
 
     def factory():
-        if left[0]:
-            left[0] -= 1
+        if remaining[0]:
+            remaining[0] -= 1
             raise error
         return world.factory()
 

@@ -88,10 +88,10 @@ async def test_with_our_transport_status_and_retry_after_are_heard(server):
     """The event tells both, and the repeat does not come earlier than told."""
     async with proxied(server, with_transport=True) as (front, peer, client, _):
         front.strike(Fault.answer(429, retry_after=1), rpc="tools/call")
-        seen, begun = [], asyncio.get_running_loop().time()
+        seen, started = [], asyncio.get_running_loop().time()
         with rb.listen(seen.append):
             assert await ticket(client, "a") == "created a"
-        assert asyncio.get_running_loop().time() - begun >= 1
+        assert asyncio.get_running_loop().time() - started >= 1
         retry = next(event for event in seen if isinstance(event, rb.events.RetryScheduled))
         assert (retry.failure.details["http_status"], retry.failure.retry_after) == (429, 1)
         assert peer.ledger.keys == ["a"]

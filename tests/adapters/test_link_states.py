@@ -57,12 +57,12 @@ async def test_events_tell_its_life_in_order():
     async with link as client:
         await world.lose(link)
         await client.work("a")
-    told = [event async for event in seen]
-    names = [type(event).__name__ for event in told if not isinstance(event, rb.events.StateChanged)]
+    parts = [event async for event in seen]
+    names = [type(event).__name__ for event in parts if not isinstance(event, rb.events.StateChanged)]
     assert names == ["Connected", "Disconnected", "ReconnectScheduled", "Connected", "Closed"]
-    states = [event.state for event in told if isinstance(event, rb.events.StateChanged)]
+    states = [event.state for event in parts if isinstance(event, rb.events.StateChanged)]
     assert states == ["CONNECTING", "READY", "BACKOFF", "CONNECTING", "READY", "CLOSED"]
-    assert told[3].reason == "connection_lost"
+    assert parts[3].reason == "connection_lost"
 
 
 @virtual
@@ -209,9 +209,9 @@ async def test_used_again_after_a_night_it_has_a_new_client(outage):
         await asyncio.sleep(outage)
         world.refuses = None
         await asyncio.sleep(NIGHT / 2)
-        begun, made = now(), len(world.made)
+        started, made = now(), len(world.made)
         assert await client.work("morning") == f"morning by {made}"
-        assert (now() - begun < 0.1, len(world.made), link.health().reconnects) == (True, made, 1)
+        assert (now() - started < 0.1, len(world.made), link.health().reconnects) == (True, made, 1)
     assert world.ran == {"evening": 1, "morning": 1}
 
 
@@ -231,9 +231,9 @@ async def test_a_client_that_died_unseen_is_replaced_on_use():
             await asyncio.sleep(NIGHT)
             assert link.state == "READY"  # as far as anybody knows
             world.client.fault = REFUSED
-            begun = now()
+            started = now()
             assert await client.work(f"morning {morning}")
-            assert now() - begun < 5
+            assert now() - started < 5
             assert link.health().reconnects == morning
     assert set(world.ran.values()) == {1}
 
@@ -262,27 +262,27 @@ async def test_another_loop_and_another_thread_are_refused():
     world = World()
     link = rb.reconnecting(world.factory, quick())
     async with link as client:
-        told = []
+        parts = []
 
         async def elsewhere():
             for use in (lambda: client.work("a"), link.wait_ready, lambda: anext(aiter(client))):
                 try:
                     await use()
                 except rb.ConfigError as error:
-                    told.append(str(error))
+                    parts.append(str(error))
 
         def thread():
             asyncio.run(elsewhere())
             try:
                 link.reconnect_now()
             except rb.ConfigError as error:
-                told.append(str(error))
+                parts.append(str(error))
 
         other = threading.Thread(target=thread)
         other.start()
         await asyncio.to_thread(other.join, 20)
-        assert len(told) == 4
-        assert all("the event loop that entered it" in text for text in told)
+        assert len(parts) == 4
+        assert all("the event loop that entered it" in text for text in parts)
         assert await client.work("b") == "b by 1"
     assert dict(world.ran) == {"b": 1}
 

@@ -31,12 +31,12 @@ async def test_e12_the_log_and_the_events_name_the_cause(caplog):
             await link.wait_ready(7)
         assert "the directory names no server" in str(link.health().failure)
         assert isinstance(caught.value.failure.cause, rb.NotConnectedError | RuntimeError)
-    told = [event async for event in seen]
-    first, *later = (event for event in told if isinstance(event, rb.events.StateChanged))
+    parts = [event async for event in seen]
+    first, *later = (event for event in parts if isinstance(event, rb.events.StateChanged))
     assert (first.state, first.reason) == ("CONNECTING", "user")
     assert [event.reason for event in later if event.state == "CONNECTING"] == ["retry"]
     assert [event.reason for event in later if event.state == "BACKOFF"] == ["connect_failed"] * 2
-    scheduled = [event for event in told if isinstance(event, rb.events.ReconnectScheduled)]
+    scheduled = [event for event in parts if isinstance(event, rb.events.ReconnectScheduled)]
     assert all("the directory names no server" in str(event.failure) for event in scheduled)
     lines = [record.getMessage() for record in caplog.records]
     assert lines

@@ -49,9 +49,9 @@ def skipped(page):
 async def run(block, **given):
     """Run a block that awaits, and return its names."""
     names = {**NAMES, **given}
-    begun = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
-    if begun is not None:
-        await begun
+    started = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    if started is not None:
+        await started
     return names
 
 

@@ -31,17 +31,17 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(30)]
 
 async def elsewhere(*uses) -> list[str]:
     """What each of these raises in another thread, with a loop of its own."""
-    told = []
+    parts = []
 
     async def main():
         for use in uses:
             with pytest.raises(rb.ConfigError) as caught:
                 async with asyncio.timeout(5):
                     await use()
-            told.append(str(caught.value))
+            parts.append(str(caught.value))
 
     await asyncio.to_thread(lambda: asyncio.run(main()))
-    return told
+    return parts
 
 
 def forked(use) -> int:
@@ -158,8 +158,8 @@ async def test_none_of_them_can_be_pickled_or_copied(how):
             "BridgeClient": (rb.BridgeClient("ws://127.0.0.1:9/"),),
             "HTTPTransport": (rb.HTTPTransport(), rb.HTTPTransport(inner=httpx2.HTTPTransport())),
         }
-        for name, given in things.items():
-            for thing in given:
+        for name, value in things.items():
+            for thing in value:
                 with pytest.raises(
                     rb.ConfigError, match=f"^{name}: wanted one made where it is used"
                 ) as caught:

@@ -212,13 +212,13 @@ async def test_proof_refused_stream():
     server = await asyncio.start_server(attend, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     inner = httpx.AsyncHTTPTransport(http1=False, http2=True)
-    told = []
+    parts = []
     async with client(inner=inner) as http:
-        with rb.listen(told.append):
+        with rb.listen(parts.append):
             answer = await http.post(f"http://127.0.0.1:{port}/", content=b"x")
     server.close()
     assert (answer.status_code, len(seen)) == (200, 2)
-    assert [event.permission for event in told if isinstance(event, rb.events.RetryScheduled)] == [
+    assert [event.permission for event in parts if isinstance(event, rb.events.RetryScheduled)] == [
         "refused_stream"
     ]
 

@@ -47,12 +47,12 @@ WORKERS = [
 
 async def reported(kind: str, message: str, retryable: bool, session_valid: bool) -> rb.Failure:
     """What a client over a link to such a bridge gets to see."""
-    told = {"type": kind, "message": message, "retryable": retryable, "sessionValid": session_valid}
+    fields = {"type": kind, "message": message, "retryable": retryable, "sessionValid": session_valid}
     policy = rb.Policy(rb.Retry(attempts=1))
     link = rb.reconnecting(rb.stdio(sys.executable, "-c", BRIDGE), policy)
     async with link as peer:
         with pytest.raises(rb.BridgeError) as caught:
-            await peer.request("say", told)
+            await peer.request("say", fields)
         assert (
             link.health().reconnects == 0
         )  # an answer, even of a session that is lost, is no lost connection

@@ -84,14 +84,14 @@ async def test_what_had_not_left_did_not_run():
     """Of the lines that waited for a full pipe none has left: they say so, a notification too; the one in the pipe cannot."""
     async with stdio(*CHILD)() as peer:
         await peer.request("deaf")
-        begun = asyncio.create_task(peer.request("length", {"text": "x" * 10**5}))
+        started = asyncio.create_task(peer.request("length", {"text": "x" * 10**5}))
         await until(lambda: peer._exchange._calls)
         waiting = [asyncio.create_task(peer.request("echo")), asyncio.create_task(peer.notify("x"))]
         await until(lambda: len(peer._exchange._child._queue) == 2)
         os.kill(peer.pid, signal.SIGKILL)
         await peer.wait_closed()
         with pytest.raises(rb.OutcomeUnknownError):
-            await begun
+            await started
         for task in waiting:
             with pytest.raises(rb.NotConnectedError, match="exit code -9; it never left") as caught:
                 await task

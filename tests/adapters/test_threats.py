@@ -200,7 +200,7 @@ async def test_row_18_a_handshake_that_never_ends_is_given_up():
 async def test_row_40_a_link_shows_no_secret(caplog):
     """The token in a URL, the arguments and the environment of a child: in no repr, event, health, log or error."""
     caplog.set_level(logging.DEBUG, logger="resilient_bridge")
-    told = []
+    parts = []
 
     async def talk(ws):
         await ws.close(1011, f"token {CANARY} is broken")
@@ -213,22 +213,22 @@ async def test_row_40_a_link_shows_no_secret(caplog):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.3):  # many connections, each closed with words that hold it
                         await ws.recv()
-        told += [repr(link), repr(link.health()), repr(list(events))]
+        parts += [repr(link), repr(link.health()), repr(list(events))]
     child = rb.stdio(sys.executable, "-c", "import sys; sys.exit(3)", CANARY, env={"TOKEN": CANARY})
     link = rb.reconnecting(child, QUICK, patience=0.2)
     with rb.testing.record() as events:
         async with link as peer:
             with pytest.raises(rb.BridgeError) as caught:
                 await peer.request("ping")
-    told += [
+    parts += [
         repr(link),
         repr(link.health()),
         repr(list(events)),
         str(caught.value),
         repr(caught.value.__cause__),
     ]
-    told += [rb.classify(caught.value).explain(), str(rb.classify(caught.value).to_dict()), caplog.text]
-    assert CANARY not in "\n".join(told)
+    parts += [rb.classify(caught.value).explain(), str(rb.classify(caught.value).to_dict()), caplog.text]
+    assert CANARY not in "\n".join(parts)
 
 
 # ---- 44: a token that cannot be renewed ---------------------------------------------------------------------------

@@ -131,8 +131,8 @@ def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
     """A filter's remark and a count of tokens say nothing; of two answers both have to end."""
     ending = Ending()
     for choices in chunks:
-        said = [SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
-        chunk = types.GenerateContentResponse.model_construct(candidates=said)
+        parts = [SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
+        chunk = types.GenerateContentResponse.model_construct(candidates=parts)
         assert ending.heard(chunk) is chunk
     assert (ending.cut() is not None) is is_cut
 
@@ -142,8 +142,8 @@ def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
 async def test_e27_done_is_an_end_too(text, is_async):
     """A server of openai's format that gives no reason, and says `[DONE]`: that is the end of it; without it, nothing is."""
     chunk = {"index": 0, "delta": {"content": "hi"}, "finish_reason": None}
-    said = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [chunk]}
-    body = f"data: {json.dumps(said)}\n\n{text}"
+    fields = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [chunk]}
+    body = f"data: {json.dumps(fields)}\n\n{text}"
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, text=body, headers={"content-type": "text/event-stream"})
     )

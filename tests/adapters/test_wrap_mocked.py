@@ -25,13 +25,13 @@ def chat(text):
 def claude(text):
     """An answer of Anthropic's."""
     usage = {"input_tokens": 1, "output_tokens": 1}
-    said = [{"type": "text", "text": text}]
+    parts = [{"type": "text", "text": text}]
     return {
         "id": "m",
         "type": "message",
         "role": "assistant",
         "model": "m",
-        "content": said,
+        "content": parts,
         "stop_reason": "end_turn",
         "usage": usage,
     }
@@ -95,8 +95,10 @@ async def test_google_through_httpx2_mock(httpx2_mock):
     """RESOURCE_EXHAUSTED with a RetryInfo, an answer: two requests."""
     route = httpx2_mock.post(url__startswith="https://google.test/")
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3s"}
-    told = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", "details": [wait]}}
-    route.side_effect = [httpx.Response(429, json=told), httpx.Response(200, json=gemini("hello"))]
+    fields = {
+        "error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", "details": [wait]}
+    }
+    route.side_effect = [httpx.Response(429, json=fields), httpx.Response(200, json=gemini("hello"))]
     client = rb.wrap(
         genai.Client(api_key="k", http_options=types.HttpOptions(base_url="https://google.test"))
     )

@@ -18,8 +18,8 @@ import resilient_bridge as rb
 def _told(request):
     if request.url.path.endswith("/models"):
         return httpx2.Response(200, json={"data": [{"id": "m"}], "object": "list"})
-    said = 'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
-    return httpx2.Response(200, text=said, headers={"content-type": "text/event-stream"})
+    text = 'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
+    return httpx2.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
 
 def _openai():

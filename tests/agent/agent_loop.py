@@ -53,7 +53,9 @@ def gpt(text, *calls, usage=(1000, 100)):
 def claude(text, *calls, usage=(1000, 100)):
     """An answer of Anthropic's: text, then calls of tools, each (id, name, input)."""
     blocks = [{"type": "text", "text": text}] if text else []
-    blocks += [{"type": "tool_use", "id": id_, "name": name, "input": given} for id_, name, given in calls]
+    blocks += [
+        {"type": "tool_use", "id": id_, "name": name, "input": received} for id_, name, received in calls
+    ]
     body = {
         "id": "m",
         "type": "message",
@@ -68,8 +70,8 @@ def claude(text, *calls, usage=(1000, 100)):
 
 def refused(status, why=None, **headers):
     """A refusal; `why` is a key of SAID, underscores in header names stand for dashes."""
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx2.Response(status, json={"error": SAID.get(why, {"message": "no"})}, headers=told)
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.Response(status, json={"error": SAID.get(why, {"message": "no"})}, headers=fields)
 
 
 class Edge:

@@ -154,12 +154,14 @@ async def test_the_waiting_escalates_and_the_peer_goes_on():
         assert (failure.executed, failure.details["status"]) == (rb.Executed.MAYBE, "timeout")
         assert command.status == "timeout"
         assert "timeout_ms" in command.hint
-        told = [event for event in seen if isinstance(event, rb.events.RetryScheduled)]
-        assert [(event.name, event.attempt, event.wait) for event in told] == [
+        parts = [event for event in seen if isinstance(event, rb.events.RetryScheduled)]
+        assert [(event.name, event.attempt, event.wait) for event in parts] == [
             ("command audit", 2, 0),
             ("command audit", 3, 0),
         ]
-        assert ["after 2 s" in told[0].failure.message, "after 5 s" in told[1].failure.message] == [True] * 2
+        assert ["after 2 s" in parts[0].failure.message, "after 5 s" in parts[1].failure.message] == [
+            True
+        ] * 2
         assert {type(event) for event in seen} == {rb.events.RetryScheduled}
         assert await command.poll() is CommandStatus.PENDING
         peer.script = [complete("at last")]

@@ -55,15 +55,15 @@ def test_a_violation_says_wanted_and_got():
 
 def test_it_is_a_value():
     """It begins with nothing running; `evolve` makes another; equal, hashable, picklable, and its repr makes it again."""
-    begun = ConnectionStates()
-    assert begun == ConnectionStates(
+    started = ConnectionStates()
+    assert started == ConnectionStates(
         server="down", extension="disconnected", circuit="closed", polling="stopped"
     )
-    later = begun.evolve(server="booting", circuit="open")
-    assert (begun.server, later.server, later.polling) == ("down", "booting", "stopped")
+    later = started.evolve(server="booting", circuit="open")
+    assert (started.server, later.server, later.polling) == ("down", "booting", "stopped")
     assert later == eval(repr(later)) == pickle.loads(pickle.dumps(later))
-    assert len({later, later.evolve(), begun}) == 2
-    assert repr(begun) == "ConnectionStates()"
+    assert len({later, later.evolve(), started}) == 2
+    assert repr(started) == "ConnectionStates()"
 
 
 def test_a_circuit_is_taken_as_the_handle_says_it():
@@ -138,8 +138,8 @@ def test_what_lasts_is_told_once(caplog):
     tracker.change("paused", polling="stopped")  # a second one on top
     tracker.change("left", extension="disconnected")
     tracker.change("back", extension="active", polling="running")
-    told = [line.partition(" after ")[2].partition(":")[0] for line in warnings_of(caplog)]
-    assert told == ["down", "paused", "back"]
+    parts = [line.partition(" after ")[2].partition(":")[0] for line in warnings_of(caplog)]
+    assert parts == ["down", "paused", "back"]
     assert [len(report.violations) for report in tracker.diagnostics] == [1, 1, 1]
 
 
@@ -172,8 +172,8 @@ def test_a_reason_holds_no_secret_and_may_be_an_error(caplog):
     tracker.change("refused token=hunter2hunter2\nforged", server="down")
     tracker.change(ConnectionResetError("password=hunter2"))
     tracker.change(7)
-    told = [change.reason for change in tracker._changes]
-    assert told == ["refused token=[redacted]\\nforged", "ConnectionResetError: password=[redacted]", "int"]
+    parts = [change.reason for change in tracker._changes]
+    assert parts == ["refused token=[redacted]\\nforged", "ConnectionResetError: password=[redacted]", "int"]
     assert "hunter2" not in caplog.text
     assert len(caplog.text.splitlines()) == 1
 

@@ -69,14 +69,14 @@ async def overflow(guard, *args):
 async def test_what_fits_comes_back_as_it_is():
     """The messages themselves, in a list of their own; up to the last token that is not reserved."""
     guard = ContextGuard(100, count=count, compact=Compaction(), reserve=10, warn_at=1)
-    given = [OLD, NEWER[1:]]
+    value = [OLD, NEWER[1:]]
     with rb.testing.record() as told:
-        fitting = await guard.fit(given)
+        fitting = await guard.fit(value)
         assert await guard.fit((OLD,), tools=(NEWER[1:],)) == [OLD]
     with rb.testing.record() as full:
         assert await guard.fit([OLD, NEWER]) == [OLD, NEWER]
-    assert fitting == given
-    assert fitting is not given
+    assert fitting == value
+    assert fitting is not value
     assert (told, [type(event).__name__ for event in full]) == ([], ["ContextNearlyFull"])
 
 
@@ -85,10 +85,10 @@ async def test_what_is_too_long_is_compacted_and_told():
     """The hook is asked for what the tools leave of the room; the caller's list stays as it was."""
     compact = Compaction()
     guard = ContextGuard(100, count=count, compact=compact, reserve=10)
-    given = [OLD, NEWER, NEW]
+    value = [OLD, NEWER, NEW]
     with rb.testing.record() as told:
-        assert await guard.fit(given, ["t" * 15]) == [NEWER, NEW]
-    assert given == [OLD, NEWER, NEW]
+        assert await guard.fit(value, ["t" * 15]) == [NEWER, NEW]
+    assert value == [OLD, NEWER, NEW]
     assert compact.asked == [75]
     compacted, full = told  # 85 of 90 is nearly full
     assert (type(compacted), type(full)) == (rb.events.ContextCompacted, rb.events.ContextNearlyFull)
@@ -203,7 +203,7 @@ async def test_it_knows_when_it_is_nearly_full():
     assert (without.share, without.is_nearly_full) == (1.5, True)
 
 
-def told_of(told):
+def as_error_record(told):
     """What was heard of a context: the class, and its numbers."""
     return [(type(event).__name__, getattr(event, "tokens", None), event.limit) for event in told]
 
@@ -219,10 +219,10 @@ async def test_it_tells_once_when_it_is_nearly_full():
                 await overflow(guard, ["x" * tokens])
             else:
                 await guard.fit(["x" * tokens])
-        assert told_of(told) == heard
+        assert as_error_record(told) == heard
     with rb.testing.record() as told:
         await overflow(guard, ["x" * 150])
-    assert told_of(told) == [("ContextNearlyFull", 150, 100)]
+    assert as_error_record(told) == [("ContextNearlyFull", 150, 100)]
 
 
 @pytest.mark.requirement("C10")
@@ -231,16 +231,16 @@ async def test_what_is_compacted_is_nearly_full_if_it_still_is_then():
     guard = ContextGuard(100, count=count, compact=Compaction())
     with rb.testing.record() as told:
         await guard.fit([OLD, NEWER, NEW])  # to 70
-        assert told_of(told) == [("ContextCompacted", None, 100)]
+        assert as_error_record(told) == [("ContextCompacted", None, 100)]
         await guard.fit([OLD, "x" * 95])
-    assert told_of(told)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
+    assert as_error_record(told)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
     eager = ContextGuard(100, count=count, compact=Compaction(), warn_at=0.8)
     with rb.testing.record() as told:
         await eager.call(Provider(80), ["x" * 20, OLD, "x" * 20])
-    assert told_of(told) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
+    assert as_error_record(told) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
     with rb.testing.record() as told:
         await eager.fit(["x" * 80])
-    assert told_of(told) == [("ContextNearlyFull", 80, 100)]
+    assert as_error_record(told) == [("ContextNearlyFull", 80, 100)]
 
 
 @pytest.mark.requirement("V12")

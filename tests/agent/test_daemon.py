@@ -183,8 +183,8 @@ def test_one_object_serves_one_loop_after_another(place):
 @pytest.mark.requirement("G8")
 async def test_one_that_ends_at_once(place):
     """The exit code and the end of its stderr are told, without secrets, and what to do about that."""
-    said = "api_key=sk-verysecret0123\nOSError: [Errno 98] Address already in use\n"
-    daemon = place.shell('printf "$SAID" >&2; exit 3', startup_timeout=0.5, env={"SAID": said})
+    text = "api_key=sk-verysecret0123\nOSError: [Errno 98] Address already in use\n"
+    daemon = place.shell('printf "$SAID" >&2; exit 3', startup_timeout=0.5, env={"SAID": text})
     with pytest.raises(rb.NotConnectedError) as raised:
         await daemon.ensure()
     failure = raised.value.failure

@@ -11,7 +11,7 @@ import pytest
 import resilient_bridge as rb
 
 
-def told_of(path, **options):
+def as_error_record(path, **options):
     """What there is to do about a missing path."""
     return rb.agent.suggest(FileNotFoundError(2, "no such file", path), **options)
 
@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["~/notes.txt", "~/a/b", "~root/no/such"])
 def test_a_home_that_nobody_expanded_is_not_created(home, path):
     """A directory named `~` is a trap, for who creates it and for who removes it: nothing is to be made."""
-    told = told_of(path)
+    told = as_error_record(path)
     assert not [line for line in told if "mkdir" in line or "touch" in line]
     assert "~" in told[0]
     assert home.exists()
@@ -41,14 +41,14 @@ def test_a_home_that_nobody_expanded_is_not_created(home, path):
 @pytest.mark.requirement("C4")
 def test_the_path_that_was_meant_with_a_tilde_is_named(home):
     """If it is there, it is what was meant."""
-    assert told_of("~/notes.txt")[0] == f"did you mean {home / 'notes.txt'}? ~ was not expanded"
+    assert as_error_record("~/notes.txt")[0] == f"did you mean {home / 'notes.txt'}? ~ was not expanded"
 
 
 @pytest.mark.requirement("C4")
 @pytest.mark.usefixtures("home")
 def test_a_name_that_only_begins_with_a_tilde_is_a_name():
     """Editors name files so; they may be created."""
-    assert [line for line in told_of("~$report.docx") if line.startswith("create it")]
+    assert [line for line in as_error_record("~$report.docx") if line.startswith("create it")]
 
 
 @pytest.mark.parametrize("piece", ["a/", "../", "x", "a.b-", "./", "ä/"])
@@ -62,9 +62,9 @@ def test_d05_a_path_of_any_depth_costs_time_linear_in_it(piece, number, tmp_path
         error = OSError(number, "refused", f"{tmp_path}/{piece * (size // len(piece))}")
         spent = []
         for _ in range(3):
-            begun = time.process_time()
+            started = time.process_time()
             rb.agent.suggest(error)
-            spent.append(time.process_time() - begun)
+            spent.append(time.process_time() - started)
         return min(spent)
 
     assert cost(24_000) < 28 * max(cost(3_000), 0.004)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from resilient_bridge.agent.suggestions.near_misses import Look, close_names, near_paths, status_of
+from resilient_bridge.agent.suggestions.near_misses import SearchAllowance, close_names, near_paths, status_of
 
 
 def _tree(root, *paths):
@@ -16,7 +16,7 @@ def _tree(root, *paths):
 
 
 def _near(root, missing, **options):
-    found = near_paths(str(root / missing), [str(root)], Look(**options))
+    found = near_paths(str(root / missing), [str(root)], SearchAllowance(**options))
     return [os.path.relpath(path, root) for path in found]
 
 
@@ -74,17 +74,17 @@ def test_a_large_directory_is_not_read_to_its_end(tmp_path):
     for number in range(50_000):
         os.close(os.open(f"{tmp_path}/{number}", os.O_CREAT))
     (tmp_path / "below").mkdir()
-    look = Look(seconds=60)
+    look = SearchAllowance(seconds=60)
     near_paths(str(tmp_path / "x.json"), [str(tmp_path), str(tmp_path / "below"), "/"], look)
     assert look.seen == 5_000
-    assert len(list(Look(entries=100, seconds=60).entries(str(tmp_path)))) == 100
+    assert len(list(SearchAllowance(entries=100, seconds=60).entries(str(tmp_path)))) == 100
 
 
 def test_a_slow_directory_is_not_read_to_its_end(tmp_path):
     """When the time is up, no more than another 128 entries are looked at."""
     _tree(tmp_path, *map(str, range(1_000)))
     instants = iter([0.0, 0.1, 0.3])
-    look = Look(clock=lambda: next(instants))
+    look = SearchAllowance(clock=lambda: next(instants))
     assert _walked(look, tmp_path) == 255
     assert look.is_over
 
@@ -97,7 +97,7 @@ def test_every_root_gets_its_share(tmp_path):
     """A large first root does not hide what lies in the second."""
     _tree(tmp_path, *(f"large/{number}" for number in range(200)), "small/config.json")
     roots = [str(tmp_path / "large"), str(tmp_path / "small")]
-    found = near_paths(str(tmp_path / "large/config.json"), roots, Look(entries=100))
+    found = near_paths(str(tmp_path / "large/config.json"), roots, SearchAllowance(entries=100))
     assert found == (str(tmp_path / "small/config.json"),)
 
 
@@ -105,5 +105,5 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
     """A directory that is gone, a file, a NUL in the name."""
     _tree(tmp_path, "file")
     for path in (tmp_path / "gone", tmp_path / "file", "a\0b"):
-        assert list(Look().entries(str(path))) == []
+        assert list(SearchAllowance().entries(str(path))) == []
     assert status_of("a\0b") is None

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.spending.spend_budget import SpendBudget, SpendState
+from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import ConfigError, SpendLimitError
 from tests.calls.forms import settle
 

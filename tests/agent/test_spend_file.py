@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.spending.spend_budget import SpendBudget, SpendState
+from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import StoreError, error_for
 from tests.calls.forms import settle
 from tests.stores.states import damage
@@ -135,8 +135,30 @@ async def test_calls_at_once_share_their_writes(path):
     """Forty calls are saved before and after, in fewer writes than forty, and all of them are counted."""
     budget = SpendBudget(100, path=path)
     budget.status()
-    disk = Disk(budget)
-    await asyncio.gather(*(spending(budget, 1, estimate=1) for _ in range(40)))
+    disk, is_free, leave, inside = Disk(budget), threading.Event(), asyncio.Event(), asyncio.Semaphore(0)
+    save = budget._book.file.save
+
+    def save_later(value):
+        assert is_free.wait(60)  # a write takes until all of them have asked for one
+        save(value)
+
+    async def call():
+        async with budget.call(1, timeout=0) as call:
+            inside.release()
+            await leave.wait()
+            call.spend(1)
+
+    budget._book.file.save = save_later
+    calls = [asyncio.create_task(call()) for _ in range(40)]
+    await settle()
+    is_free.set()
+    for _ in calls:
+        await inside.acquire()
+    is_free.clear()
+    leave.set()
+    await settle()
+    is_free.set()
+    await asyncio.gather(*calls)
     assert disk.saves < 40
     assert after_a_crash(path).status().spent == 40
 
@@ -145,17 +167,17 @@ async def test_a_call_that_is_cancelled_while_it_is_saved_is_taken_out_again(pat
     """What was written down for it does not count after the next start: it never ran."""
     budget = SpendBudget(10, path=path)
     budget.status()
-    save, begun, go, done = budget._book.file.save, *(threading.Event() for _ in range(3))
+    save, started, go, done = budget._book.file.save, *(threading.Event() for _ in range(3))
 
     def slow(value):
-        begun.set()
+        started.set()
         assert go.wait(10)
         save(value)
         done.set()
 
     budget._book.file.save = slow
     task = asyncio.create_task(spending(budget, 1, estimate=4))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(started.wait, 10)
     task.cancel()
     await settle()
     go.set()

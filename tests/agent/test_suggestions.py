@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.agent.suggestions import suggestion_rules
-from resilient_bridge.agent.suggestions.near_misses import Look
+from resilient_bridge.agent.suggestions.near_misses import SearchAllowance
 from resilient_bridge.agent.suggestions.suggest import suggest
 from resilient_bridge.agent.suggestions.suggestion_context import SuggestionContext
 
@@ -24,7 +24,13 @@ NOW = datetime(2026, 1, 2, 23, 59, 30, 500_000, tzinfo=UTC)
 
 
 def _context(directory=None, **given):
-    options = {"arguments": {}, "names": (), "directory": directory, "now": NOW, "look": Look()} | given
+    options = {
+        "arguments": {},
+        "names": (),
+        "directory": directory,
+        "now": NOW,
+        "look": SearchAllowance(),
+    } | given
     return SuggestionContext(**options)
 
 

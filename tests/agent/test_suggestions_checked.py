@@ -169,9 +169,9 @@ def test_both_ends_of_a_rename(here):
     moved = _raised(os.rename, "a", "no/new.bin")
     for error in (moved, RuntimeError(str(moved))):
         assert suggest(error)[0] == "create the directory first: mkdir -p no"
-    said = "mv: cannot move 'a' to 'no/a': No such file or directory"
+    text = "mv: cannot move 'a' to 'no/a': No such file or directory"
     assert (
-        suggest(RuntimeError(said))[0] == "create the directory first: mkdir -p no"
+        suggest(RuntimeError(text))[0] == "create the directory first: mkdir -p no"
     )  # the other end is no near miss
     assert suggest(_raised(os.link, "a", "full/x"))[0].startswith("full/x is there already")
     assert not [line for line in suggest(_raised(os.link, "a", "full/x")) if line.startswith("a is")]

@@ -225,8 +225,8 @@ def test_a_program_that_could_not_be_started(here, programs):
     by_argument = FileNotFoundError(2, "no", "frobnicaet")
     silent = subprocess.CalledProcessError(127, ["sh"])
     arguments = {"command": "frobnicaet -v"}
-    for error, given in ((by_call, {}), (by_argument, arguments), (silent, arguments)):
-        assert suggest(error, arguments=given)[0].startswith("did you mean frobnicate?")
+    for error, value in ((by_call, {}), (by_argument, arguments), (silent, arguments)):
+        assert suggest(error, arguments=value)[0].startswith("did you mean frobnicate?")
 
 
 def test_a_program_here(here, programs):

@@ -168,10 +168,10 @@ def test_a_port_that_is_held_without_a_listener(monkeypatch):
         port = datagrams.getsockname()[1]
         told = suggest(RuntimeError(f"bind 127.0.0.1:{port}: Address already in use"))
         assert not [line for line in told if str(port) in line]
-        said = f"listen udp 127.0.0.1:{port}: bind: address already in use"
-        assert _first(said).startswith(f"port {port} is still taken")
+        text = f"listen udp 127.0.0.1:{port}: bind: address already in use"
+        assert _first(text).startswith(f"port {port} is still taken")
         monkeypatch.setattr(suggestion_ports, "_holders", lambda port, kind: None)
-        assert not [line for line in suggest(RuntimeError(said)) if str(port) in line]
+        assert not [line for line in suggest(RuntimeError(text)) if str(port) in line]
 
 
 @needs_table

@@ -96,8 +96,8 @@ async def test_a_tool_that_ignores_cancellation_is_left_behind_and_reported():
         clock.advance(bounded.GRACE)
         outcome = await call
     assert (outcome.failure.code, len(ignored)) == ("TOOL_TIMEOUT", 1)
-    left = [event for event in told if isinstance(event, rb.events.TaskLeftBehind)]
-    assert [(event.name, event.seconds) for event in left] == [("stubborn", 5)]
+    remaining = [event for event in told if isinstance(event, rb.events.TaskLeftBehind)]
+    assert [(event.name, event.seconds) for event in remaining] == [("stubborn", 5)]
     assert len(bounded._left) == 1
     release.set()
     await settle()
@@ -136,8 +136,8 @@ async def test_a_sync_tool_never_runs_on_the_loop():
     assert ticks > 3
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
-    left = [event for event in told if isinstance(event, rb.events.ThreadLeftBehind)]
-    assert [(event.name, event.seconds) for event in left] == [("block", 0.1)]
+    remaining = [event for event in told if isinstance(event, rb.events.ThreadLeftBehind)]
+    assert [(event.name, event.seconds) for event in remaining] == [("block", 0.1)]
 
 
 async def test_cancelling_a_call_cancels_its_tool():

@@ -32,10 +32,10 @@ class Mini:
 
     def refusal(self, kind):
         """The payload of an error about a message of this type; None if it is taken."""
-        told = self.refuse.get(kind)
-        if isinstance(told, str):
-            told = {"code": told, "message": f"Unknown message type: {kind}"}
-        return told if told is None or not self.says_type else {**told, "request_type": kind}
+        fields = self.refuse.get(kind)
+        if isinstance(fields, str):
+            fields = {"code": fields, "message": f"Unknown message type: {kind}"}
+        return fields if fields is None or not self.says_type else {**fields, "request_type": kind}
 
     async def attend(self, socket):
         self.connections.append(socket)

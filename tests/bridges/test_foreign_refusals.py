@@ -271,14 +271,14 @@ ANSWERS = {
 @pytest.mark.parametrize("code", ANSWERS)
 async def test_c09_a_receipt_raises_what_a_request_would(code):
     """Class, code, violations, advice, retryable: the server's own, in both."""
-    told = {
+    fields = {
         "code": code,
         "message": "no",
         "violations": [{"field": "x"}],
         "suggestions": ["say y"],
         "retry_after": 3,
     }
-    bridge = Mini({"tool_result": told, "look": told}, error_ids="same")
+    bridge = Mini({"tool_result": fields, "look": fields}, error_ids="same")
     async with bridge.running(), Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
         with pytest.raises(ANSWERS[code]) as asked:

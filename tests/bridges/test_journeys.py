@@ -314,10 +314,10 @@ async def test_drain_while_down(stage):
         stage.proxy.apply(Fault.abort())
         await watch.until(lambda: watch.client.state != "READY", 10)
         receipts = [await watch.client.send("note", {"n": n}) for n in range(3)]
-        begun = loop.time()
-        left = await watch.client.aclose(drain=0.2)
-        assert loop.time() - begun < 2
-        assert [receipt.id for receipt in left] == [receipt.id for receipt in receipts]
+        started = loop.time()
+        remaining = await watch.client.aclose(drain=0.2)
+        assert loop.time() - started < 2
+        assert [receipt.id for receipt in remaining] == [receipt.id for receipt in receipts]
         for receipt in receipts:
             with pytest.raises(rb.BridgeError):
                 await receipt.confirmed(1)

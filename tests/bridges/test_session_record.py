@@ -40,14 +40,14 @@ async def test_a_client_keeps_a_record_of_its_session(store):
     assert (entered.state, entered.agent_type, entered.working_directory) == ("active", None, None)
     assert (entered.checkpoint, entered.resumable) == (None, True)
     clock.at(60)
-    left = await on_exit(store, read_up_to(4), clock.now)
-    assert left.state == "paused"
-    assert left.checkpoint == SessionCheckpoint(message_count=4, last_message_id="m3")
+    remaining = await on_exit(store, read_up_to(4), clock.now)
+    assert remaining.state == "paused"
+    assert remaining.checkpoint == SessionCheckpoint(message_count=4, last_message_id="m3")
     clock.at(90)
     again = await on_enter(store, "s1", clock.now)
     assert (again.state, again.checkpoint, again.created_at) == (
         "active",
-        left.checkpoint,
+        remaining.checkpoint,
         entered.created_at,
     )
     assert again.last_activity_at == clock.now.at

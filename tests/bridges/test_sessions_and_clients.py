@@ -46,16 +46,20 @@ async def test_the_record_follows_the_client(reopened):
                 reader = aiter(bridge)
                 taken = [await anext(reader) for _ in range(3)]
                 await sessions.checkpoint(made.id, context_snapshot={"plan": 1})
-            left = await sessions.get(made.id)
-        assert (left.state, left.agent_type, left.working_directory) == ("paused", "claude", "/work")
+            remaining = await sessions.get(made.id)
+        assert (remaining.state, remaining.agent_type, remaining.working_directory) == (
+            "paused",
+            "claude",
+            "/work",
+        )
         # The third was handed out, and not done with: he never asked for a fourth.
-        assert left.checkpoint == rb.stores.SessionCheckpoint(
+        assert remaining.checkpoint == rb.stores.SessionCheckpoint(
             message_count=2, last_message_id=taken[1].id, context_snapshot={"plan": 1}
         )
 
         store = reopened()
         async with rb.stores.Sessions(store) as sessions:
-            assert await sessions.get(made.id) == left
+            assert await sessions.get(made.id) == remaining
             async with rb.BridgeClient(server.url, store=store) as bridge:
                 assert bridge.session_id == made.id
                 again = await anext(aiter(bridge))

@@ -122,7 +122,7 @@ async def test_two_changes_at_once_are_both_kept():
         assert isinstance(made[1], rb.ConfigError)
         results = await asyncio.gather(one.forget("s3"), other.activate("s3"), return_exceptions=True)
         assert results[1].failure.code == "SESS_NOT_FOUND"
-    assert session_record._TURNS == {}
+    assert session_record._QUEUES == {}
 
 
 async def test_a_cancelled_change_lets_the_next_one_go():
@@ -136,4 +136,4 @@ async def test_a_cancelled_change_lets_the_next_one_go():
         first.cancel()
         assert (await second).state == "active"
         assert first.cancelled()
-    assert session_record._TURNS == {}
+    assert session_record._QUEUES == {}

@@ -210,12 +210,12 @@ async def test_what_a_block_cannot_have_is_refused(is_async):
 async def test_limits_hold_for_a_block():
     """A Timeout for each turn of the loop, the Deadline for all of them."""
     policy = rb.Policy(rb.Deadline(12), at_once(attempts=9), rb.Timeout(5))
-    begun = []
+    started = []
 
     async def main():
         async for attempt in policy.attempts(idempotent=True):
             with attempt:
-                begun.append((clock.now - start, attempt.remaining))
+                started.append((clock.now - start, attempt.remaining))
                 await asyncio.get_running_loop().create_future()
 
     with rb.testing.virtual_time() as clock:
@@ -226,7 +226,7 @@ async def test_limits_hold_for_a_block():
             clock.advance(seconds)
         with pytest.raises(rb.DeadlineExceededError):
             await task
-    assert begun == [(0, 12), (5, 7), (10, 2)]
+    assert started == [(0, 12), (5, 7), (10, 2)]
     assert task.cancelling() == 0
 
 

@@ -270,26 +270,26 @@ def test_other_numbers_count_at_once():
 
 def test_a_listener_may_use_the_circuit():
     """It is called outside the lock: it may look, and even reset; what that causes is told after it, in order."""
-    told = []
+    parts = []
 
     def listen(circuit: CircuitState, previous: str, state: str, reason: str, now: float) -> None:
         if state == "open":
             circuit.reset(now)
             assert circuit.counts(now) == (0, 1)
-        told.append((previous, state, reason))
+        parts.append((previous, state, reason))
 
     circuit = CircuitState("x", Breaker.consecutive(1), random.Random(0), listen)
     circuit.failed(circuit.admit(0.0), 0.0, 0.0)
-    assert told == [("closed", "open", "consecutive_failures_1"), ("open", "closed", "manual_reset")]
+    assert parts == [("closed", "open", "consecutive_failures_1"), ("open", "closed", "manual_reset")]
 
 
 def test_a_failing_listener_does_not_silence_the_circuit():
     """Its error comes out, the state has changed all the same, and the next transition is told."""
-    told = []
+    parts = []
 
     def listen(*transition: object) -> None:
-        told.append(transition)
-        if len(told) == 1:
+        parts.append(transition)
+        if len(parts) == 1:
             raise ZeroDivisionError
 
     circuit = CircuitState("x", Breaker.consecutive(1), random.Random(0), listen)
@@ -297,7 +297,7 @@ def test_a_failing_listener_does_not_silence_the_circuit():
         circuit.failed(circuit.admit(0.0), 0.0, 0.0)
     assert circuit.state == "open"
     circuit.reset(1.0)
-    assert len(told) == 2
+    assert len(parts) == 2
 
 
 @pytest.fixture

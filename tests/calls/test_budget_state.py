@@ -129,14 +129,14 @@ def test_no_repeat_is_given_twice_between_threads():
     state = BudgetState("x", RetryBudget())
     for _ in range(4000):
         state.deposit(1.0)
-    given = []
+    value = []
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        in_threads(lambda: given.append(_spent(state, 1.5, 1000)), 8)
+        in_threads(lambda: value.append(_spent(state, 1.5, 1000)), 8)
     finally:
         sys.setswitchinterval(before)
-    assert sum(given) == 810
+    assert sum(value) == 810
 
 
 SMALL = {"phases": ((5, 0.0), (15, 1.0), (15, 0.5), (5, 0.0)), "rate": 300, "clients": 3}

@@ -160,13 +160,13 @@ async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
     """A poll that schedules the next one from inside the protected call, 200 times: no attempt keeps the one before it."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    left = 200
+    remaining = 200
 
     @rb.Policy(*layers)(idempotent=True)
     async def poll():
-        nonlocal left
-        left -= 1
-        if left:
+        nonlocal remaining
+        remaining -= 1
+        if remaining:
             loop.call_soon(start)
         else:
             gc.collect()

@@ -147,8 +147,8 @@ def test_e19_a_call_that_never_ends_is_not_kept():
         return weakref.ref(attempt)
 
     with rb.testing.virtual_time() as clock:
-        left = contextvars.copy_context().run(leave_behind)
+        remaining = contextvars.copy_context().run(leave_behind)
         clock.advance(6)
         assert rb.circuit("never ends").state == "closed"
         gc.collect()
-        assert left() is None
+        assert remaining() is None

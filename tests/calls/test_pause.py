@@ -62,8 +62,8 @@ def test_e04_a_storm_is_one_pause(policy):
             await asyncio.sleep(0.005)
             return answer(request)
 
-        given = {} if policy is None else {"policy": policy}
-        transport = rb.HTTPTransport(inner=httpx.MockTransport(slowly), **given)
+        value = {} if policy is None else {"policy": policy}
+        transport = rb.HTTPTransport(inner=httpx.MockTransport(slowly), **value)
         seen: list[rb.events.Event] = []
         with rb.listen(seen.append):
             async with httpx.AsyncClient(transport=transport) as client:

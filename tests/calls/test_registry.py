@@ -28,7 +28,7 @@ from tests.calls.circuit_driving import in_threads
 def empty(monkeypatch):
     """A registry of one's own."""
     for sort in (circuits.CIRCUITS, BUDGETS, BULKHEADS, RATES):
-        monkeypatch.setattr(sort, "_kept", OrderedDict())
+        monkeypatch.setattr(sort, "_recent", OrderedDict())
         monkeypatch.setattr(sort, "_used", weakref.WeakValueDictionary())
         monkeypatch.setattr(sort, "_assumed", set())
     monkeypatch.setattr(in_use, "_own", weakref.WeakSet())
@@ -235,18 +235,18 @@ def test_threads_find_one_state():
 
 def test_transitions_are_events():
     """Key, reason, how long, and which failure; each with its time."""
-    told: list[events.Event] = []
+    parts: list[events.Event] = []
     failure = Failure.of("CONN_REFUSED")
     circuit = circuit_state("github", Breaker.consecutive(1, open_for=2))
-    with listen(told.append):
+    with listen(parts.append):
         circuit.failed(circuit.admit(0.0), 0.0, 0.0, because=failure)
         circuit.succeeded(circuit.admit(2.0), 2.0, 0.0)
         circuit.isolate(3.0)
         circuit.reset(4.0)
     circuit.isolate(5.0)
-    at = told[0].at
+    at = parts[0].at
     assert at.tzinfo is not None
-    assert [type(event)(**{**vars(event), "at": at}) for event in told] == [
+    assert [type(event)(**{**vars(event), "at": at}) for event in parts] == [
         events.CircuitOpened(
             at=at, key="github", reason="consecutive_failures_1", retry_after=2.0, failure=failure
         ),

@@ -19,19 +19,19 @@ RESET = Failure.of("CONN_RESET")
 
 def shared(breaker: Breaker | None = None, seen=CLOSED) -> tuple[SharedCircuit, Line, list[tuple[str, str]]]:
     """A circuit, the other end of its line, and the reasons it tells."""
-    told: list[tuple[str, str]] = []
+    parts: list[tuple[str, str]] = []
     store = Store()
     circuit = SharedCircuit(
         "github",
         breaker or Breaker.consecutive(5, open_for=10),
         random.Random(0),
-        lambda _, before, after, reason, now: told.append((after, reason)),
+        lambda _, before, after, reason, now: parts.append((after, reason)),
         store,
     )
     line = store.circuits["github"]
     if seen is not None:
         line.learn(seen)
-    return circuit, line, told
+    return circuit, line, parts
 
 
 def rejection(circuit: SharedCircuit, now: float = 0.0) -> CircuitOpenError:

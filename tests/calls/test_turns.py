@@ -11,7 +11,7 @@ import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
 
 
-class Gate:
+class RefreshLock:
     """A function that lets the test say when a call ends; `inside` lists who is in it."""
 
     def __init__(self):
@@ -44,7 +44,7 @@ async def started(get, *names):
 
 async def test_so_many_at_once_and_so_many_in_line():
     """Two at work, one waits, the next is refused at once; whoever waited gets the place that becomes free."""
-    gate = Gate()
+    gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(2, queue=1))(gate)
     a, b, c = await started(get, "a", "b", "c")
     assert gate.inside == ["a", "b"]
@@ -61,7 +61,7 @@ async def test_so_many_at_once_and_so_many_in_line():
 
 async def test_first_come_first_served():
     """Ten in line are let in in their order, and nobody who comes later overtakes them."""
-    gate = Gate()
+    gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(1, queue=20))(gate)
     names = [str(number) for number in range(10)]
     tasks = await started(get, *names)
@@ -76,7 +76,7 @@ async def test_first_come_first_served():
 
 async def test_who_leaves_the_queue_makes_room_in_it():
     """A cancelled one does not hold the place of another that wants to wait."""
-    gate = Gate()
+    gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(1, queue=1))(gate)
     (a,) = await started(get, "a")
     (b,) = await started(get, "b")
@@ -101,7 +101,7 @@ async def test_who_leaves_the_queue_makes_room_in_it():
 )
 async def test_patience_ends_in_the_time_of_the_policies(layers, error):
     """After `max_wait`, or at the deadline, a waiting call is refused; the next in line is not disturbed."""
-    gate = Gate()
+    gate = RefreshLock()
     with rb.testing.virtual_time() as clock:
         key = f"patience {len(layers)}"
         shared = [*layers[:-1], rb.Bulkhead(1, queue=5, max_wait=layers[-1].max_wait, key=key)]

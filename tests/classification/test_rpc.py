@@ -149,8 +149,8 @@ def _result(text: str = "", structured: object = None) -> CallToolResult:
 @pytest.mark.requirement("S2")
 def test_what_a_failed_tool_tells():
     """Structured content first, then its text as JSON, then the text; as mcp's object or as plain data."""
-    told = {"type": "TIMEOUT", "retryable": True, "sessionValid": True, "retryAfter": 3, "message": "slow"}
-    for answer in (_result(structured=told), _result(structured={"error": told}), {"isError": True, "structuredContent": told}):  # fmt: skip
+    fields = {"type": "TIMEOUT", "retryable": True, "sessionValid": True, "retryAfter": 3, "message": "slow"}
+    for answer in (_result(structured=fields), _result(structured={"error": fields}), {"isError": True, "structuredContent": fields}):  # fmt: skip
         failure = classify(answer)
         assert (failure.category, failure.retryable, failure.retry_after) == ("TIMEOUT", True, 3.0)
     line = Failure.of("SYS_RATE_LIMITED", retry_after=4).to_llm()

@@ -83,9 +83,9 @@ async def test_with_receipts_the_remaining_input_is_enough(store, tmp_path):
             child.say(*lines[done:])
             assert await child.end() == 0
         assert applied(server) == list(range(3_000))
-    told = [json.loads(line) for line in receipts.read_text().splitlines()]
-    assert [one["line"] for one in told] == list(range(1, 3_001))
-    assert {one["state"] for one in told} <= {"accepted", "known"}
+    parts = [json.loads(line) for line in receipts.read_text().splitlines()]
+    assert [one["line"] for one in parts] == list(range(1, 3_001))
+    assert {one["state"] for one in parts} <= {"accepted", "known"}
 
 
 async def test_what_was_printed_is_not_printed_again_without_a_flag(store):
@@ -212,9 +212,9 @@ async def test_a_known_line_has_a_receipt_that_says_so(store, tmp_path):
         child.say(message(1, idempotency_key="one"), "", "nonsense", message(1, idempotency_key="one"))
         assert await child.end() == 4
         assert applied(server) == [1]
-    told = [json.loads(line) for line in receipts.read_text().splitlines()]
-    assert [one["state"] for one in told] == ["accepted", "empty", "refused", "known"]
-    assert [one.get("key") for one in told] == ["one", None, None, "one"]
+    parts = [json.loads(line) for line in receipts.read_text().splitlines()]
+    assert [one["state"] for one in parts] == ["accepted", "empty", "refused", "known"]
+    assert [one.get("key") for one in parts] == ["one", None, None, "one"]
 
 
 # ---- a store that cannot be used

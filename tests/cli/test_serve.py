@@ -102,9 +102,9 @@ async def test_a_port_that_is_taken_is_told():
         async with serving("--port", port) as (process, url):
             assert url == ""
             assert await asyncio.wait_for(process.wait(), 10) == 2
-            told = (await process.stderr.read()).decode()
-            assert told.startswith(f"resilient-bridge serve: cannot listen on 127.0.0.1:{port}: ")
-            assert "Traceback" not in told
+            text = (await process.stderr.read()).decode()
+            assert text.startswith(f"resilient-bridge serve: cannot listen on 127.0.0.1:{port}: ")
+            assert "Traceback" not in text
 
 
 async def test_two_terminals_show_it_all():

@@ -15,12 +15,12 @@ BOUND = 10.0  # virtual seconds within which a cancelled task must have ended
 
 def before_turn(loop: Any, turn: int, action: Callable[[], object]) -> Callable[[], None]:
     """Call `action` before the n-th turn of the loop from now; returns what takes that back."""
-    plain, left = loop._run_once, turn
+    plain, remaining = loop._run_once, turn
 
     def run_once() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
             action()
         plain()
 

@@ -300,8 +300,8 @@ async def closing(server: Any, blow: Blow) -> None:
     for receipt in receipts:
         assert receipt.state in {"confirmed", "unknown", "dropped"}
     async with asyncio.timeout(1):
-        told = [event async for event in events]
-    assert isinstance(told[-1], rb.events.Closed)
+        parts = [event async for event in events]
+    assert isinstance(parts[-1], rb.events.Closed)
     assert await client.aclose() == []
 
 

@@ -55,12 +55,12 @@ async def closed_before(server: Any, turn: int, drain: float, behaviour: dict[st
     take_back()
     was_alive = not living.done()
     start = loop.time()
-    left = await client.aclose(drain=drain)
+    remaining = await client.aclose(drain=drain)
     assert loop.time() - start <= drain + 1.2
     assert client.state == "CLOSED"
     assert not [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
     assert {receipt.state for receipt in receipts} <= {"confirmed", "unknown", "dropped"}
-    assert {receipt.id for receipt in left} <= {r.id for r in receipts if r.state != "confirmed"}
+    assert {receipt.id for receipt in remaining} <= {r.id for r in receipts if r.state != "confirmed"}
     async with asyncio.timeout(1):
         (outcome,) = await asyncio.gather(living, return_exceptions=True)
         await reading

@@ -40,7 +40,7 @@ def test_every_pair_sees_one_end(pair, end):
         circuit = rb.circuit(function).state if "breaker" in pair else None
     (finished,) = (event for event in seen if isinstance(event, rb.events.CallFinished))
     calls = 2 if "retry" in pair and ended is not None else 1
-    told = "ok" if ended is None else "fell_back" if "fallback" in pair else "failed"
-    assert (finished.outcome, finished.attempts) == (told, calls)
-    assert outcome.ok == (told != "failed")
+    text = "ok" if ended is None else "fell_back" if "fallback" in pair else "failed"
+    assert (finished.outcome, finished.attempts) == (text, calls)
+    assert outcome.ok == (text != "failed")
     assert circuit in (None, "open" if calls == 2 else "closed")

@@ -40,4 +40,4 @@ async def test_who_asks_in_the_turn_of_the_answer_is_told_what_is_kept(tmp_path,
                 await asyncio.gather(*(_watch(receipt, tmp_path, name) for name in mine))
         for name in names:
             async with rb.BridgeClient(server.url, store=SQLiteStore(tmp_path / f"{name}.db")) as again:
-                assert [left.idempotency_key for left in again.pending()] == []
+                assert [remaining.idempotency_key for remaining in again.pending()] == []

@@ -85,9 +85,9 @@ class Life:
                 order["url"], store=store, session_id=order.get("session"), policy=policy(order)
             )
             await client.__aenter__()
-            left = client.pending()
-            self.say(" ".join(["p", *(receipt.idempotency_key[1:] for receipt in left)]))
-            self.unsure.extend(left)
+            remaining = client.pending()
+            self.say(" ".join(["p", *(receipt.idempotency_key[1:] for receipt in remaining)]))
+            self.unsure.extend(remaining)
             self.more.set()
             works = [self._consume(client), self._confirm(), self._send(client), self._idle(client)]
             tasks = [asyncio.create_task(self._working(work)) for work in works]
@@ -104,8 +104,8 @@ class Life:
     def _tell(self, event: Any) -> None:
         if isinstance(event, TOLD):
             names = ("key", "verdict", "reason", "lost", "failure")
-            said = [str(getattr(event, name)) for name in names if getattr(event, name, None) is not None]
-            self.say(" ".join(["e", type(event).__name__, *said]))
+            parts = [str(getattr(event, name)) for name in names if getattr(event, name, None) is not None]
+            self.say(" ".join(["e", type(event).__name__, *parts]))
 
     async def _working(self, work: Any) -> None:
         try:

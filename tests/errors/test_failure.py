@@ -251,8 +251,8 @@ def test_details_of_any_shape_are_survived():
 @pytest.mark.requirement("S8")
 def test_a_server_that_says_retryable_says_that_a_repeat_can_help():
     """`retryable: true` in the data of an error is no statement about what has run, and `executed: no` of a peer is no proof."""
-    said = {"code": -32000, "message": "busy", "data": {"retryable": True}}
-    assert (Failure.from_mcp(said).retryable, Failure.from_mcp(said).executed) == (True, Executed.MAYBE)
+    fields = {"code": -32000, "message": "busy", "data": {"retryable": True}}
+    assert (Failure.from_mcp(fields).retryable, Failure.from_mcp(fields).executed) == (True, Executed.MAYBE)
     ours = Failure.of("CONN_RESET").to_mcp()
     assert Failure.from_mcp(ours).executed is Executed.MAYBE
     for wrong in ("perhaps", 1, None):

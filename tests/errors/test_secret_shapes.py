@@ -334,9 +334,9 @@ PIECES = [
 def _cost(text: str) -> float:
     spent = []
     for _ in range(3):
-        begun = time.process_time()
+        started = time.process_time()
         secret_shapes.masked(text)
-        spent.append(time.process_time() - begun)
+        spent.append(time.process_time() - started)
     return min(spent)
 
 

@@ -149,7 +149,7 @@ async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(ser
     )
     async with Journey(server, policy=quick) as journey:
         await journey.ready()
-        told: dict[str, tuple[str, str]] = {}
+        fields: dict[str, tuple[str, str]] = {}
         for situation in ("starting", "stopped", "unreachable"):
             if situation == "starting":
                 server.behave(starting_for=15.0)
@@ -164,9 +164,9 @@ async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(ser
             assert journey.client.state != "READY"
             last = journey.of(rb.events.ReconnectScheduled)[-1]
             assert journey.client.health().reason in {last.reason, "retry"}
-            told[situation] = (last.reason, last.failure.code)
+            fields[situation] = (last.reason, last.failure.code)
             await journey.ready()
-        assert told["starting"][0] == "upgrade_rejected(503)"
-        assert told["stopped"] == ("connect_refused", "CONN_REFUSED")
-        assert told["unreachable"] == ("timeout", "CONN_TIMEOUT")
-        assert len({code for _, code in told.values()}) == 3
+        assert fields["starting"][0] == "upgrade_rejected(503)"
+        assert fields["stopped"] == ("connect_refused", "CONN_REFUSED")
+        assert fields["unreachable"] == ("timeout", "CONN_TIMEOUT")
+        assert len({code for _, code in fields.values()}) == 3

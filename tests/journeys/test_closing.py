@@ -118,12 +118,12 @@ async def test_a_close_is_bounded_in_every_state(server, state, drain):
         others = others_of(client, receipts)
         await asyncio.sleep(0)
         start = loop.time()
-        left = await client.aclose(drain=drain)
+        remaining = await client.aclose(drain=drain)
         assert loop.time() - start <= drain + GOODBYE
         assert client.state == "CLOSED"
         assert ours(loop) == []
         if state != "CLOSING":  # there the other close has them
-            assert [receipt.id for receipt in left] == [receipt.id for receipt in receipts]
+            assert [receipt.id for receipt in remaining] == [receipt.id for receipt in receipts]
         unknown = (
             {"unknown"}
             if state in HANDED_OUT

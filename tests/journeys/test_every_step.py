@@ -74,8 +74,8 @@ class Blow:
             await journey.rest()
             assert await journey.client.aclose() == []
         journey.kept()
-        told = {n: receipt.state for n, receipt in journey.receipts.items()}
-        assert told == dict.fromkeys(range(1, 12), "confirmed")
+        fields = {n: receipt.state for n, receipt in journey.receipts.items()}
+        assert fields == dict.fromkeys(range(1, 12), "confirmed")
         return bool(self.states)
 
     def watch(self, link: Link, client: rb.BridgeClient) -> None:

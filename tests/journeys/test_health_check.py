@@ -216,8 +216,8 @@ async def test_a_check_that_hangs_does_not_hold_up_the_end(server, stubborn):
         await client.aclose()
         assert loop.time() - start <= 2.2
         assert client.state == "CLOSED"
-        left = [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
-        assert len(left) == stubborn
+        remaining = [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
+        assert len(remaining) == stubborn
         let_go.set()
         await asyncio.sleep(0.1)
 

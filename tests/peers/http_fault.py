@@ -226,17 +226,17 @@ class HttpFault:
         self, connection: Connection, source: AsyncGenerator[bytes, None], cut: Fault | None = None
     ) -> bool:
         """Hand the pieces on, the head first; whether the answer was whole."""
-        left: int | None = None
+        remaining: int | None = None
         try:
             async with aclosing(source) as pieces:
                 async for piece in pieces:
-                    if cut is None or left is None:
-                        left = cut.after if cut else None
+                    if cut is None or remaining is None:
+                        remaining = cut.after if cut else None
                         await connection.write(piece)
-                    elif left:
-                        await connection.write(piece[:left])
-                        left -= min(left, len(piece))
-                    if cut and not left:
+                    elif remaining:
+                        await connection.write(piece[:remaining])
+                        remaining -= min(remaining, len(piece))
+                    if cut and not remaining:
                         raise BreakError(reset=cut.reset)
         except BreakError as broken:
             if broken.reset:

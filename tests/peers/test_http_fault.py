@@ -145,9 +145,9 @@ async def test_a_delay_comes_before_the_rest():
     """A delayed fault waits, and then does what it does."""
     async with proxied() as (front, _, client):
         front.strike(Fault.answer(503).delayed(0.15))
-        begun = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         assert (await client.get("/")).status_code == 503
-        assert asyncio.get_running_loop().time() - begun >= 0.15
+        assert asyncio.get_running_loop().time() - started >= 0.15
 
 
 async def test_faults_are_planned_by_method():

@@ -97,19 +97,19 @@ async def sdk(provider, server):
 
 async def ask(bare, *, stream=False, timeout=20.0):
     """What was said, without empty words, and the error's package, class and status (or code), if there was one."""
-    said = []
+    parts = []
     try:
         if stream:
             async with aclosing(bare.stream(timeout)) as words:
                 async for word in words:
-                    said.append(word)  # noqa: PERF401  # what came before an error counts
+                    parts.append(word)  # noqa: PERF401  # what came before an error counts
         else:
-            said.append(await bare.whole(timeout))
+            parts.append(await bare.whole(timeout))
     except Exception as error:  # noqa: BLE001  # the table says which
         kind = type(error)
         code = getattr(error, "status_code", getattr(error, "code", None))
-        return [word for word in said if word], f"{kind.__module__.partition('.')[0]}.{kind.__name__} {code}"
-    return [word for word in said if word], None
+        return [word for word in parts if word], f"{kind.__module__.partition('.')[0]}.{kind.__name__} {code}"
+    return [word for word in parts if word], None
 
 
 def rows(table, provider):

@@ -44,12 +44,12 @@ class Turn:
         should_retry: bool | None = None,
     ) -> Turn:
         """Refuse, by the status that the provider uses for it unless one is given. Google tells seconds in the body too."""
-        told = {
+        fields = {
             "retry-after": None if retry_after is None else str(retry_after),
             "retry-after-ms": None if retry_after_ms is None else str(retry_after_ms),
             "x-should-retry": None if should_retry is None else str(should_retry).lower(),
         }
-        headers = tuple((name, value) for name, value in told.items() if value is not None)
+        headers = tuple((name, value) for name, value in fields.items() if value is not None)
         return cls(failing=failing, status=status, headers=headers)
 
     @classmethod

@@ -78,9 +78,9 @@ def test_a_preset_is_a_value(name):
 
 def test_the_tools_are_a_table_that_does_not_change():
     """Policies by name: equal by content, hashable, copied from what was given, checked entry by entry."""
-    given = {"bash": Policy(Timeout(300, thread=True))}
-    preset = BridgePolicy(tools=given)
-    given.clear()
+    value = {"bash": Policy(Timeout(300, thread=True))}
+    preset = BridgePolicy(tools=value)
+    value.clear()
     assert dict(preset.tools) == {"bash": Policy(Timeout(300, thread=True))}
     assert hash(preset) == hash(BridgePolicy(tools={"bash": Policy(Timeout(300, thread=True))}))
     with pytest.raises(ConfigError, match=r"BridgePolicy\.tools\['bash'\]: wanted a Policy"):

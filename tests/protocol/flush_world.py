@@ -200,7 +200,7 @@ class FlushWorld:
         for request in self.requests:
             if not request.is_settled and not self.rig.session.outbound.open_requests.get(request.id):
                 self.wrong.append(f"{request} is nowhere")
-        mine = {entry.id: place for place, entry in enumerate(self.entries)}
+        mine = {entry.id: index for index, entry in enumerate(self.entries)}
         order = [mine[key] for key in self.peer.applied if key in mine]
         if order != sorted(order):
             self.wrong.append(f"out of order: {order}")

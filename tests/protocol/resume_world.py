@@ -193,7 +193,7 @@ class World:
         anchor = max((n for n in self._accepted() if self.server.log[n]), default=None)
         held = [item if isinstance(item, Gap) else item[0] for item in self.rig.session.inbound.inbox._items]
         read = [*self.stream, *held]
-        gaps = [place for place, item in enumerate(read) if isinstance(item, Gap)]
+        gaps = [index for index, item in enumerate(read) if isinstance(item, Gap)]
         at = max(
             (i for i, item in enumerate(read) if isinstance(item, Message) and number(item) == anchor),
             default=0,
@@ -218,10 +218,10 @@ class World:
         setting, server = self.setting, self.server
         self.merged.append(len(self.stream) + len(self.rig.session.inbound.inbox))
         for event in self._seen_events():
-            told = f"{event.verdict.value}({event.reason})"
+            text = f"{event.verdict.value}({event.reason})"
             if event.reason == "new_session":
                 if not self.expired:
-                    self.wrong.append(f"{told} of a session that lives")
+                    self.wrong.append(f"{text} of a session that lives")
                 self.expired = False
                 self.born = len(server.log)
                 continue
@@ -234,7 +234,7 @@ class World:
             holed = event.reason == "mismatch" and self.holed
             again = event.reason == "order" and self.found_again
             if event.verdict is not Verdict.RECOVERED and reachable and not (overflow or holed or again):
-                self.wrong.append(f"{told} although the server held everything from m{anchor} on")
+                self.wrong.append(f"{text} although the server held everything from m{anchor} on")
             causes = {
                 "no_replay": setting.kind in {"deaf", "silent"},  # one that never answers is asked once
                 "timeout": setting.kind == "silent",
@@ -244,9 +244,9 @@ class World:
                 "order": self.found_again,
             }
             if event.verdict is Verdict.UNKNOWN and not causes[event.reason]:
-                self.wrong.append(f"{told} is not a cause here (anchor m{anchor})")
+                self.wrong.append(f"{text} is not a cause here (anchor m{anchor})")
             if event.reason == "mismatch" and not holed:
-                self.wrong.append(f"{told} of an honest server")
+                self.wrong.append(f"{text} of an honest server")
 
     def check(self) -> None:
         """Nothing twice, nothing out of order, nothing lost without a word.
@@ -256,22 +256,22 @@ class World:
         seen: dict[int, int] = {}
         last, latest, covered = -1, -1, -1
         gap_since = False
-        for place, item in enumerate(self.stream):
+        for index, item in enumerate(self.stream):
             if isinstance(item, Gap):
                 gap_since = True
                 if self.setting.delayed:
-                    covered = self._merge_end(place)
+                    covered = self._merge_end(index)
                 latest = -1  # what lay under a gap may come later, new by its key or flagged
                 continue
             n = number(item)
             if n in seen:
                 if not (item.maybe_duplicate or item.redelivered):
-                    self.wrong.append(f"m{n} twice without a flag, at {seen[n]} and {place}")
+                    self.wrong.append(f"m{n} twice without a flag, at {seen[n]} and {index}")
                 continue
-            seen[n] = place
+            seen[n] = index
             if n < latest and not (self.setting.delayed and item.maybe_duplicate):
                 self.wrong.append(f"m{n} after m{latest}")
-            if n > last + 1 and not gap_since and place > covered:
+            if n > last + 1 and not gap_since and index > covered:
                 self.wrong.append(f"m{last + 1} to m{n - 1} lost in silence")
             last, latest, gap_since = max(last, n), max(latest, n), False
         if last != len(self.server.log) - 1 and not gap_since:

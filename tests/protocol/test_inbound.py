@@ -25,7 +25,7 @@ def test_asking_for_the_next_commits_the_one_before():
 def test_server_order_is_kept_and_ids_may_repeat_across_types():
     """Messages reach the reader as they came, id or none."""
     rig = Rig().up()
-    said = [
+    parts = [
         ("tool_call", "1"),
         ("stream", None),
         ("stream", None),
@@ -33,9 +33,9 @@ def test_server_order_is_kept_and_ids_may_repeat_across_types():
         ("tool_call", "1"),
         ("stream", None),
     ]
-    for type_, identity in said:
+    for type_, identity in parts:
         rig.hear(type_, {}, **({} if identity is None else {"id": identity}))
-    assert [(message.type, message.id) for message in rig.take()] == [*said[:4], said[5]]
+    assert [(message.type, message.id) for message in rig.take()] == [*parts[:4], parts[5]]
 
 
 @pytest.mark.parametrize("type_", ["heartbeat_status", "connection_notice"])

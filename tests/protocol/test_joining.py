@@ -53,16 +53,16 @@ def test_the_token_goes_into_the_first_frame(token, payload):
 def test_everything_we_say_is_strictly_valid():
     """Every frame of a session with a loss, sends and requests passes the strict rules."""
     rig = Rig().up()
-    said = list(rig.wire)
+    parts = list(rig.wire)
     rig.send(key="mine")
     rig.request()
     rig.write()
-    said += rig.wire
+    parts += rig.wire
     rig.lose()
     rig.up()
-    said += rig.wire
-    assert len(said) > 8
-    assert [violations(frame) for frame in said] == [()] * len(said)
+    parts += rig.wire
+    assert len(parts) > 8
+    assert [violations(frame) for frame in parts] == [()] * len(parts)
 
 
 @pytest.mark.parametrize(

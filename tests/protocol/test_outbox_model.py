@@ -152,8 +152,8 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def close(self):
-        left = self.box.end_all(confirmable=True)
-        assert left == [row[0] for row in self.model]
+        remaining = self.box.end_all(confirmable=True)
+        assert remaining == [row[0] for row in self.model]
         for row in list(self.model):
             self._end(row, "dropped" if row[1] == "queued" else "unknown")
         self.linked = False

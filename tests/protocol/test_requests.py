@@ -206,11 +206,11 @@ def test_nobody_reads_so_nothing_can_be_answered():
 def test_the_end_answers_every_request():
     """FAILED and CLOSED leave no request waiting: never left is NotConnected, handed out is OutcomeUnknown."""
     rig = Rig().up()
-    left = rig.request(idempotent=True)
+    remaining = rig.request(idempotent=True)
     rig.write()
     waiting = rig.request()
     rig.lose(closed(1002))
     assert rig.state == "FAILED"
-    assert left.failure.code == "SYS_OUTCOME_UNKNOWN"
+    assert remaining.failure.code == "SYS_OUTCOME_UNKNOWN"
     assert waiting.failure.code == "CONN_NOT_CONNECTED"
     assert not rig.session.outbound.open_requests

@@ -242,14 +242,14 @@ def test_closing_is_legal_in_every_state(state):
     rig = to(state)
     entry = rig.send() if state in {S.IDLE, S.BACKOFF, S.READY} else None
     before = len(rig.of(Closed))
-    left = rig.session.close(rig.now)
+    remaining = rig.session.close(rig.now)
     assert rig.session.close(rig.now) == []
     rig.session.closed(rig.now)
     rig.session.closed(rig.now)
     rig.after()
     assert rig.state is S.CLOSED
     assert len(rig.of(Closed)) == (1 if state is not S.CLOSED else before)
-    assert entry is None or (entry.is_settled and entry in left)
+    assert entry is None or (entry.is_settled and entry in remaining)
     assert rig.session.outbound.outbox.count == 0
     assert (rig.session.next_timer(), rig.session.frames_to_send(rig.now), rig.session.wants_to_send) == (
         None,
@@ -323,12 +323,12 @@ def test_the_same_inputs_make_the_same_run():
 
     def run(seed):
         rig = Rig(seed=seed)
-        said = []
+        parts = []
         for _ in range(3):
             rig.send()
             rig.up()
-            said += rig.wire
-            said.append(rig.lose(closed(1012)).wait)
-        return json.dumps(said)
+            parts += rig.wire
+            parts.append(rig.lose(closed(1012)).wait)
+        return json.dumps(parts)
 
     assert run(1) == run(1) != run(2)

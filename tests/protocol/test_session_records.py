@@ -321,8 +321,8 @@ def test_the_sessions_of_the_seed_can_be_read():
 
 def test_a_session_of_the_seed_may_say_more():
     """Its `Session` has a state, `resumable` and perhaps no checkpoint; what we do not know of is no error in a text of others."""
-    said = {**SEEDS, "state": "closed", "resumable": False, "checkpoint": None, "model": "opus"}
-    read = SessionRecord.from_json(json.dumps(said))
+    fields = {**SEEDS, "state": "closed", "resumable": False, "checkpoint": None, "model": "opus"}
+    read = SessionRecord.from_json(json.dumps(fields))
     assert (read.state, read.resumable, read.checkpoint) == ("closed", False, None)
 
 

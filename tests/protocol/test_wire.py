@@ -10,7 +10,7 @@ from tests.protocol.driving import Rig
 
 
 def _pings(frames):
-    return [place for place, frame in enumerate(frames) if frame["type"] == "heartbeat_ping"]
+    return [index for index, frame in enumerate(frames) if frame["type"] == "heartbeat_ping"]
 
 
 @pytest.mark.parametrize("total", [64, 1_000])

@@ -293,9 +293,9 @@ class Scenario:
     async def _finish(self, server: BridgeServer) -> None:
         client = self.client
         assert client is not None
-        left = await client.aclose(drain=5)
-        if left and not self.run.problems:
-            self.run.problems.append(f"undelivered after a rest: {left}")
+        remaining = await client.aclose(drain=5)
+        if remaining and not self.run.problems:
+            self.run.problems.append(f"undelivered after a rest: {remaining}")
         await asyncio.wait([self.consumer], timeout=1)
         if self.consumer.done() and self.consumer.exception() is not None:
             self.run.problems.append(f"the reader ended with {self.consumer.exception()!r}")

@@ -183,21 +183,21 @@ async def checkpointed(directory):
 
 async def crashed(directory):
     """The known content as a process leaves it that dies: half of it in the file, half in a log of many transactions."""
-    path, left = directory / "alive.db", directory / "known.db"
+    path, remaining = directory / "alive.db", directory / "known.db"
     async with opened(path) as (store, _):
         await write_first(store)
     async with opened(path) as (store, _):
         await write_second(store)
-        copy(path, left)
-    assert Path(f"{left}-wal").stat().st_size > 100_000
-    return left
+        copy(path, remaining)
+    assert Path(f"{remaining}-wal").stat().st_size > 100_000
+    return remaining
 
 
 async def never_copied(directory):
     """The same, all of it in the log: its process never copied anything into the file."""
-    path, left = directory / "alive.db", directory / "known.db"
+    path, remaining = directory / "alive.db", directory / "known.db"
     async with opened(path) as (store, _):
         await write_first(store)
         await write_second(store)
-        copy(path, left)
-    return left
+        copy(path, remaining)
+    return remaining

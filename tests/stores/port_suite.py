@@ -174,10 +174,10 @@ def place_fixture(places):
 
 async def refused(awaitable):
     """The failure of what a store refuses, and the seconds until it did."""
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(StoreError) as caught:
         await awaitable
-    return caught.value.failure, time.monotonic() - begun
+    return caught.value.failure, time.monotonic() - started
 
 
 async def accepted(store, *numbers):

@@ -166,12 +166,12 @@ def test_what_a_killed_process_left_is_removed_an_hour_later(path):
 @pytest.mark.parametrize("kind", ["listdir", "lstat", "unlink"])
 def test_leftovers_that_cannot_be_removed_are_left(path, monkeypatch, kind):
     """Tidying up is no reason to fail."""
-    left = path.with_name(f".{path.name}.{'0' * 16}.tmp")
-    left.write_text("")
-    os.utime(left, (0, 0))
+    remaining = path.with_name(f".{path.name}.{'0' * 16}.tmp")
+    remaining.write_text("")
+    os.utime(remaining, (0, 0))
     insert(monkeypatch, FaultyDisk(1, failing("EIO"), kinds={kind}))
     remove_leftovers(path)
-    assert left.exists()
+    assert remaining.exists()
 
 
 def test_a_file_is_removed_once(path, monkeypatch):

@@ -26,9 +26,9 @@ def store_events(seen):
 
 async def timed(awaitable):
     """What it returns or raises, and the seconds until then."""
-    begun = time.monotonic()
+    started = time.monotonic()
     result = (await asyncio.gather(awaitable, return_exceptions=True))[0]
-    return result, time.monotonic() - begun
+    return result, time.monotonic() - started
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])

@@ -223,7 +223,7 @@ def test_a_budget_in_redis_allows_what_one_in_the_process_allows(state, key, see
     chance = random.Random(seed)
     numbers = RetryBudget(ratio=chance.choice([0.1, 0.5]), floor=chance.choice([0, 1.5, 3]))
     line, twin = state.budget(key, numbers), BudgetState(key, numbers)
-    said = []
+    parts = []
     for _ in range(80):
         now = 1_000.0  # the test is over long before anything is too old
         step = chance.choice(["call", "call", "repeat", "back"])
@@ -231,13 +231,13 @@ def test_a_budget_in_redis_allows_what_one_in_the_process_allows(state, key, see
             line.deposit()
             twin.deposit(now)
         elif step == "repeat":
-            said.append((_answer(line.ask()), twin.spend(now)))
-        elif said and said[-1][0]:
+            parts.append((_answer(line.ask()), twin.spend(now)))
+        elif parts and parts[-1][0]:
             line.give_back()
             twin.take_back(now)
-            said.append((False, False))
-    assert [shared for shared, _ in said] == [own for _, own in said]
-    assert any(shared for shared, _ in said)
+            parts.append((False, False))
+    assert [shared for shared, _ in parts] == [own for _, own in parts]
+    assert any(shared for shared, _ in parts)
 
 
 def _answer(question) -> bool | None:

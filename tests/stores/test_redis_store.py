@@ -147,10 +147,10 @@ async def test_what_was_refused_is_not_done_later(place, server):
     await accepted(store, 1)
     server.pause()
     await refused(store.put(send(2)))
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(StoreError):
         await store.close()
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - started < 1.5
     server.resume()
     async with place.opened(wait=5) as found:
         assert ids(found.entries()) == ["id-1"]

@@ -51,15 +51,15 @@ async def place(server):
 @asynccontextmanager
 async def _mended(place, *, events=1):
     """The store, opened after the damage, with what it told in `told`; a second opening has nothing to tell."""
-    told = []
-    with listen(lambda event: told.append(event) if isinstance(event, StateSetAside) else None):
+    parts = []
+    with listen(lambda event: parts.append(event) if isinstance(event, StateSetAside) else None):
         async with place.opened() as store:
-            assert len(told) == events
-            store.told = told
+            assert len(parts) == events
+            store.told = parts
             yield store
         async with place.opened() as again:
             assert ids(again.entries()) == ids(store.found)
-        assert len(told) == events
+        assert len(parts) == events
 
 
 def _entries(store):

@@ -66,9 +66,9 @@ async def test_a_killed_owner(place):
     assert failure.code == "SYS_STORE_IN_USE"
     assert 0 < failure.retry_after <= 1.5
     assert "lease" in failure.message
-    begun = time.monotonic()
+    started = time.monotonic()
     async with place.opened(wait=10) as store:
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - started < 2.5
         assert ids(store.entries()) == ["id-1", "id-2", "id-3"]
         assert sorted(entry.state for entry in store.entries()) == ["queued", "written", "written"]
 

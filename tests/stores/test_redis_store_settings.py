@@ -88,8 +88,8 @@ def test_what_the_package_says_is_masked():
     error = redis.RedisError(
         "url redis://jo%C3%A9:hunter%402secret@localhost, hunter@2secret, joé, other2secret"
     )
-    said = str(store._link.failed(error))
-    assert not any(secret in said for secret in ("hunter", "2secret", "jo%C3%A9", "joé"))
+    text = str(store._link.failed(error))
+    assert not any(secret in text for secret in ("hunter", "2secret", "jo%C3%A9", "joé"))
 
 
 async def test_outcomes_are_remembered_for_a_day(place):

@@ -175,9 +175,9 @@ def test_what_is_too_much_is_cut_and_says_so():
 def test_the_longest_line_is_the_last_that_fits(over):
     """65,536 bytes with its end; one more, and it is cut."""
     texts = [["y" * 500] * 100, ["y" * 500] * 30, ""]
-    left = LONGEST_LINE - len(record_line({"texts": texts}, AT))
-    assert 0 < left < 500
-    texts[2] = "y" * (left + over)
+    remaining = LONGEST_LINE - len(record_line({"texts": texts}, AT))
+    assert 0 < remaining < 500
+    texts[2] = "y" * (remaining + over)
     line = record_line({"texts": texts}, AT)
     assert (b'"cut"' in line, len(line) == LONGEST_LINE) == (bool(over), not over)
 

@@ -99,8 +99,8 @@ def test_lines_of_your_own_are_masked_too(path):
 @pytest.mark.parametrize("record", [None, "text", [("a", 1)], 5])
 def test_what_is_no_record_is_refused(path, record):
     """A mistake of the program is an error where it is made; what it says is not repeated."""
-    told = rf"SessionLog\.write\.record: wanted a mapping, got '{type(record).__name__}'"
-    with SessionLog(path) as log, pytest.raises(ConfigError, match=told):
+    text = rf"SessionLog\.write\.record: wanted a mapping, got '{type(record).__name__}'"
+    with SessionLog(path) as log, pytest.raises(ConfigError, match=text):
         log.write(record)
 
 
@@ -167,8 +167,8 @@ def test_a_client_leaves_no_secret_in_its_log(path):
 
     with SessionLog(path):
         asyncio.run(main())
-    told = [line["event"] for line in lines(path)]
-    assert {"Connected", "Joined", "Closed"} <= set(told)
+    parts = [line["event"] for line in lines(path)]
+    assert {"Connected", "Joined", "Closed"} <= set(parts)
     assert "c4n4ry" not in path.read_text()
 
 

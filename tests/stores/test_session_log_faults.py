@@ -52,8 +52,8 @@ def test_a_disk_that_fails_is_told_once_and_breaks_nothing(path, monkeypatch, he
             assert (log.lost, repr(log)) == (6, f"<SessionLog {path} failing lost=6>")
         emit(EVENT)
         emit(EVENT)
-    told = [event for event in heard if event != EVENT]
-    failed, recovered = told
+    parts = [event for event in heard if event != EVENT]
+    failed, recovered = parts
     assert isinstance(failed, events.StoreFailed)
     assert (failed.store, failed.degraded) == (f"SessionLog {path}", True)
     assert failed.failure.code == "SYS_STORE_UNAVAILABLE"

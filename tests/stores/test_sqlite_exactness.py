@@ -68,16 +68,16 @@ async def test_the_doubt_is_there_before_the_log_is_emptied(tmp_path, monkeypatc
     async with asyncio.timeout(5):
         while said(path)[2]:
             await asyncio.sleep(0.02)
-    told = []
+    parts = []
     begin_anew = store._database.begin_log_anew
-    monkeypatch.setattr(store._database, "begin_log_anew", lambda: (told.append(said(path)), begin_anew()))
+    monkeypatch.setattr(store._database, "begin_log_anew", lambda: (parts.append(said(path)), begin_anew()))
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._COPY_EVERY", 1)
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOG_LIMIT", 0)
     assert store.put(Entry(1, "id", "key", "tool_result", "{}")) is None
     async with asyncio.timeout(5):
-        while not told:
+        while not parts:
             await asyncio.sleep(0.01)
-    assert told[0] == (0, ["m1"], 64)
+    assert parts[0] == (0, ["m1"], 64)
     await store.close()
 
 

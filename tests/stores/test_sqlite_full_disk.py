@@ -183,8 +183,8 @@ async def test_no_descriptors_to_open_with(tmp_path):
     truth, _ = await look(path)
     held = open_files()
     codes = []
-    for left in range(12):
-        with no_descriptors(left):
+    for remaining in range(12):
+        with no_descriptors(remaining):
             try:
                 assert await look(path) == (truth, [])
             except StoreError as error:
@@ -202,10 +202,10 @@ async def test_no_descriptors_to_look_at_a_database_of_another_program(tmp_path)
         connection.execute("CREATE TABLE bookmarks (url)")
     path.chmod(0o600)
     before = path.read_bytes()
-    for left in range(12):
-        with no_descriptors(left), pytest.raises(StoreError):
+    for remaining in range(12):
+        with no_descriptors(remaining), pytest.raises(StoreError):
             await look(path)
-        assert (left, path.read_bytes() == before) == (left, True)
+        assert (remaining, path.read_bytes() == before) == (remaining, True)
 
 
 async def test_no_descriptors_while_it_is_open(tmp_path, monkeypatch):

@@ -278,8 +278,8 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
         trace = [STRACE, "-f", "-qq", "-o", room / "calls", "-e", f"trace={call}", *inject]
         program = [*trace, sys.executable, "-m", "tests.stores.log_worker", place, durability]
         ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-        told = [json.loads(line) for line in ended.stdout.splitlines()]
-        return ended.returncode, {line["n"] for line in told if line["op"] == "put" and not line["code"]}
+        parts = [json.loads(line) for line in ended.stdout.splitlines()]
+        return ended.returncode, {line["n"] for line in parts if line["op"] == "put" and not line["code"]}
 
     status, _ = life(put(files, room))
     assert status == 0

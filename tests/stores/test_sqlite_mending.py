@@ -177,9 +177,9 @@ async def test_a_write_that_was_not_finished(room, frames):
     async with opened(place(Damaged("", torn), room / "c")) as (store, events):
         assert (read(store), events) == (before, [])
         await done(store.put(entry(99)))
-        left = files_of(room / "c" / "known.db")
+        remaining = files_of(room / "c" / "known.db")
     (room / "d").mkdir(mode=0o700)
-    content, events = await look(place(Damaged("", left), room / "d"))
+    content, events = await look(place(Damaged("", remaining), room / "d"))
     assert events == []
     assert content.entries.keys() == {*before.entries, 99}
 
@@ -245,20 +245,20 @@ async def cut_beside_its_index(path):
 @pytest.mark.parametrize("has_index", [False, True])
 async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch, has_index):
     """The next process mends it again: told once in all, the original whole beside it, the same rows, and no leftovers."""
-    left = await crashed(room / "b")
-    files = files_of(left)
+    remaining = await crashed(room / "b")
+    files = files_of(remaining)
     broken = flipped(files, "-wal", len(files["-wal"]) * 3 // 4, 3)
     if has_index:
-        broken = await cut_beside_its_index(left)
+        broken = await cut_beside_its_index(remaining)
     number, has_crashed = 0, True
     while has_crashed:
         number += 1
         directory = room / f"at {number}"
         directory.mkdir(mode=0o700)
         path = place(broken, directory)
-        told = []
+        parts = []
         with listen(
-            lambda event, told=told: told.append(event) if isinstance(event, StateSetAside) else None
+            lambda event, told=parts: told.append(event) if isinstance(event, StateSetAside) else None
         ):
             with monkeypatch.context() as patch, suppress(CrashError):
                 calls = crash_at(number, patch)
@@ -266,8 +266,8 @@ async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch, has_in
             has_crashed = len(calls) >= number
             content, _ = await look(path)
             again, _ = await look(path)
-        assert (number, len(told)) == (number, 1)
-        assert (number, wrong_event(told[0], broken, content)) == (number, [])
+        assert (number, len(parts)) == (number, 1)
+        assert (number, wrong_event(parts[0], broken, content)) == (number, [])
         assert (number, wrong_rows(content), len(content.entries) > 20) == (number, [], True)
         assert (number, [name for name in files_in(directory) if "salvaged" in name]) == (number, [])
         assert (number, again) == (number, content)
@@ -286,9 +286,9 @@ LEFT = {
 async def test_leftovers(known, room, name):
     """Beside a sound database they are removed, and nothing is said; without one a new one is begun."""
     files, truth = known
-    left, has_database = LEFT[name]
+    remaining, has_database = LEFT[name]
     path = place(Damaged("", files if has_database else {}), room / "c")
-    for end, data in left.items():
+    for end, data in remaining.items():
         Path(f"{path}{end}").write_bytes(data)
     content, events = await look(path)
     assert events == []
@@ -318,9 +318,9 @@ async def test_messages_stay_beside_their_file(known, room, monkeypatch):
     monkeypatch.setattr(
         sqlite_salvage.shutil, "copyfile", lambda a, b: (seen.append(Path(b).parent), real(a, b))
     )
-    left = path.with_name(f"{path.name}.reading-left")
-    left.mkdir()
-    (left / "copy.db").write_bytes(b"messages")
+    remaining = path.with_name(f"{path.name}.reading-left")
+    remaining.mkdir()
+    (remaining / "copy.db").write_bytes(b"messages")
     other = path.with_name("other.db.reading-left")
     other.mkdir()
     await look(path)

@@ -74,9 +74,9 @@ async def test_every_rename_that_fails(tmp_path, monkeypatch, make, lasting):
         first = await opened_with(renames, path, monkeypatch)
         content, second = await look(path)
         truth = truth or content
-        told = [*(first or ()), *second]
-        assert (at, len(told)) == (at, 1)
-        assert (at, wrong_rows(content), wrong_event(told[0], damaged, content)) == (at, [], [])
+        parts = [*(first or ()), *second]
+        assert (at, len(parts)) == (at, 1)
+        assert (at, wrong_rows(content), wrong_event(parts[0], damaged, content)) == (at, [], [])
         assert (at, content) == (at, truth)
         assert await look(path) == (content, [])
         refused += first is None

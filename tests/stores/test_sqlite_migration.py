@@ -19,7 +19,7 @@ from resilient_bridge.protocol import EntryState, Now
 from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.stores.sqlite import migration as sqlite_migration
 from resilient_bridge.stores.sqlite.database import PAGE, is_good
-from resilient_bridge.stores.sqlite.faults import faults_of
+from resilient_bridge.stores.sqlite.integrity import faults_of
 from resilient_bridge.stores.sqlite.opening import open_database
 from resilient_bridge.stores.sqlite.versions import LAYOUTS, Layout
 from tests.stores.data.make_version_1 import WALL, told
@@ -150,11 +150,11 @@ async def test_a_file_with_a_log(tmp_path, monkeypatch):
     """Version 1 was killed, half of it is in its log: all of that is carried over."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir(mode=0o700)
-    left = await crashed(tmp_path / "a")
-    truth, _ = await look(place(Damaged("", files_of(left)), tmp_path / "b"))
+    remaining = await crashed(tmp_path / "a")
+    truth, _ = await look(place(Damaged("", files_of(remaining)), tmp_path / "b"))
     put_in_force(monkeypatch, 2, 3)
-    assert await look(left) == (truth, [])
-    assert table(left, "marks")[1] == 3
+    assert await look(remaining) == (truth, [])
+    assert table(remaining, "marks")[1] == 3
 
 
 # ---- what interrupts it ----------------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ async def test_a_kill_at_every_statement(path, version_1, monkeypatch):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
     count, old = int(done.stdout), 0
     for at in range(1, count + 1):
-        left = path.parent / "room" / str(at) / "known.db"
-        (left.parent / "copy").mkdir(mode=0o700)
-        copy = place(Damaged("", files_of(left)), left.parent / "copy")
+        remaining = path.parent / "room" / str(at) / "known.db"
+        (remaining.parent / "copy").mkdir(mode=0o700)
+        copy = place(Damaged("", files_of(remaining)), remaining.parent / "copy")
         try:
             assert (at, await answers_of(copy)) == (at, (version_1, []))
             old += 1
@@ -256,8 +256,8 @@ async def test_a_kill_at_every_statement(path, version_1, monkeypatch):
             assert error.failure.code == "SYS_STATE_FOREIGN"
         with monkeypatch.context() as patch:
             put_in_force(patch, 2, 3)
-            assert (at, await answers_of(left)) == (at, (version_1, []))
-            assert (at, judged(left)) == (at, ((), (), "", 3, True))
+            assert (at, await answers_of(remaining)) == (at, (version_1, []))
+            assert (at, judged(remaining)) == (at, ((), (), "", 3, True))
     assert count - 4 < old < count
     assert old > 30
 
@@ -343,7 +343,7 @@ async def test_a_file_that_was_killed_before_its_tables_were_in_place(known, tmp
     put_in_force(monkeypatch, 2, 3)
     path = place(Damaged("", files), tmp_path / "b")
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_migration, "are_tables_in_place", lambda _: True)
+        patch.setattr(sqlite_migration, "are_tables_on_first_pages", lambda _: True)
         open_database(path, is_machine=False)[0].close()
     assert (judged(path).version, judged(path).is_in_place) == (3, False)
     assert await look(path) == (truth, [])
@@ -357,10 +357,10 @@ async def test_damage_in_a_crashed_file_of_version_1(tmp_path, monkeypatch):
     files = files_of(await crashed(tmp_path / "a"))
     put_in_force(monkeypatch, 2, 3)
     broken = flipped(files, "-wal", len(files["-wal"]) * 3 // 4, 3)
-    left = place(broken, tmp_path / "b")
-    content, events = await look(left)
+    remaining = place(broken, tmp_path / "b")
+    content, events = await look(remaining)
     assert len(events) == 1
     assert wrong_event(events[0], broken, content) == wrong_rows(content) == []
     assert len(content.entries) > 20
-    assert await look(left) == (content, [])
-    assert table(left, "marks")[1] == 3
+    assert await look(remaining) == (content, [])
+    assert table(remaining, "marks")[1] == 3

@@ -81,10 +81,10 @@ async def test_waiting_for_the_owner(path):
     """`wait=` seconds: opened as soon as it is free, refused when they are over, and nothing is left of the attempt."""
     loop = asyncio.get_running_loop()
     async with opened(path) as (store, _):
-        begun = loop.time()
+        started = loop.time()
         with pytest.raises(StoreError):
             await look(path, wait=0.25)
-        assert 0.2 < loop.time() - begun < 2
+        assert 0.2 < loop.time() - started < 2
         waiting = asyncio.create_task(look(path, wait=30))
         await asyncio.sleep(0.15)
         assert not waiting.done()
@@ -102,7 +102,7 @@ async def test_a_fork_that_uses_the_store(path, durability):
         ends, begins = os.pipe()
         child = os.fork()
         if not child:
-            told = []
+            parts = []
             uses = (
                 lambda: store.put(entry(2)), lambda: store.mark(1, 1.0), lambda: store.keep(store.session("x")),
                 lambda: store.keep_record("x", "{}"), lambda: store.drop_record("x"), lambda: store.close().send(None),
@@ -111,16 +111,16 @@ async def test_a_fork_that_uses_the_store(path, durability):
                 try:
                     use()
                 except BaseException as error:  # noqa: BLE001 -- the child tells, and the parent judges
-                    told.append(f"{type(error).__name__}: {error}")
+                    parts.append(f"{type(error).__name__}: {error}")
                 else:
-                    told.append("nothing")
-            os.write(begins, json.dumps(told).encode())
+                    parts.append("nothing")
+            os.write(begins, json.dumps(parts).encode())
             os._exit(0)
         os.close(begins)
         with os.fdopen(ends) as pipe:
-            told = json.loads(await asyncio.to_thread(pipe.read))
+            parts = json.loads(await asyncio.to_thread(pipe.read))
         os.waitpid(child, 0)
-        assert [line[:11] for line in told] == ["ConfigError"] * 6
+        assert [line[:11] for line in parts] == ["ConfigError"] * 6
         await done(store.put(entry(3)))
     content, events = await look(path)
     assert (sorted(content.entries), events) == ([1, 3], [])
@@ -149,8 +149,8 @@ async def test_nothing_is_left_after_closing(path, durability):
     for thread in set(threading.enumerate()) - threads:
         if thread.name.startswith("resilient_bridge"):
             thread.join(5)
-    left = {thread.name for thread in set(threading.enumerate()) - threads}
-    assert not [name for name in left if name.startswith("resilient")]
+    remaining = {thread.name for thread in set(threading.enumerate()) - threads}
+    assert not [name for name in remaining if name.startswith("resilient")]
     assert not asyncio.all_tasks() - tasks
     assert open_files() <= held
 
@@ -274,10 +274,10 @@ async def test_a_log_that_cannot_be_copied_stalls_nobody(path, monkeypatch, dura
             reader.execute("SELECT count(*) FROM outbox").fetchone()
             slowest = 0.0
             for seq in range(2, 60):
-                begun = loop.time()
+                started = loop.time()
                 await done(store.put(entry(seq)))
                 await asyncio.sleep(0.001)
-                slowest = max(slowest, loop.time() - begun)
+                slowest = max(slowest, loop.time() - started)
     assert slowest < 1.5
     content, events = await look(path)
     assert (len(content.entries), events) == (59, [])

@@ -295,7 +295,7 @@ def test_what_is_left_is_what_is_checked(path, heard):
 def test_a_function_that_finds_no_orphans_as_wanted_is_the_programs_defect(file, path, heard, answer):
     """ConfigError, and nothing is touched: the file is not to blame."""
     before = path.read_bytes()
-    told = rf"StateFile\.orphans: wanted a function that returns the value .*, got 'one that returns {type(answer).__name__}'"
-    with pytest.raises(ConfigError, match=told):
+    text = rf"StateFile\.orphans: wanted a function that returns the value .*, got 'one that returns {type(answer).__name__}'"
+    with pytest.raises(ConfigError, match=text):
         StateFile(path, version=1, orphans=lambda value: answer).load()
     assert (path.read_bytes(), heard) == (before, [])

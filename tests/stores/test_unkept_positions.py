@@ -108,8 +108,8 @@ async def test_a_crash_while_nothing_can_be_kept(kept, pause):
             with refusing(kept, store):
                 await pushed(bridge, 11, 210)
                 assert await asyncio.wait_for(reading, 10) is not None
-                left = await kept.left()
-            after = await left()
+                remaining = await kept.left()
+            after = await remaining()
         async with rb.BridgeClient(bridge.url, store=after.store(), policy=quick()) as client:
             reading = asyncio.create_task(read(client, again))
             await until(lambda: again and again[-1][0] == 210)

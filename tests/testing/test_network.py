@@ -208,7 +208,7 @@ def test_a_connect_that_is_cancelled_leaves_nothing():
     """Cancelled while the answer is under way, a connect leaves no open link behind, at either end."""
 
     async def main(loop, url):
-        left = []
+        remaining = []
         for number in range(40):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.0005 * number + 0.0001):
@@ -216,11 +216,11 @@ def test_a_connect_that_is_cancelled_leaves_nothing():
                     loop.note("connected")
                     await asyncio.sleep(10)
             await asyncio.sleep(5)
-            left += [link for link in loop.network.links if not link.up.sender.is_gone]
-        return left, loop.network.connections > 20
+            remaining += [link for link in loop.network.links if not link.up.sender.is_gone]
+        return remaining, loop.network.connections > 20
 
-    left, is_tried = run(main)
+    remaining, is_tried = run(main)
     assert is_tried
     assert all(
-        link.up.bytes > 100 for link in left
+        link.up.bytes > 100 for link in remaining
     )  # only those whose program got its connection and dropped it

@@ -123,5 +123,5 @@ def test_an_answer_is_one_frame_around_what_was_sent(as_strings):
 def test_b02_an_answer_may_be_sorted(order, found):
     """By timestamp, newest first where it is equal, or by timestamp and type; otherwise as it was said."""
     texts = [json.dumps({"type": name[0], "timestamp": name[1]}) for name in ("b1", "a1", "c1", "a2")]
-    said = [json.loads(text) for text in ordered(texts, order)]
-    assert " ".join(each["type"] + each["timestamp"] for each in said) == found
+    parts = [json.loads(text) for text in ordered(texts, order)]
+    assert " ".join(each["type"] + each["timestamp"] for each in parts) == found

@@ -222,11 +222,11 @@ def test_row_29_a_timeout_of_the_users_own(moment):
                 "wait_ready": client.wait_ready,
                 "iteration": aiter(client).__anext__,
             }[moment]
-            begun = loop.time()
+            started = loop.time()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(2):
                     await use()
-            assert loop.time() - begun < 3.5
+            assert loop.time() - started < 3.5
             server.behave(acks="each", never_pong=False)
             if moment != "aclose":
                 await client.wait_ready(60)

@@ -52,10 +52,10 @@ async def refused(kind, caplog, **options):
     expiry = failure.details["expiry"]
     assert len(expiry) == len("2026-03-01T00:00:00Z")
     assert expiry.endswith("Z")
-    said = str(caught.value)
-    assert expiry in said  # the message alone tells until when it was valid
-    assert REASONS[kind] in said
-    assert failure.suggestions[0] in said  # and what to do
+    text = str(caught.value)
+    assert expiry in text  # the message alone tells until when it was valid
+    assert REASONS[kind] in text
+    assert failure.suggestions[0] in text  # and what to do
     assert failure.details["suggested_action"]
     assert expiry in failure.explain()
     (record,) = [record for record in caplog.records if record.name == "resilient_bridge"]

@@ -63,10 +63,10 @@ async def test_row_30_a_stall_hides_no_death(server):
         await asyncio.sleep(5)
         await server.cut("blackhole")
         loop.stall(60)
-        begun = loop.time()
+        started = loop.time()
         await watch.recovered(2)
         assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
-        assert loop.time() - begun < 25.5 + 10
+        assert loop.time() - started < 25.5 + 10
 
 
 @pytest.mark.parametrize("hours", [0.01, 1, 4])
@@ -95,9 +95,9 @@ async def test_row_30_a_link_that_died_in_the_sleep(server):
         await asyncio.sleep(3.3)
         await server.cut("blackhole")
         loop.sleep_machine(600)
-        begun = loop.time()
+        started = loop.time()
         await watch.until(lambda: watch.losses)
-        assert loop.time() - begun <= 3.0
+        assert loop.time() - started <= 3.0
         assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
         await watch.recovered(2)
 
@@ -140,12 +140,12 @@ async def test_row_31_a_jump_while_waiting(server, jump):
         server.behave(reject_upgrade=503, retry_after="100")
         await server.cut("abort")
         await watch.until(lambda: 100.0 in watch.waits)
-        begun, attempts = loop.time(), len(server.attempt_times)
+        started, attempts = loop.time(), len(server.attempt_times)
         await asyncio.sleep(5)
         loop.wall_offset += jump
         server.behave(reject_upgrade=None, retry_after=None)
         await watch.until(lambda: len(server.attempt_times) > attempts, 200)
-        assert server.attempt_times[-1] - begun == pytest.approx(100, abs=1)
+        assert server.attempt_times[-1] - started == pytest.approx(100, abs=1)
         await watch.recovered(2)
 
 
@@ -163,9 +163,9 @@ async def test_row_31_heartbeats_keep_their_pace(server, jump):
         await asyncio.sleep(60)
         assert 4 <= sum(frame["type"] == "heartbeat_ping" for frame in server.frames) - pings <= 5
         await server.cut("blackhole")
-        begun = loop.time()
+        started = loop.time()
         await watch.until(lambda: watch.losses, 60)
-        assert 9 <= loop.time() - begun <= 25.5
+        assert 9 <= loop.time() - started <= 25.5
         await watch.recovered(2)
 
 
@@ -177,13 +177,13 @@ async def test_row_31_timeouts_of_the_user(server, jump):
     server.behave(ignored=frozenset({"slow_request"}))
     async with Watch(server.url) as watch:
         await watch.ready()
-        begun = loop.time()
+        started = loop.time()
         request = asyncio.create_task(watch.client.request("slow_request", {}, timeout=20))
         await asyncio.sleep(5)
         loop.wall_offset += jump
         with pytest.raises(rb.AttemptTimeoutError):
             await request
-        assert loop.time() - begun == pytest.approx(20, abs=0.1)
+        assert loop.time() - started == pytest.approx(20, abs=0.1)
 
 
 @pytest.mark.parametrize("jump", DECADES)

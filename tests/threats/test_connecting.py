@@ -28,10 +28,10 @@ def named(server):
 async def fails_in_time(server, watch, code, *, slow=True):
     """Each of three attempts ends within the connect timeout, typed; after that the world is healed and it connects."""
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    started = loop.time()
     await watch.until(lambda: len(watch.of(ReconnectScheduled)) >= 3, 120)
     assert watch.failures[:3] == [code] * 3
-    spent = loop.time() - begun
+    spent = loop.time() - started
     assert spent <= 3 * DEADLINE + sum(watch.waits[:2]) + 0.5
     if slow:
         assert spent >= 3 * DEADLINE

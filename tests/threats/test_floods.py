@@ -102,9 +102,9 @@ async def test_row_05_one_byte_at_a_time():
     async with bridge.listening(), Watch(bridge.url, policy=policy) as watch:
         loop = asyncio.get_running_loop()
         await watch.until(lambda: watch.connects >= 1, 5)
-        begun = loop.time()
+        started = loop.time()
         await watch.until(lambda: watch.losses, 5)
-        assert loop.time() - begun < 1.0 + 0.6 + 0.25 + 1.0
+        assert loop.time() - started < 1.0 + 0.6 + 0.25 + 1.0
         assert set(watch.losses) <= {"CONN_HEARTBEAT_TIMEOUT", "CONN_TIMEOUT"}
         bridge.script = None
         await watch.ready(5)

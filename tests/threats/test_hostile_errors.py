@@ -143,12 +143,12 @@ def read_all(watch):
 @simulated
 async def test_row_45_from_a_factory(server, kind):
     """Raised by a user's factory, three times: each attempt is a typed, readable failure, and the fourth connects."""
-    left = [3]
+    remaining = [3]
 
     @contextlib.asynccontextmanager
     async def factory():
-        if left[0]:
-            left[0] -= 1
+        if remaining[0]:
+            remaining[0] -= 1
             error = HOSTILE[kind]()
             raise error
         async with connect(server.url, ping_interval=None) as websocket:
@@ -161,7 +161,7 @@ async def test_row_45_from_a_factory(server, kind):
     async with Over(factory) as watch:
         await watch.until(lambda: watch.client.state in {"READY", "FAILED"}, 120)
         assert watch.client.state == "READY", watch.client.health()
-        assert left == [0]
+        assert remaining == [0]
         assert len(watch.failures) == 3
         if kind == "long_chain":
             assert set(watch.failures) <= {"CONN_REFUSED", "SYS_INTERNAL_ERROR"}
@@ -189,11 +189,11 @@ async def test_row_45_e11_a_programming_error_of_a_factory_ends_the_bridge(serve
 @simulated
 async def test_row_45_from_a_credential_helper(server, kind, place):
     """Raised while we ask for the URL, the token or the headers: AUTH_REFRESH_FAILED, tried again, and then READY."""
-    left = [2]
+    remaining = [2]
 
     def helper():
-        if left[0]:
-            left[0] -= 1
+        if remaining[0]:
+            remaining[0] -= 1
             error = HOSTILE[kind]()
             raise error
         return {"url": server.url, "token": "t", "headers": {}}[place]

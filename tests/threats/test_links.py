@@ -28,12 +28,12 @@ async def test_row_20_half_open(direction):
         loop = asyncio.get_running_loop()
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1], 5)
-        begun = loop.time()
+        started = loop.time()
         proxy.apply(Fault.black_hole(direction))
         receipt = await watch.client.send("note", {"n": 7})
         await push(server, 2)
         await watch.until(lambda: watch.losses, 5)
-        assert loop.time() - begun < HEARTBEAT.every + HEARTBEAT.timeout + 0.25 + 0.5
+        assert loop.time() - started < HEARTBEAT.every + HEARTBEAT.timeout + 0.25 + 0.5
         assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
         await watch.recovered(2, within=5)
         await push(server, 3)
@@ -57,11 +57,11 @@ def test_row_20_half_open_by_the_book(way):
             async with Watch(server.url) as watch:
                 await watch.ready()
                 await asyncio.sleep(moment + 0.37)
-                begun = loop.time()
+                started = loop.time()
                 for link in loop.network.links:
                     link.blackhole(1e6, way)
                 await watch.until(lambda: watch.losses, 60)
-                assert loop.time() - begun <= 25.5
+                assert loop.time() - started <= 25.5
                 assert watch.losses == ["CONN_HEARTBEAT_TIMEOUT"]
                 loop.network.heal()
                 await watch.recovered(2)

@@ -194,9 +194,9 @@ async def test_row_40_a_credential_in_trouble(server, everything, place, kind):
         assert watch.client.state != "READY"
         errors = await errors_of(watch.client)
         assert any(errors)
-        said = [*all_that_was_said(watch, everything, *errors)]
-        assert len(said) > 20
-        assert_no_canary(said)
+        parts = [*all_that_was_said(watch, everything, *errors)]
+        assert len(parts) > 20
+        assert_no_canary(parts)
     assert_no_canary([*all_that_was_said(watch, everything)])
 
 
@@ -271,9 +271,9 @@ async def test_row_40_every_credential_is_known_by_its_value(server, everything,
         for link in tuple(server._listener.links):
             await link.close(1011, f"no: {CANARY}, sorry")
         await watch.recovered(2)
-        said = [*all_that_was_said(watch, everything)]
-        assert any("sorry" in text for text in said)
-        assert_no_canary(said)
+        parts = [*all_that_was_said(watch, everything)]
+        assert any("sorry" in text for text in parts)
+        assert_no_canary(parts)
 
 
 @pytest.mark.parametrize(
@@ -297,9 +297,9 @@ async def test_row_40_g01_a_part_of_a_header_is_known_as_well(server, everything
         for link in tuple(server._listener.links):
             await link.close(1011, f"no: {CANARY}, sorry")
         await watch.recovered(2)
-        said = [*all_that_was_said(watch, everything)]
-        assert any("sorry" in text for text in said)
-        assert_no_canary(said)
+        parts = [*all_that_was_said(watch, everything)]
+        assert any("sorry" in text for text in parts)
+        assert_no_canary(parts)
 
 
 @pytest.mark.parametrize("what", ["url", "token", "headers"])

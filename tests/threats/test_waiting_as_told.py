@@ -158,8 +158,8 @@ async def test_row_26_other_timers_keep_running(server):
     server.behave(reject_upgrade=429, retry_after="nan")
     async with Watch(server.url):
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         await asyncio.gather(*(asyncio.sleep(1 + n / 10) for n in range(20)))
-        assert loop.time() - begun < 3.1
+        assert loop.time() - started < 3.1
         server.behave(reject_upgrade=None, retry_after=None)
         await asyncio.sleep(40)

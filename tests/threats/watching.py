@@ -51,9 +51,9 @@ def simulated(test=None, /, *, seed=0):
 async def until(condition, within=30.0):
     """Wait until `condition()` is true, and return what it gave; AssertionError after `within` seconds."""
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    started = loop.time()
     while not (value := condition()):
-        spent = loop.time() - begun
+        spent = loop.time() - started
         if spent > within:
             raise AssertionError(f"still not so after {within:g} s: {inspect.getsource(condition).strip()}")
         await asyncio.sleep(max(0.01, spent / 50))  # closely at first, then 2 % late at most

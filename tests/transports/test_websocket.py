@@ -20,11 +20,8 @@ from websockets.exceptions import (
     InvalidStatus,
 )
 
-from resilient_bridge.transports.websocket import (
-    InsecureURLError,
-    RedirectRefusedError,
-    WebSocketTransport,
-)
+from resilient_bridge.transports.origin import InsecureURLError
+from resilient_bridge.transports.websocket import RedirectRefusedError, WebSocketTransport
 
 
 pytestmark = pytest.mark.real

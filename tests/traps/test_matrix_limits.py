@@ -75,19 +75,19 @@ def test_r10_the_callee_and_nested_policies_see_what_is_left(form):
     """60 s around, 40 used: the function inside has 20, and a nested policy of 30 does not begin a wait of 25."""
     with rb.testing.virtual_time() as clock:
         server = Server(always=ConnectionRefusedError)
-        left = []
+        remaining = []
         inner = rb.Policy(rb.Deadline(30), rb.Retry(backoff=rb.Backoff.constant(25)))(
             server.get, idempotent=True
         )
 
         def body():
             clock.advance(40)
-            left.append(rb.current_attempt().remaining)
+            remaining.append(rb.current_attempt().remaining)
             with pytest.raises(ConnectionRefusedError):
                 inner()
 
         form.run(rb.Policy(rb.Deadline(60))(form.of(body)))
-    assert left == [20]
+    assert remaining == [20]
     assert (server.calls, clock.slept) == (1, [])
 
 

@@ -20,12 +20,12 @@ STEADY = rb.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"))
 
 def answers(status: int, times: int):
     """A hook of a server that refuses the first so many handshakes with a status."""
-    left = [times]
+    remaining = [times]
 
     def respond(connection, request):
-        if left[0] <= 0:
+        if remaining[0] <= 0:
             return None
-        left[0] -= 1
+        remaining[0] -= 1
         return Response(status, "no", Headers({"Content-Length": "0"}), b"")
 
     return respond

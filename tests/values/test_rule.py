@@ -62,7 +62,7 @@ OTHERS = [
 
 
 def _numbered(keys: list) -> dict:
-    return {what: Rule(attempts=place + 1) for place, what in enumerate(keys)}
+    return {what: Rule(attempts=index + 1) for index, what in enumerate(keys)}
 
 
 @pytest.mark.parametrize("place", range(len(LADDER)))
@@ -120,15 +120,15 @@ def test_no_rules_fit_nothing():
 
 def test_a_table_is_a_value():
     """Rules in a policy: order does not count, they hash, pickle, and cannot be changed from outside."""
-    given = _numbered(
+    value = _numbered(
         [503, OSError, "CONN_TIMEOUT", ("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
     )
-    policy = Reconnect(rules=given)
-    turned = Reconnect(rules=dict(reversed(given.items())))
+    policy = Reconnect(rules=value)
+    turned = Reconnect(rules=dict(reversed(value.items())))
     copy = pickle.loads(pickle.dumps(policy))
     assert policy == turned == copy
     assert hash(policy) == hash(turned) == hash(copy)
-    given.clear()
+    value.clear()
     assert len(policy.rules) == 6
     with pytest.raises(TypeError):
         policy.rules[1] = Rule()

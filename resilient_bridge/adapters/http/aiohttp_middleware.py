@@ -16,7 +16,7 @@ from ...calls.retry.value import Retry
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, stays_here
 from ..arguments import calls_of, check_http_options
-from ..sdk_errors import lend
+from ..sdk_errors import add_base
 from .requests import IDEMPOTENT_METHODS, SAFE_METHODS
 from .views import AnswerView, Core, RequestView, URLView, disprove, says_more
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...calls.policy import Policy
     from ...presets import BridgePolicy
 
-__all__ = ["HTTPMiddleware"]
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NEXT_HOP: ContextVar[tuple[str, dict[str, Any]] | None] = ContextVar("_NEXT_HOP", default=None)
@@ -61,7 +60,7 @@ class HTTPMiddleware:
         check_http_options("HTTPMiddleware", idempotency_header, allow_plaintext_credentials)
         self._core = Core(
             calls,
-            _Below(),
+            _SessionBelow(),
             _look,
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
@@ -81,13 +80,13 @@ class HTTPMiddleware:
         carried = _carried(request)
         is_hop = "rb.redirected" in carried
         view = RequestView(
-            request, _url(request), carried, stream=_Body(request), options={"handler": handler}
+            request, _url(request), carried, stream=_SentBody(request), options={"handler": handler}
         )
         try:
             answer = self._core.returned(view, await self._core.prepared(view, is_async=True)(view))
         except BridgeError as error:
             base = import_module("aiohttp").ClientError
-            lend(error, base)
+            add_base(error, base)
             raise
         except Exception as error:
             if is_hop:  # a request before this one ran, so nothing is proved of the whole call
@@ -108,7 +107,7 @@ class HTTPMiddleware:
         return f"HTTPMiddleware({self._core!r})"
 
 
-class _Below:
+class _SessionBelow:
     """The rest of the session, as the inner transport that the core knows: each call is one request on the wire."""
 
     async def handle_async_request(self, view: RequestView) -> AnswerView:
@@ -119,7 +118,7 @@ class _Below:
             raise
 
 
-class _Body:
+class _SentBody:
     """Whether the body of a request can no longer be sent again: aiohttp knows."""
 
     def __init__(self, request: Any) -> None:

@@ -15,8 +15,6 @@ from ...errors import BridgeError, Failure, error_for
 from .decoding import Decoding, decoded
 
 
-__all__ = ["LOOK", "SAYS_MORE", "bounded", "note_use", "once", "peek", "peek_async"]
-
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 _MOST_DECODED: Final = 1_000_000  # bytes that they may become
 SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
@@ -76,10 +74,10 @@ def _keep(response: Any, parts: list[bytes]) -> None:
         response.extensions["rb.body"] = body
 
 
-def bounded(response: Any, most: int, request: Any, lend: Callable[[BridgeError, Any], None]) -> None:
+def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]) -> None:
     """Have the response raise once more than `most` bytes of its body are read, on the wire or decoded (PROTO_MESSAGE_TOO_BIG)."""
     decoding = Decoding(response.headers.get("content-encoding", ""))
-    response.stream = _body(response, [], None, bound=_Bound(most, request, lend, decoding))
+    response.stream = _body(response, [], None, bound=_Bound(most, request, add_base, decoding))
 
 
 # ---- bodies that can be sent once -------------------------------------------------------------------------------
@@ -136,11 +134,11 @@ class _Bound:
     """How many bytes may still be read: as they come over the wire, and as they are once decoded."""
 
     def __init__(
-        self, most: int, request: Any, lend: Callable[[BridgeError, Any], None], decoding: Decoding
+        self, most: int, request: Any, add_base: Callable[[BridgeError, Any], None], decoding: Decoding
     ) -> None:
         self._most = self._left = self._decoded_left = most
         self._request = request
-        self._lend = lend
+        self._add_base = add_base
         self._decoding: Decoding | None = decoding or None
 
     def count(self, part: bytes) -> None:
@@ -165,7 +163,7 @@ class _Bound:
     def _error(self, what: str) -> BridgeError:
         text = f"body of the response: wanted at most {self._most} {what}, got more"
         error = error_for(Failure.of("PROTO_MESSAGE_TOO_BIG", text))
-        self._lend(error, self._request)
+        self._add_base(error, self._request)
         return error
 
 

@@ -12,8 +12,6 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 
-__all__ = ["Decoding", "decoded"]
-
 _PIECE: Final = 65_536
 _SLICE: Final = 64  # bytes given at once to a library that cannot be told how much to make of them
 _MOST_LAYERS: Final = 8

@@ -22,26 +22,6 @@ if TYPE_CHECKING:
     from ...calls.policy import Policy
 
 
-__all__ = [
-    "COUNTED",
-    "IDEMPOTENT_METHODS",
-    "PORTS",
-    "SAFE_METHODS",
-    "bound_to",
-    "check_given",
-    "check_hop",
-    "check_inner",
-    "check_plaintext",
-    "default_inner",
-    "disprove_hop",
-    "followed",
-    "mark_redirect",
-    "note_domains",
-    "note_sent",
-    "origin_of",
-    "package_of",
-]
-
 COUNTED: Final = "rb.counted"
 """On a request that has been counted in the attempts that it is part of."""
 
@@ -86,7 +66,7 @@ class _Hop(NamedTuple):
         return f"<redirected from {scheme}://{host}:{port}>"
 
 
-def _place(url: Any) -> _Origin:
+def _origin(url: Any) -> _Origin:
     return url.scheme, url.host, url.port or PORTS.get(url.scheme)
 
 
@@ -99,7 +79,7 @@ def _is_same(one: _Origin, other: _Origin) -> bool:
 def mark_redirect(request: Any) -> None:
     """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
     before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
-    here = _Hop(_place(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
+    here = _Hop(_origin(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
     request.extensions[_HOP] = (*before, here)
 
 
@@ -117,7 +97,7 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
     if not hops:
         return
     url, headers = request.url, request.headers
-    here = _place(url)
+    here = _origin(url)
     if hops[-1].origin[0] == "https" and url.scheme != "https":
         raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
     if not _is_same(hops[-1].origin, here):
@@ -126,7 +106,7 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
         for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
             del headers[name]
     if "cookie" in headers:
-        kept = _kept_cookies(headers["cookie"], hops, here, domains)
+        kept = _allowed_cookies(headers["cookie"], hops, here, domains)
         del headers["cookie"]
         if kept:
             headers["cookie"] = kept
@@ -173,11 +153,11 @@ def _pairs(cookies: str) -> list[str]:
     return [pair for part in cookies.split(";") if (pair := part.strip())]
 
 
-def _kept_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]) -> str:
+def _allowed_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]) -> str:
     own = frozenset[str]().union(*(hop.cookies for hop in hops if _is_same(hop.origin, here)))
     elsewhere = frozenset[str]().union(*(hop.cookies for hop in hops))
 
-    def is_kept(pair: str) -> bool:
+    def is_allowed(pair: str) -> bool:
         domain = domains.get(pair.partition("=")[0])
         return (
             pair not in elsewhere
@@ -185,7 +165,7 @@ def _kept_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: 
             or (domain is not None and f".{here[1]}".endswith(f".{domain}"))
         )
 
-    return "; ".join(filter(is_kept, _pairs(cookies)))
+    return "; ".join(filter(is_allowed, _pairs(cookies)))
 
 
 def check_plaintext(request: Any) -> None:
@@ -232,7 +212,7 @@ def bound_to(request: Any, left: float) -> Generator[None, None, None]:
             extensions["timeout"] = told
 
 
-def check_given(inner: Any, policy: Policy) -> None:
+def check_transport(inner: Any, policy: Policy) -> None:
     """Refuse what is no transport, and with a sync one a policy that cannot bound sync calls."""
     if inner is None or hasattr(inner, "handle_async_request"):
         return

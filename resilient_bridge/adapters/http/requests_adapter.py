@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 else:
     _Base = object  # requests never asks what an adapter is, and stays unimported until one is used
 
-__all__ = ["HTTPAdapter"]
 
 _CARRIED: Final = "rb"  # among the hooks of a prepared request, which its redirects inherit
 
@@ -65,7 +64,7 @@ class HTTPAdapter(_Base):
         calls = calls_of(policy, "HTTPAdapter.policy")
         check_sync(calls, "HTTPAdapter.policy")
         check_http_options("HTTPAdapter", idempotency_header, allow_plaintext_credentials)
-        self._below = _Below(inner)
+        self._below = _RequestsBelow(inner)
         self._core = Core(
             calls,
             self._below,
@@ -118,7 +117,7 @@ class HTTPAdapter(_Base):
         return f"HTTPAdapter({self._core!r})"
 
 
-class _Below:
+class _RequestsBelow:
     """The adapter of requests, as the inner transport that the core knows: each call is one request on the wire."""
 
     def __init__(self, inner: Any) -> None:
@@ -180,7 +179,7 @@ def _theirs(error: BridgeError, request: Any) -> Any:
 # ---- bodies --------------------------------------------------------------------------------------------------------
 
 
-class _Watched:
+class _WatchedBody:
     """A body that can be read once, and that says whether it has been."""
 
     def __init__(self, body: Any) -> None:
@@ -192,7 +191,7 @@ class _Watched:
         return iter(self._body)
 
 
-class _WatchedFile(_Watched):
+class _WatchedFile(_WatchedBody):
     """The same for what is read by pieces, as urllib3 does where it can."""
 
     def read(self, size: int = -1) -> Any:
@@ -205,7 +204,7 @@ def _watched(request: Any) -> Any:
     body = request.body
     if body is None or isinstance(body, str | bytes | bytearray) or _can_rewind(request):
         return None
-    watched = request.body = (_WatchedFile if hasattr(body, "read") else _Watched)(body)
+    watched = request.body = (_WatchedFile if hasattr(body, "read") else _WatchedBody)(body)
     return watched
 
 

@@ -20,16 +20,16 @@ from ...values.fields import is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
-from ..sdk_errors import lend
+from ..sdk_errors import add_base
 from .bodies import bounded, note_use, once, peek, peek_async
 from .requests import (
     IDEMPOTENT_METHODS,
     SAFE_METHODS,
     bound_to,
-    check_given,
     check_hop,
     check_inner,
     check_plaintext,
+    check_transport,
     default_inner,
     disprove_hop,
     mark_redirect,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 else:
     _Bases = object  # at run time it is none of theirs: each of them refuses the other's
 
-__all__ = ["HTTPTransport"]
 
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 _KEY_WINDOW: Final = 270.0  # seconds: the 5 minutes for which a server remembers a key (V9), less a margin, as for Outbox.resend_within
@@ -78,7 +77,7 @@ class HTTPTransport(_Bases):
     limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an Idempotency-Key header; anything else
-    only if it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat (V9), but
+    only if it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat, but
     one that we made is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
     returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
@@ -101,7 +100,7 @@ class HTTPTransport(_Bases):
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
-        check_given(inner, self._policy)
+        check_transport(inner, self._policy)
         if max_body is not None and not is_count(max_body):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
         check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
@@ -234,14 +233,14 @@ class HTTPTransport(_Bases):
         if 300 <= response.status_code < 400:
             mark_redirect(request)
         if self._max_body is not None:
-            bounded(response, self._max_body, request, _lend)
+            bounded(response, self._max_body, request, _add_library_base)
         return response
 
     # ---- what differs between client libraries --------------------------------------------------------------------
 
     def _as_theirs(self, error: BridgeError, request: Any) -> None:
         """Make our error one of the client's library as well."""
-        _lend(error, request)
+        _add_library_base(error, request)
 
     def _note_cookies(self, response: Any) -> None:
         """Remember which cookies a response sets for a whole domain."""
@@ -326,7 +325,7 @@ class _Sound:
 
 
 def _limit(window: float) -> None:
-    """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key (V9)."""
+    """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key."""
     attempt = CURRENT.get()
     if not attempt.world.is_disabled:
         attempt.may_repeat_until = (attempt.first or attempt).started + window
@@ -356,10 +355,10 @@ def _sending(
         return response
 
     def send_in_time(request: Any) -> Any:
-        left = CURRENT.get().remaining
-        if left is None:
+        remaining = CURRENT.get().remaining
+        if remaining is None:
             return send(request)
-        with bound_to(request, left):
+        with bound_to(request, remaining):
             return send(request)
 
     return send_in_time
@@ -387,8 +386,8 @@ def _sending_async(
     return send
 
 
-def _lend(error: BridgeError, request: Any) -> None:
+def _add_library_base(error: BridgeError, request: Any) -> None:
     """Make our error one of the client's library as well, so that `except httpx.HTTPError` holds."""
     library = import_module(package_of(request))
-    lend(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
+    add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
     cast("Any", error).request = request

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...calls.policy import Policy
     from ...presets import BridgePolicy
 
-__all__ = ["AnswerView", "Core", "RequestView", "URLView", "disprove", "says_more"]
-
 
 class URLView:
     """Scheme, host and port of a URL, as httpx names them: `port` is None where it is the usual one."""

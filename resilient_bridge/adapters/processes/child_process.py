@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ...values.fields import Seconds
 
-__all__ = ["Peer", "stdio"]
 
 _MAX_LINE: Final = 64 * 2**20
 
@@ -36,7 +35,7 @@ def stdio(
     max_line: int = _MAX_LINE,
     close_timeout: Seconds = 2,
 ) -> Callable[[], AbstractAsyncContextManager[Peer]]:
-    """Return a factory of peers: `async with factory() as peer` starts the command and ends it; each call is another child (G5, S4).
+    """Return a factory of peers: `async with factory() as peer` starts the command and ends it; each call is another child.
 
     The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; its stderr is read and its end kept. `cwd` and `env` are
     those of `subprocess` (`env` is the whole environment; None inherits ours). A line of more than `max_line` bytes is skipped.
@@ -90,9 +89,9 @@ class _Factory:
 
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
-    for place, word in enumerate(command):
+    for index, word in enumerate(command):
         if not _can_be_passed(word):
-            raise config_error(f"stdio.command[{place}]", "text without a null character", _kind(word))
+            raise config_error(f"stdio.command[{index}]", "text without a null character", _kind(word))
     words = cast("tuple[str, ...]", command)
     if not words or not words[0]:
         raise config_error("stdio.command", "a program, and its arguments", "none")

@@ -15,18 +15,17 @@ if TYPE_CHECKING:
     from ...errors import BridgeError
     from ...transports.loop_guard import LoopGuard
 
-__all__ = ["Unasked"]
 
-_KEPT: Final = 1_000
+_CAPACITY: Final = 1_000
 
 
-class Unasked:
+class Notifications:
     """Notifications in their order. `missed` counts those that were dropped to make room."""
 
     def __init__(self, max_bytes: int, ending: Callable[[], BridgeError | None]) -> None:
         """Keep at most 1,000, and of more than one at most so many bytes; `ending` says what the reader gets after the last."""
         self.missed = 0
-        self._kept: deque[tuple[int, Message]] = deque()
+        self._queue: deque[tuple[int, Message]] = deque()
         self._bytes = 0
         self._max_bytes = max_bytes
         self._ending = ending
@@ -36,9 +35,9 @@ class Unasked:
     def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
         """A notification came; `size` is that of its line."""
         payload = {"params": params} if isinstance(params, list) else params or {}
-        self._kept.append((size, Message(type=method, id=None, raw_timestamp=None, payload=payload)))
+        self._queue.append((size, Message(type=method, id=None, raw_timestamp=None, payload=payload)))
         self._bytes += size
-        while len(self._kept) > _KEPT or (self._bytes > self._max_bytes and len(self._kept) > 1):
+        while len(self._queue) > _CAPACITY or (self._bytes > self._max_bytes and len(self._queue) > 1):
             self._take()
             self.missed += 1
         self._wake()
@@ -50,7 +49,7 @@ class Unasked:
 
     async def next(self) -> Message:
         """Return the oldest, waiting for it. Raises what `ending` says, or StopAsyncIteration, once there will be no more."""
-        while not self._kept:
+        while not self._queue:
             if self._is_ended:
                 error = self._ending()
                 if error is None:
@@ -65,7 +64,7 @@ class Unasked:
         return self._take()
 
     def _take(self) -> Message:
-        size, message = self._kept.popleft()
+        size, message = self._queue.popleft()
         self._bytes -= size
         return message
 
@@ -78,13 +77,13 @@ class Unasked:
 class Reader:
     """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
 
-    def __init__(self, unasked: Unasked, place: LoopGuard) -> None:
-        self._unasked = unasked
-        self._place = place
+    def __init__(self, unasked: Notifications, place: LoopGuard) -> None:
+        self._notifications = unasked
+        self._guard = place
 
     def __aiter__(self) -> Reader:
         return self
 
     async def __anext__(self) -> Message:
-        self._place.check()
-        return await self._unasked.next()
+        self._guard.check()
+        return await self._notifications.next()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ...values.fields import Seconds
     from .peer_exchange import PeerExchange
 
-__all__ = ["Peer"]
-
 
 class Peer:
     """A child process that is asked by JSON-RPC 2.0, one object per line; `rb.stdio(…)` makes and ends it.

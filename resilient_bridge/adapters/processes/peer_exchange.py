@@ -25,7 +25,7 @@ from ...errors import (
 )
 from ...transports.loop_guard import LoopGuard
 from ...values.fields import LONGEST, Seconds, as_seconds, is_number
-from .notifications import Reader, Unasked
+from .notifications import Notifications, Reader
 from .peer_lines import decode, encode, refusal, result_of
 
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from ...protocol import Message
-    from ...transports.process import ChildProcess, Outgoing
-    from .peer_lines import Said
+    from ...transports.lines import Outgoing
+    from ...transports.process import ChildProcess
+    from .peer_lines import Fields
 
-__all__ = ["PeerExchange", "checked_seconds"]
 
 _SHOWN: Final = 100  # characters of a line that is shown
 _REFUSALS: Final = 100  # answers that wait for a child that asks and does not read
@@ -45,15 +45,15 @@ _REFUSALS: Final = 100  # answers that wait for a child that asks and does not r
 class PeerExchange:
     """The exchange with one child; what a user has of it is a `Peer`."""
 
-    def __init__(self, child: ChildProcess, kept_bytes: int) -> None:
+    def __init__(self, child: ChildProcess, queue_bytes: int) -> None:
         """Speak to this child; notifications are kept up to so many bytes of their lines."""
         self._child = child
         self._ids = itertools.count(1)
-        self._calls: dict[object, asyncio.Future[Said | None]] = {}  # None: there will be no answer
+        self._calls: dict[object, asyncio.Future[Fields | None]] = {}  # None: there will be no answer
         self._notes: set[asyncio.Future[None]] = set()
-        self._place = LoopGuard("Peer")
-        loop = self._place.loop = asyncio.get_running_loop()
-        self._unasked = Unasked(kept_bytes, self._ending)
+        self._guard = LoopGuard("Peer")
+        loop = self._guard.loop = asyncio.get_running_loop()
+        self._notifications = Notifications(queue_bytes, self._ending)
         self._is_closing = False
         self._closed: asyncio.Future[None] = loop.create_future()
         self._noise = self._unmatched = self._refusing = self._unanswered = 0
@@ -101,7 +101,7 @@ class PeerExchange:
     @property
     def missed(self) -> int:
         """How many notifications were dropped unread, and requests of the child not answered because it does not read."""
-        return self._unasked.missed + self._unanswered
+        return self._notifications.missed + self._unanswered
 
     async def request(
         self,
@@ -112,14 +112,14 @@ class PeerExchange:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,  # noqa: ARG002 -- for who repeats requests: rb.reconnecting
     ) -> Any:
-        """Ask, and return the `result` of the answer (S4). Never repeated here, whatever `idempotent` says."""
-        self._place.check()
+        """Ask, and return the `result` of the answer. Never repeated here, whatever `idempotent` says."""
+        self._guard.check()
         seconds = checked_seconds(timeout, "request.timeout")
         number = next(self._ids)
         data = encode("request", method, params, number)
         self._check_open(method)
         before = self.noise, self.unmatched
-        outcome: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Fields | None] = asyncio.get_running_loop().create_future()
         self._calls[number] = outcome
         line = self._child.send(data, _nothing)
         try:
@@ -136,7 +136,7 @@ class PeerExchange:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None, /) -> None:
         """Say what needs no answer; returns when the pipe has it, which is not delivery."""
-        self._place.check()
+        self._guard.check()
         data = encode("notify", method, params)
         self._check_open(method)
         handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -152,11 +152,11 @@ class PeerExchange:
 
     def notifications(self) -> AsyncIterator[Message]:
         """Iterate over what the child sends unasked: `type` is the method, `payload` the params (a list as `{"params": […]}`)."""
-        return Reader(self._unasked, self._place)
+        return Reader(self._notifications, self._guard)
 
     async def wait_closed(self) -> None:
-        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised (G5)."""
-        self._place.check()
+        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised."""
+        self._guard.check()
         await asyncio.wait([self._closed])
 
     # -- callbacks of `stdio` and of the child ------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class PeerExchange:
         elif "method" not in said:
             self._answered(said)
         elif said.get("id") is None:
-            self._unasked.put(said["method"], said.get("params"), len(line))
+            self._notifications.put(said["method"], said.get("params"), len(line))
         elif self._refusing >= _REFUSALS:
             self._unanswered += 1
         else:
@@ -191,7 +191,7 @@ class PeerExchange:
         _wake(self._closed)
 
     # -- the parts --------------------------------------------------------------------------------------------------
-    def _answered(self, said: Said) -> None:
+    def _answered(self, said: Fields) -> None:
         outcome = self._calls.pop(said["id"], None)
         if outcome is None or outcome.done():
             self._unmatched += 1
@@ -224,7 +224,7 @@ class PeerExchange:
                 outcome.set_result(None)
         for handed in self._notes:
             _wake(handed)
-        self._unasked.end()
+        self._notifications.end()
 
     def _ending(self) -> BridgeError | None:
         if self.close_exc is None:
@@ -240,8 +240,8 @@ class PeerExchange:
     def _lost(self, what: str, *, was_handed: bool) -> BridgeError:
         cause, details = self.close_exc, dict[str, Any]()
         if cause is not None:
-            told = {"exit_code": self.returncode, "stderr": tail_of(self.stderr) or None}
-            details = {name: value for name, value in told.items() if value is not None}
+            fields = {"exit_code": self.returncode, "stderr": tail_of(self.stderr) or None}
+            details = {name: value for name, value in fields.items() if value is not None}
         why = f"{what}: {_reason(self._child.program, cause)}"
         if was_handed:
             why += "; it was handed out"
@@ -265,9 +265,9 @@ def checked_seconds(value: object, field: str) -> float:
 def _timed_out(
     method: str, seconds: float, line: Outgoing, instead: str, details: dict[str, Any]
 ) -> AttemptTimeoutError:
-    left = "it was handed out" if line.is_handed else "it never left"
+    remaining = "it was handed out" if line.is_handed else "it never left"
     executed = Executed.MAYBE if line.is_handed else Executed.NO
-    text = f"{method}: no answer within {seconds:g} s; {left}{instead}"
+    text = f"{method}: no answer within {seconds:g} s; {remaining}{instead}"
     return AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=executed, details=details))
 
 

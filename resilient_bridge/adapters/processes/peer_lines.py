@@ -14,9 +14,7 @@ from ...errors import Category, Executed, Failure, config_error, error_for
 from ...values.fields import is_number
 
 
-__all__ = ["Said", "decode", "encode", "refusal", "result_of"]
-
-Said: TypeAlias = dict[str, Any]
+Fields: TypeAlias = dict[str, Any]
 _LONGEST_ID: Final = 1_000
 
 
@@ -24,15 +22,15 @@ def encode(by: str, method: object, params: object, number: int | None = None) -
     """Return a request, or without a number a notification. Raises ConfigError, naming `by`, for what cannot be sent."""
     if not isinstance(method, str) or not method:
         raise config_error(f"{by}.method", "a name that is not empty", type(method).__name__)
-    said: Said = {"jsonrpc": "2.0", "method": method}
+    fields: Fields = {"jsonrpc": "2.0", "method": method}
     if number is not None:
-        said["id"] = number
+        fields["id"] = number
     if params is not None:
         if not isinstance(params, Mapping):
             raise config_error(f"{by}.params", "a mapping, or None", type(params).__name__)
-        said["params"] = dict(cast("Mapping[str, Any]", params))
+        fields["params"] = dict(cast("Mapping[str, Any]", params))
     try:
-        return _line(said)
+        return _line(fields)
     except (TypeError, ValueError, RecursionError) as error:
         raise config_error(f"{by}.params", "values that JSON can hold", str(error)) from error
 
@@ -42,7 +40,7 @@ def refusal(number: object) -> bytes:
     return _line({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}})
 
 
-def decode(line: bytes) -> Said | None:
+def decode(line: bytes) -> Fields | None:
     """Return what a line says: an object with a method, or an answer with an id; None for noise.
 
     A log line can be JSON as well, so `"jsonrpc": "2.0"` is asked for.
@@ -53,7 +51,7 @@ def decode(line: bytes) -> Said | None:
         return None
     if not isinstance(said, dict):
         return None
-    found = cast("Said", said)
+    found = cast("Fields", said)
     if found.get("jsonrpc") != "2.0" or not _is_id(found.get("id")):
         return None
     if "method" in found:
@@ -63,7 +61,7 @@ def decode(line: bytes) -> Said | None:
     return found if fits else None
 
 
-def result_of(method: str, answer: Said) -> Any:
+def result_of(method: str, answer: Fields) -> Any:
     """Return the result. Raises the error that an error answer stands for, ProtocolError for an answer that is neither."""
     if answer.get("error") is None and "result" in answer:
         return answer["result"]
@@ -79,7 +77,7 @@ def result_of(method: str, answer: Said) -> Any:
     raise error_for(failure)
 
 
-def _line(said: Said) -> bytes:
+def _line(said: Fields) -> bytes:
     return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 

@@ -16,7 +16,6 @@ from .sdks import sdk_of
 if TYPE_CHECKING:
     from ...presets import BridgePolicy
 
-__all__ = ["wrap"]
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ def wrap(
     client (`with_options(…)`) gives a wrapped one. A stream is repeated up to its first item, which is fetched before the call returns or the context is entered.
     Each page of a list, and each step of a method that makes several calls, is a call of its own. The SDK's own error
     comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose
-    argument of that name is larger, as JSON in UTF-8 (S5): it was not sent. A key over http:// to another machine is refused
+    argument of that name is larger, as JSON in UTF-8: it was not sent. A key over http:// to another machine is refused
     (CONN_INSECURE), unless `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the
     handle of its circuit. ConfigError for an object that is none of the three and has no `methods`, a method that is
     not there, a Timeout around a client that blocks, google-genai's own `retry_options`, and a pickle or a copy of what is

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ...errors import BridgeError
 
-__all__ = ["Ending"]
 
 _LIBRARIES: Final = frozenset({"openai", "anthropic", "google"})
 _LAST_EVENTS: Final = frozenset(
@@ -30,12 +29,12 @@ _NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 class Ending:
     """What the items of one stream have said about its end."""
 
-    __slots__ = ("_begun", "_finished", "_marks")
+    __slots__ = ("_finished", "_marks", "_started")
 
     def __init__(self, stream: object = None) -> None:
         """Watch `stream`, which has handed out nothing yet; None: its items only."""
         # By number: a request may ask for several answers at once.
-        self._begun: set[int] = set()
+        self._started: set[int] = set()
         self._finished: set[int] = set()
         self._marks = _marks_of(stream)
 
@@ -53,19 +52,19 @@ class Ending:
             if kind in _LAST_EVENTS:
                 self._finished.add(0)
             elif kind == "message_start" or kind.startswith("response."):
-                self._begun.add(0)
+                self._started.add(0)
             return
         choices: Any = self._marks and getattr(item, "choices", None)
-        for place, answer in enumerate(choices or getattr(item, "candidates", None) or ()):
-            number = getattr(answer, "index", None) or place
+        for index, answer in enumerate(choices or getattr(item, "candidates", None) or ()):
+            number = getattr(answer, "index", None) or index
             unfinished = getattr(answer, "finish_reason", None) in _NO_REASONS
-            (self._begun if unfinished else self._finished).add(number)
+            (self._started if unfinished else self._finished).add(number)
 
     def cut(self) -> BridgeError | None:
         """Return the error of a stream that has ended before its end, once; None if it has come to it, or nobody can say."""
-        if self._begun <= self._finished or (self._marks is not None and self._marks.are_done):
+        if self._started <= self._finished or (self._marks is not None and self._marks.are_done):
             return None
-        self._begun.clear()
+        self._started.clear()
         message = "the stream ended before the answer did: what was handed out is a part of it"
         return error_for(Failure.of("CONN_RESET", message, executed=Executed.MAYBE))
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
 
-__all__ = ["Answer", "AsyncEntry", "Entry", "Page", "Wrapped"]
-
-
 class Shared(Protocol):
     """What all proxies of one client share."""
 
@@ -36,7 +33,7 @@ class Shared(Protocol):
     def broken_off(self, protected: Any, error: Exception) -> None:
         """Hear of a stream that failed after its first item."""
 
-    def lend(self, error: BridgeError) -> None:
+    def add_base(self, error: BridgeError) -> None:
         """Make an error of ours one of the SDK's, too."""
 
 
@@ -137,7 +134,7 @@ class AsyncEntry:
         try:
             return await self._protected(step, (), {})
         except BridgeError as error:
-            self._wrapping.lend(error)
+            self._wrapping.add_base(error)
             raise
 
     async def _ask(self) -> Any:
@@ -158,13 +155,13 @@ class AsyncEntry:
 
     async def _enter(self) -> Any:
         entered = await self._fresh().__aenter__()
-        return await AsyncItems.begun(entered) if has(entered, "__anext__") else entered
+        return await AsyncItems.at_first_item(entered) if has(entered, "__anext__") else entered
 
     async def __aexit__(self, *error: object) -> Any:
         return await self._manager.__aexit__(*error)
 
 
-class Entry(Proxy):
+class EntryPoint(Proxy):
     """A context manager of a client that blocks: entering it is the call."""
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
@@ -176,7 +173,7 @@ class Entry(Proxy):
         try:
             entered = self._self_protected(self._self_enter, (), {})
         except BridgeError as error:
-            self._self_wrapping.lend(error)
+            self._self_wrapping.add_base(error)
             raise
         if isinstance(entered, Items):
             entered.watched(partial(self._self_wrapping.broken_off, self._self_protected))
@@ -188,13 +185,13 @@ class Entry(Proxy):
             self.__wrapped__ = method(*args, **kwargs)
         self._self_fresh = False
         entered = self.__wrapped__.__enter__()
-        return Items.begun(entered) if has(entered, "__next__") else entered
+        return Items.at_first_item(entered) if has(entered, "__next__") else entered
 
     def __exit__(self, *error: object) -> Any:
         return self.__wrapped__.__exit__(*error)
 
 
-class Answer(Proxy):
+class ProxiedAnswer(Proxy):
     """Something to await, or to iterate over after that: a list of pages, for one. `seen` makes the proxy of the result."""
 
     def __init__(
@@ -217,7 +214,7 @@ class Answer(Proxy):
         try:
             result = await self._self_protected(self._self_ask, (), {})
         except BridgeError as error:
-            self._self_wrapping.lend(error)
+            self._self_wrapping.add_base(error)
             raise
         return self._self_seen(result, self._self_wrapping, self._self_protected)
 

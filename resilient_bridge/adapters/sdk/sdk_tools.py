@@ -10,13 +10,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
 
-__all__ = ["anthropic_effect", "google_config", "google_effect", "google_runs_tools", "openai_effect", "told"]
-
 _LOOPS: Final = re.compile(r"(aio\.)?(models\.generate_content|chats\.send_message)(_stream)?")
 """Calls of google-genai that call the model, run the tools it asks for, and call it again."""
 
 
-def told(value: object, name: str) -> Any:
+def field_of(value: object, name: str) -> Any:
     """Return what an object or a mapping says under a name; None if it says nothing."""
     if isinstance(value, Mapping):
         said = cast("Mapping[str, Any]", value)
@@ -36,11 +34,11 @@ def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
     tools = body.get("tools") or ()
     if not isinstance(tools, Collection):
         return True
-    return any(_runs_unasked(tool) for tool in cast("Collection[object]", tools))
+    return any(_runs_without_approval(tool) for tool in cast("Collection[object]", tools))
 
 
-def _runs_unasked(tool: object) -> bool:
-    return bool(told(tool, "type") == "mcp" and told(tool, "require_approval") != "always")
+def _runs_without_approval(tool: object) -> bool:
+    return bool(field_of(tool, "type") == "mcp" and field_of(tool, "require_approval") != "always")
 
 
 def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
@@ -63,17 +61,21 @@ def google_config(arguments: Mapping[str, Any], owner: object) -> object:
 
 def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
     """Whether the provider runs tools: those of MCP servers."""
-    tools = told(google_config(arguments, owner), "tools") or ()
+    tools = field_of(google_config(arguments, owner), "tools") or ()
     if not isinstance(tools, Collection):
         return True
-    return any(told(tool, "mcp_servers") for tool in cast("Collection[object]", tools))
+    return any(field_of(tool, "mcp_servers") for tool in cast("Collection[object]", tools))
 
 
 def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) -> bool:
     """Whether the SDK runs tools inside of a call: functions, sessions of MCP, and on Vertex AI the servers of MCP."""
     config = google_config(arguments, owner)
-    tools = told(config, "tools") or ()
-    if _LOOPS.fullmatch(method) is None or not tools or _is_off(told(config, "automatic_function_calling")):
+    tools = field_of(config, "tools") or ()
+    if (
+        _LOOPS.fullmatch(method) is None
+        or not tools
+        or _is_off(field_of(config, "automatic_function_calling"))
+    ):
         return False
     if not isinstance(tools, Collection):
         return True
@@ -81,12 +83,12 @@ def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) 
 
 
 def _is_off(calling: object) -> bool:
-    most = told(calling, "maximum_remote_calls")
-    return told(calling, "disable") is True or (isinstance(most, int) and most <= 0)
+    most = field_of(calling, "maximum_remote_calls")
+    return field_of(calling, "disable") is True or (isinstance(most, int) and most <= 0)
 
 
 def _is_run(tool: object, owner: object) -> bool:
     if callable(tool) or not (issubclass(type(tool), Mapping) or hasattr(type(tool), "model_fields")):
         return True
     api = getattr(getattr(owner, "_modules", owner), "_api_client", None)
-    return bool(told(tool, "mcp_servers") and getattr(api, "vertexai", False))
+    return bool(field_of(tool, "mcp_servers") and getattr(api, "vertexai", False))

@@ -22,10 +22,15 @@ from ...errors import config_error
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
 from ..http.requests import COUNTED
-from .sdk_tools import anthropic_effect, google_config, google_effect, google_runs_tools, openai_effect, told
+from .sdk_tools import (
+    anthropic_effect,
+    field_of,
+    google_config,
+    google_effect,
+    google_runs_tools,
+    openai_effect,
+)
 
-
-__all__ = ["SDK", "is_page", "sdk_of"]
 
 _VIEWS: Final = ("with_raw_response.", "with_streaming_response.")  # the same calls, seen in another form
 
@@ -80,9 +85,9 @@ class SDK:
         options = self.options(arguments, owner)
         if options is None:
             return
-        _check_retries(told(options, "retry_options"), "wrap.call")
+        _check_retries(field_of(options, "retry_options"), "wrap.call")
         if not allow_plaintext_credentials:
-            _check_plaintext((told(options, "base_url"),))
+            _check_plaintext((field_of(options, "base_url"),))
 
     def has_calls(self, value: object) -> bool:
         """Return whether an attribute is a part of the client, with calls of its own."""
@@ -144,9 +149,9 @@ def _counting(client: Any) -> bool:
     if not isinstance(hooks, dict) or "request" not in hooks:
         return False
     hook = _count_async if hasattr(client, "__aenter__") else _count
-    told: list[Any] = list(cast("dict[str, list[Any]]", hooks)["request"])
-    if hook not in told:
-        client.event_hooks = {**hooks, "request": [hook, *told]}
+    parts: list[Any] = list(cast("dict[str, list[Any]]", hooks)["request"])
+    if hook not in parts:
+        client.event_hooks = {**hooks, "request": [hook, *parts]}
     return True
 
 
@@ -185,8 +190,8 @@ def _without_google_retries(client: Any) -> Any:
     options = getattr(api, "_http_options", None)
     if api is None or options is None:
         return client
-    _check_retries(told(options, "retry_options"), "wrap.client")
-    if told(options, "retry_options") is None:
+    _check_retries(field_of(options, "retry_options"), "wrap.client")
+    if field_of(options, "retry_options") is None:
         once = import_module("google.genai.types").HttpRetryOptions(attempts=1)
         api._http_options = options.model_copy(update={"retry_options": once})  # noqa: SLF001
         for part in (client, getattr(client, "_aio", None)):
@@ -195,7 +200,7 @@ def _without_google_retries(client: Any) -> Any:
                     made, "__dict__", {}
                 ):  # it was made with the retries, and is made anew
                     setattr(part, name, None)
-    is_chosen = told(options, "aiohttp_client") is not None or told(options, "async_client_args")
+    is_chosen = field_of(options, "aiohttp_client") is not None or field_of(options, "async_client_args")
     if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:
         api._use_aiohttp = _never  # noqa: SLF001
     return client
@@ -206,7 +211,7 @@ def _never() -> bool:
 
 
 def _check_retries(asked: object, path: str) -> None:
-    if asked is not None and told(asked, "attempts") not in (0, 1):
+    if asked is not None and field_of(asked, "attempts") not in (0, 1):
         raise config_error(
             path, "a Client without HttpOptions.retry_options: two retries multiply", "retry_options"
         )
@@ -214,11 +219,11 @@ def _check_retries(asked: object, path: str) -> None:
 
 def _google_addresses(client: Any) -> Iterable[object]:
     options = getattr(getattr(client, "_api_client", None), "_http_options", None)
-    return (told(options, "base_url"),)
+    return (field_of(options, "base_url"),)
 
 
 def _google_options(arguments: Mapping[str, Any], owner: object) -> object:
-    return told(google_config(arguments, owner), "http_options")
+    return field_of(google_config(arguments, owner), "http_options")
 
 
 _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(

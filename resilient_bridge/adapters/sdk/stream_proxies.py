@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 else:
     _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
 
-__all__ = ["AsyncItems", "Items", "Proxy", "has"]
 
 _NOTHING: Final = object()
 _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
@@ -45,7 +44,7 @@ class Proxy(_ObjectProxy):
     __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
 
 
-class _Begun(Proxy):
+class _StartedProxy(Proxy):
     """What both kinds of streams share, whose first item has come."""
 
     def __init__(
@@ -62,7 +61,7 @@ class _Begun(Proxy):
         self._self_on_break = on_break
         return self
 
-    def _self_told(self, error: Exception) -> None:
+    def _self_report(self, error: Exception) -> None:
         if self._self_on_break is not None:
             self._self_on_break(error)
 
@@ -70,15 +69,15 @@ class _Begun(Proxy):
         """There is no further item: raise, if the answer had not come to its end."""
         cut = self._self_ending.cut()
         if cut is not None:
-            self._self_told(cut)
+            self._self_report(cut)
             raise cut from None
 
 
-class AsyncItems(_Begun):
+class AsyncItems(_StartedProxy):
     """A stream whose first item has come."""
 
     @classmethod
-    async def begun(cls, stream: Any) -> Self:
+    async def at_first_item(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
         ending = Ending(stream)
         try:
@@ -94,7 +93,7 @@ class AsyncItems(_Begun):
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
         if has(value, "__anext__"):  # `text_stream`: the same items in another form
-            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_told)
+            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_report)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_to_the_end(self, method: Any) -> Any:
@@ -103,7 +102,7 @@ class AsyncItems(_Begun):
             try:
                 return await self._self_limits.rest(partial(method, *args, **kwargs))
             except Exception as error:
-                self._self_told(error)
+                self._self_report(error)
                 raise
 
         return call
@@ -121,7 +120,7 @@ class AsyncItems(_Begun):
             self._self_ended()
             raise
         except Exception as error:
-            self._self_told(error)
+            self._self_report(error)
             raise
         return self._self_ending.heard(item)
 
@@ -132,11 +131,11 @@ class AsyncItems(_Begun):
         return await self.__wrapped__.__aexit__(*error)
 
 
-class Items(_Begun):
+class Items(_StartedProxy):
     """A stream whose first item has come, for a client that blocks."""
 
     @classmethod
-    def begun(cls, stream: Any) -> Self:
+    def at_first_item(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
         ending = Ending(stream)
         try:
@@ -152,7 +151,7 @@ class Items(_Begun):
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
         if has(value, "__next__"):  # `text_stream`: the same items in another form
-            return Items(value, _NOTHING, self._self_limits).watched(self._self_told)
+            return Items(value, _NOTHING, self._self_limits).watched(self._self_report)
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_to_the_end(self, method: Any) -> Any:
@@ -161,7 +160,7 @@ class Items(_Begun):
             try:
                 return self._self_limits.next(partial(method, *args, **kwargs))
             except Exception as error:
-                self._self_told(error)
+                self._self_report(error)
                 raise
 
         return call
@@ -179,7 +178,7 @@ class Items(_Begun):
             self._self_ended()
             raise
         except Exception as error:
-            self._self_told(error)
+            self._self_report(error)
             raise
         return self._self_ending.heard(item)
 

@@ -11,13 +11,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...calls.run.protect import bind, form_of
-from ...calls.run.streams import begin_held, broken_off
+from ...calls.run.stream_calls import begin_held, broken_off
 from ...calls.states import States
 from ...errors import BridgeError, config_error
 from ..idempotency import Call, Repeats, never_again, permits
 from ..limits import check_bytes, named
-from ..sdk_errors import lend
-from .proxies import Answer, AsyncEntry, Entry, Page, Wrapped
+from ..sdk_errors import add_base
+from .proxies import AsyncEntry, EntryPoint, Page, ProxiedAnswer, Wrapped
 from .sdks import is_page
 from .stream_proxies import AsyncItems, Items, has
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..idempotency import Idempotent
     from .sdks import SDK
 
-__all__ = ["Wrapping", "wrapped"]
 
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
@@ -79,7 +78,7 @@ class Wrapping:
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
         """Return when a call may be repeated."""
-        said = self._said(call)
+        said = self._permission(call)
         if said:
             return Repeats.FREELY
         if self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
@@ -89,7 +88,7 @@ class Wrapping:
         is_free = self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner)
         return Repeats.FREELY if is_free else Repeats.UNRUN
 
-    def _said(self, call: Call) -> bool | None:
+    def _permission(self, call: Call) -> bool | None:
         """Return what the user says about a call, model calls too; None for nothing."""
         told = self.idempotent
         if told is None or isinstance(told, bool):
@@ -113,17 +112,17 @@ class Wrapping:
             )
         return self._bound[key]
 
-    def lend(self, error: BridgeError) -> None:
+    def add_base(self, error: BridgeError) -> None:
         """Make an error of ours one of the SDK's, too."""
         if self.sdk is not None:
-            lend(error, self.sdk.base_error())
+            add_base(error, self.sdk.base_error())
 
     def broken_off(self, protected: Any, error: Exception) -> None:
         """A stream failed after its first item: the circuit hears of it."""
         plan = protected.__binding__.plan
         broken_off(plan, begin_held(plan), error)
         if isinstance(error, BridgeError):  # its Deadline
-            self.lend(error)
+            self.add_base(error)
 
     # ---- what an attribute is ---------------------------------------------------------------------------------
 
@@ -244,7 +243,7 @@ def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any)
             check_bytes(wrapping.max_bytes, arguments)
         return wrapping.repeats(Call(path, args, kwargs), arguments, owner)
     except BridgeError as error:
-        wrapping.lend(error)
+        wrapping.add_base(error)
         raise
 
 
@@ -259,7 +258,7 @@ def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     async def begin(*args: Any, **kwargs: Any) -> Any:
         result = await method(*args, **kwargs)
-        return await AsyncItems.begun(result) if _is_stream(result, "__anext__") else result
+        return await AsyncItems.at_first_item(result) if _is_stream(result, "__anext__") else result
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -267,7 +266,7 @@ def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
         try:
             result = await protected(begin, args, kwargs)
         except BridgeError as error:
-            wrapping.lend(error)
+            wrapping.add_base(error)
             raise
         return _watched(result, wrapping, protected, path)
 
@@ -279,7 +278,7 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     def begin(*args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
-        return Items.begun(result) if _is_stream(result, "__next__") else result
+        return Items.at_first_item(result) if _is_stream(result, "__next__") else result
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -287,10 +286,10 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
         try:
             result = protected(begin, args, kwargs)
         except BridgeError as error:
-            wrapping.lend(error)
+            wrapping.add_base(error)
             raise
         if has(result, "__enter__") and not has(result, "__next__"):  # of an SDK that is not known to prepare
-            return Entry(result, wrapping, protected, (method, args, kwargs))
+            return EntryPoint(result, wrapping, protected, (method, args, kwargs))
         return _watched(result, wrapping, protected, path)
 
     return call
@@ -302,7 +301,7 @@ def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
-        return Entry(method(*args, **kwargs), wrapping, protected, (method, args, kwargs))
+        return EntryPoint(method(*args, **kwargs), wrapping, protected, (method, args, kwargs))
 
     return call
 
@@ -320,7 +319,7 @@ def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool)
         if has(result, "__aenter__"):
             return AsyncEntry(result, wrapping, protected, again)
         if has(result, "__await__"):
-            return Answer(result, wrapping, protected, again, partial(_watched, path=path))
+            return ProxiedAnswer(result, wrapping, protected, again, partial(_watched, path=path))
         if wrapping.sdk is None:
             wanted = "what its client is, async: wrap an object of its own for methods that block"
             raise config_error(f"wrap.methods[{path!r}]", wanted, result)
@@ -376,7 +375,7 @@ def wrapped(client: Any, wrapping: Wrapping) -> Any:
             try:
                 wrapping.sdk.check_client(client)
             except BridgeError as error:
-                wrapping.lend(error)
+                wrapping.add_base(error)
                 raise
         client = wrapping.sdk.without_retries(client)
         wrapping.counts_requests = wrapping.sdk.counts_requests(client)

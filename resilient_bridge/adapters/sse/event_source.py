@@ -46,8 +46,6 @@ if TYPE_CHECKING:
         def stream(self) -> Callable[..., AbstractAsyncContextManager[Any]]: ...
 
 
-__all__ = ["EventSource"]
-
 _GOODBYE: Final = 1.0  # seconds that closing a response may take
 _BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough to say why
 _BODY_SECONDS: Final = 2.0
@@ -103,8 +101,8 @@ class EventSource:
         self._reason = ""
         self._failure: Failure | None = None
         self._is_entered = False
-        self._place = LoopGuard("EventSource")
-        self._answer: _Answer | None = None
+        self._guard = LoopGuard("EventSource")
+        self._answer: _OpenAnswer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._told_suspended = False
         self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
@@ -128,8 +126,8 @@ class EventSource:
         return self._stream.position.last_event_id
 
     def health(self) -> Health:
-        """A snapshot for a health endpoint (G9). `duplicates` counts the events that came again after a loss and were dropped."""
-        self._place.check_process()
+        """A snapshot for a health endpoint. `duplicates` counts the events that came again after a loss and were dropped."""
+        self._guard.check_process()
         stream, state = self._stream, self._state
         return Health(
             ready=state is BridgeState.READY, state=state, reason=self._reason, session_id="", queued=0, unconfirmed=0,
@@ -141,8 +139,8 @@ class EventSource:
         """Return at once; the first request for an event connects."""
         if self._is_entered:
             raise config_error("EventSource", "one that has not been entered", f"one that is {self._state}")
-        self._place.check()
-        self._place.loop = asyncio.get_running_loop()
+        self._guard.check()
+        self._guard.loop = asyncio.get_running_loop()
         self._is_entered = True
         return self
 
@@ -152,7 +150,7 @@ class EventSource:
 
     async def aclose(self) -> None:
         """Close the response, within about a second. Afterwards the state is CLOSED (or stays FAILED) and a reader's iteration ends."""
-        self._place.check()
+        self._guard.check()
         if self._state not in _OVER:
             self._move(BridgeState.CLOSED, "user")
             emit(events.Closed(at=self._now().at, reason="user"))
@@ -173,7 +171,7 @@ class EventSource:
         """Return the next event; connect and wait as it takes. Raises the failure that ended it all, or ConfigError for a second reader."""
         if not self._is_entered:
             raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
-        self._place.check()
+        self._guard.check()
         if self._reading is not None:
             raise config_error("EventSource.__anext__", "one reader at a time", "a second one")
         event = self._take()
@@ -265,10 +263,10 @@ class EventSource:
             if not timer.expired():
                 raise
             return Failure.of("CONN_TIMEOUT", "no answer within the connect timeout", cause=error)
-        self._answer = _Answer(entered, response)
+        self._answer = _OpenAnswer(entered, response)
         return await self._admit(self._answer)
 
-    async def _admit(self, answer: _Answer) -> Failure | None:
+    async def _admit(self, answer: _OpenAnswer) -> Failure | None:
         """Is this answer a stream? 204 means that there will never be one again."""
         status: int = answer.response.status_code
         headers: Mapping[str, str] = answer.response.headers
@@ -305,9 +303,9 @@ class EventSource:
     def _lose(self, failure: Failure, *, is_ours: bool = False) -> None:
         now, failure = self._now(), self._secrets.mask(failure)
         decision = self._stream.lost(failure, now, is_ours=is_ours)
-        told: Any = {"at": now.at, "reason": decision.reason, "failure": failure}
+        fields: Any = {"at": now.at, "reason": decision.reason, "failure": failure}
         if self._state is BridgeState.READY:
-            emit(events.Disconnected(**told))
+            emit(events.Disconnected(**fields))
         if not decision.retry:
             self._fail(decision.failure, decision.reason)
             return
@@ -315,9 +313,9 @@ class EventSource:
         self._move(BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason)
         if decision.suspended and not self._told_suspended:
             self._told_suspended = True
-            emit(events.Suspended(**told, attempts=self._stream.reconnection.failed))
-        told["reason"] = "rate_capped" if decision.is_capped else decision.reason
-        emit(events.ReconnectScheduled(**told, attempt=decision.attempt, wait=decision.wait))
+            emit(events.Suspended(**fields, attempts=self._stream.reconnection.failed))
+        fields["reason"] = "rate_capped" if decision.is_capped else decision.reason
+        emit(events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait))
 
     def _fail(self, failure: Failure, reason: str) -> None:
         self._failure = failure
@@ -332,7 +330,7 @@ class EventSource:
         return Now(asyncio.get_running_loop().time(), self._wall())
 
 
-class _Answer:
+class _OpenAnswer:
     """A response that is being read, and the context manager it came from."""
 
     def __init__(self, entered: AbstractAsyncContextManager[Any], response: Any) -> None:

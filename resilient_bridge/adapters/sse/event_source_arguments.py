@@ -17,7 +17,6 @@ from ...values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, r
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_arguments", "checked_headers", "checked_policy", "secrets_in", "timeouts"]
 
 _HARMLESS: Final = frozenset({"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"})  # fmt: skip
 
@@ -51,11 +50,11 @@ def checked_policy(reconnect: object) -> Reconnect:
 
 def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     """Return the headers with ours, where they do not say otherwise."""
-    given = dict(headers or {})
-    names = {name.lower() for name in given}
+    received = dict(headers or {})
+    names = {name.lower() for name in received}
     _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
     ours = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **given}
+    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **received}
 
 
 def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:

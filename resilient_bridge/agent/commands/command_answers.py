@@ -1,7 +1,7 @@
 """What a peer says about a command that answers later: its status, and with that a result or an error. Pure.
 
 Rule: the spelling of a status is read leniently, its meaning is not guessed; whatever is reported as an error is classified like
-that of any tool, with the advice for the execution errors that we know (G8).
+that of any tool, with the advice for the execution errors that we know.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from ...classification.hints import EXECUTIONS
-from ...classification.rpc import tool_finding
+from ...classification.rpc_answers import tool_finding
 from ...errors import Failure, error_for, mapping_of
 
-
-__all__ = ["HINTS", "Answer", "CommandStatus", "Look", "read_answer"]
 
 Answer: TypeAlias = Mapping[str, Any] | None
 """What a peer answers about a command; None: it does not know it."""
 
 
 class CommandStatus(StrEnum):
-    """How far a command is, as far as is known (G6). `COMPLETE` is over; `TIMEOUT` means that the peer may still be at it."""
+    """How far a command is, as far as is known. `COMPLETE` is over; `TIMEOUT` means that the peer may still be at it."""
 
     PENDING = "pending"
     COMPLETE = "complete"
@@ -46,7 +44,7 @@ HINTS: Final[Mapping[CommandStatus, str]] = {
     CommandStatus.TIMEOUT: "the peer goes on, so look again; next time allow it more (its timeout_ms) or ask for less at once",
     CommandStatus.EXPIRED: "the result was lost: run the command again, if it may run twice",
 }
-"""What to do about a command, by its status (G6)."""
+"""What to do about a command, by its status."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Commands that answer later: started now, asked about by their correlation id, until the result is there or lost (G6).
+"""Commands that answer later: started now, asked about by their correlation id, until the result is there or lost.
 
 Rule: the peer's word counts. A command is complete, timed out or expired because the peer says so; our own clock only ends our
 waiting, and calls a command expired of which nothing was heard for longer than the peer keeps a result.
@@ -22,8 +22,6 @@ from ...world import current_world
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
 
-__all__ = ["Command", "CommandStatus", "Commands"]
-
 Start: TypeAlias = Callable[[str, Mapping[str, Any], str], Awaitable[Answer]]
 Poll: TypeAlias = Callable[[str], Awaitable[Answer]]
 
@@ -31,7 +29,7 @@ _SHORTEST: Final = 0.01  # seconds between two looks, whatever the schedule says
 
 
 @attrs.frozen(kw_only=True)
-class _Peer:
+class _CommandPeer:
     """What a command knows of the peer: how to ask it, and how long to be patient."""
 
     ask: Poll
@@ -47,7 +45,7 @@ class Command:
     `correlation_id` is what the peer knows it by: keep it, and another process can `follow` the command.
     """
 
-    def __init__(self, peer: _Peer, name: str, correlation_id: str) -> None:
+    def __init__(self, peer: _CommandPeer, name: str, correlation_id: str) -> None:
         """Begin as pending; nothing is asked yet."""
         self.name = name
         self.correlation_id = correlation_id
@@ -66,7 +64,7 @@ class Command:
 
     @property
     def hint(self) -> str:
-        """What to do now (G6); for a command that failed, what its error suggests."""
+        """What to do now; for a command that failed, what its error suggests."""
         failure = self._look.failure
         return HINTS[self.status] if failure is None else "; ".join(failure.suggestions)
 
@@ -91,7 +89,7 @@ class Command:
     async def result(self, *, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109 -- it bounds our waiting, not the work
         """Look again and again until the command is done, and return its result.
 
-        Waits through the `timeouts`, one after the other (G4), each but the last followed by an event RetryScheduled; or for
+        Waits through the `timeouts`, one after the other, each but the last followed by an event RetryScheduled; or for
         `timeout` seconds. Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or at the peer,
         which goes on working: call it again; OutcomeUnknownError when the result is lost. A look that failed for now is
         repeated, any other error of `poll` comes out as it is.
@@ -99,13 +97,13 @@ class Command:
         steps = (self._peer.timeouts if timeout is None else Timeout(timeout)).seconds
         for number, seconds in enumerate(steps, 1):
             try:
-                await Policy(Timeout(seconds)).call(self._until_told)
+                await Policy(Timeout(seconds)).call(self._until_final)
                 break
             except AttemptTimeoutError as error:
                 if self.is_done:  # somebody else who waits has seen it in this instant
                     break
                 if number == len(steps):
-                    raise self._given_up(steps, error) from error
+                    raise self._abandoned(steps, error) from error
                 _escalated(f"command {self.name}", number + 1, error.failure)
         return self._outcome()
 
@@ -120,7 +118,7 @@ class Command:
             self._peer.forget(self)
         return self.status
 
-    async def _until_told(self) -> None:
+    async def _until_final(self) -> None:
         """Look until there is more to say than "pending"."""
         world, number, wait = current_world(), 0, None
         while True:
@@ -157,7 +155,7 @@ class Command:
             raise self._timed_out((), None)
         return look.value
 
-    def _given_up(self, waited: tuple[float, ...], cause: Exception) -> BridgeError:
+    def _abandoned(self, waited: tuple[float, ...], cause: Exception) -> BridgeError:
         if self.status is CommandStatus.EXPIRED:
             return self._lost(cause)
         self._look = Look(CommandStatus.TIMEOUT)
@@ -180,9 +178,11 @@ class Command:
     def _error(
         self, code: str, message: str, status: CommandStatus, cause: Exception | None, **details: Any
     ) -> BridgeError:
-        told = {"correlation_id": self.correlation_id, "status": str(status), **details}
+        fields = {"correlation_id": self.correlation_id, "status": str(status), **details}
         hint, ran = (HINTS[status],), Executed.MAYBE
-        return error_for(Failure.of(code, message, executed=ran, suggestions=hint, details=told, cause=cause))
+        return error_for(
+            Failure.of(code, message, executed=ran, suggestions=hint, details=fields, cause=cause)
+        )
 
     def __repr__(self) -> str:
         """Return name, id and status, without parameters and result: they may be secret."""
@@ -190,14 +190,14 @@ class Command:
 
 
 class Commands:
-    """The commands of one peer that answers later: `start` hands one over, `poll` asks about it (G6).
+    """The commands of one peer that answers later: `start` hands one over, `poll` asks about it.
 
     Both are your async functions. `start(name, params, correlation_id)` returns what the peer said at once: a mapping, whose
     `correlation_id` counts if it has one, and whose `status` may be "complete" already; or None. `poll(correlation_id)` returns
     a mapping with `status` (pending, complete, timeout, expired), and `result` or `error`; None when the peer does not know the id.
 
     `expires_after`: how long the peer keeps a result, 30 s. `interval`: between two looks, seconds or a Backoff; 1 s, then every
-    2 s (G1). `timeouts`: how long `result()` waits, step by step (G4). `limit`: commands in the table at once; one that is done is
+    2 s. `timeouts`: how long `result()` waits, step by step. `limit`: commands in the table at once; one that is done is
     forgotten, one that has expired makes room. ConfigError names a bad argument.
     """
 
@@ -212,15 +212,15 @@ class Commands:
         limit: int = 1_000,
     ) -> None:
         """Make an empty table."""
-        for name, given in (("start", start), ("poll", poll)):
-            if not callable(given):
-                raise config_error(f"Commands.{name}", "an async function", cast("object", given))
+        for name, received in (("start", start), ("poll", poll)):
+            if not callable(received):
+                raise config_error(f"Commands.{name}", "an async function", cast("object", received))
         if not is_count(limit):
             refuse("Commands.limit", "a whole number of at least 1", limit)
         self._start = start
         self._limit = limit
         self._table: dict[str, Command] = {}
-        self._peer = _Peer(
+        self._peer = _CommandPeer(
             ask=poll,
             expires_after=_above_zero("expires_after", expires_after),
             interval=_as_backoff(interval),
@@ -245,10 +245,10 @@ class Commands:
                 error.add_note(f"the command may run: follow({command.correlation_id!r}) finds out")
             raise
         told = mapping_of(answer)
-        given = told.get("correlation_id")
-        if isinstance(given, str) and given:
+        received = told.get("correlation_id")
+        if isinstance(received, str) and received:
             self._forget(command)
-            command = self._added(name, given)
+            command = self._added(name, received)
         if "status" in told or not (answer is None or isinstance(cast("object", answer), Mapping)):
             command.tell(answer)
         return command

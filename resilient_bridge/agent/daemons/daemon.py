@@ -1,4 +1,4 @@
-"""A local daemon that is there when it is needed: found, or started and waited for; and what to say when it is not (G3, G9).
+"""A local daemon that is there when it is needed: found, or started and waited for; and what to say when it is not.
 
 Rule: whoever answers the health check is the daemon, whoever started it. So it does not matter who wins when two start it at once,
 and only a process of our own is ever ended.
@@ -27,8 +27,6 @@ from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe
 
 
-__all__ = ["Daemon", "DaemonAnswer", "DaemonHealth"]
-
 T = TypeVar("T")
 _MOST: Final = 100  # answers that are remembered
 _NOT_RUN: Final = (126, 127)  # a shell's word for a command that it could not run: no wait helps
@@ -50,7 +48,7 @@ class Daemon:
 
     `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that returns a DaemonHealth.
     `startup_timeout`: how long `ensure()` waits for it, 4 s. `probe_timeout`: how long one look takes, 0.5 s. `poll_interval`:
-    between two looks (G1). `env` is added to our environment. `log` names a file for its output; without one its stderr is kept
+    between two looks. `env` is added to our environment. `log` names a file for its output; without one its stderr is kept
     in a file without a name. `cache`: answers by key for `answer`, so that there is one if the first start fails; their age counts from
     now. ConfigError names a bad argument.
 
@@ -91,7 +89,7 @@ class Daemon:
         if not (cache is None or isinstance(cast("object", cache), Mapping)):
             refuse("Daemon.cache", "a mapping of key to answer", cache)
         now = current_world().monotonic()
-        self._kept: dict[Hashable, tuple[object, float]] = {
+        self._cached: dict[Hashable, tuple[object, float]] = {
             key: (value, now) for key, value in list((cache or {}).items())[-_MOST:]
         }
 
@@ -116,17 +114,17 @@ class Daemon:
     @property
     def cached(self) -> Mapping[Hashable, object]:
         """The answers that are remembered, by key, oldest first: save them, and give them to the next process as `cache=`."""
-        return {key: value for key, (value, _) in self._kept.items()}
+        return {key: value for key, (value, _) in self._cached.items()}
 
     async def health(self) -> DaemonHealth:
-        """Look once, for at most `probe_timeout` (G9). Raises nothing: what cannot be asked is unreachable."""
+        """Look once, for at most `probe_timeout`. Raises nothing: what cannot be asked is unreachable."""
         self._health = await self._probe.look()
         if self._health is DaemonHealth.READY:
             self._failure = None
         return self._health
 
     async def ensure(self) -> DaemonHealth:
-        """Return READY once the daemon is: at once if it is, else after starting it; within `startup_timeout`, or it fails (G3).
+        """Return READY once the daemon is: at once if it is, else after starting it; within `startup_timeout`, or it fails.
 
         May be called by many tasks and processes at once: they end with one daemon. When ours cannot have the port and ends, whoever
         has it is waited for. One that boots or shuts down is waited for too. Raises NotConnectedError when nobody is ready in
@@ -150,7 +148,7 @@ class Daemon:
         return DaemonHealth.READY
 
     async def answer(self, key: Hashable, call: Callable[[], Awaitable[T]]) -> DaemonAnswer[T]:
-        """Return what `call` answers, or what it answered before to this key if the daemon cannot be had, and say so (G3).
+        """Return what `call` answers, or what it answered before to this key if the daemon cannot be had, and say so.
 
         The daemon is started if it is not there; once that has failed it is only looked for, as long as there is an old answer. An
         error of `call` leads to the old answer if the link failed (CONN_ codes, an open circuit), and comes out as it is
@@ -159,19 +157,19 @@ class Daemon:
         try:
             await self._reach(key)
         except BridgeError as error:
-            if key not in self._kept:
+            if key not in self._cached:
                 raise
             return self._old(key, error.failure)
         try:
             value = await call()
         except Exception as error:
-            if key not in self._kept or not _is_link(error):
+            if key not in self._cached or not _is_link(error):
                 raise
             return self._old(key, classify(error))
-        self._kept.pop(key, None)
-        self._kept[key] = value, current_world().monotonic()
-        if len(self._kept) > _MOST:
-            del self._kept[next(iter(self._kept))]
+        self._cached.pop(key, None)
+        self._cached[key] = value, current_world().monotonic()
+        if len(self._cached) > _MOST:
+            del self._cached[next(iter(self._cached))]
         return DaemonAnswer(value=value)
 
     async def stop(self, *, grace: Seconds = 5) -> None:
@@ -202,10 +200,10 @@ class Daemon:
             process = self._process if is_started or self.pid else None
             if process is not None and process.exit_code in _NOT_RUN:
                 raise error_for(self._ended(process, "could not be run"))
-            left = ends - loop.time()
-            if left <= 0:
+            remaining = ends - loop.time()
+            if remaining <= 0:
                 raise error_for(self._not_ready(process))
-            await asyncio.sleep(min(self._interval, left))
+            await asyncio.sleep(min(self._interval, remaining))
 
     def _spawned(self) -> DaemonProcess:
         try:
@@ -228,16 +226,16 @@ class Daemon:
             "CONN_NOT_CONNECTED",
             f"daemon {self._name} {what} {after}; last seen: {seen}",
             suggestions=hints("SLOW_START"),
-            details={"seen": seen, "stderr": "" if process is None else process.said().text},
+            details={"seen": seen, "stderr": "" if process is None else process.output_end().text},
         )
 
     def _ended(self, process: DaemonProcess, what: str) -> Failure:
         """Return the failure for a process of ours that ended before it was ready."""
-        code, said = process.exit_code or 0, process.said()
-        finding = exit_finding(code, said.text)
+        code, output_end = process.exit_code or 0, process.output_end()
+        finding = exit_finding(code, output_end.text)
         return Failure.of(
             finding.code if code in _NOT_RUN else "CONN_NOT_CONNECTED",
-            f"daemon {self._name} {what}: exit code {code}{short_of(said.last)}",
+            f"daemon {self._name} {what}: exit code {code}{short_of(output_end.last)}",
             suggestions=finding.suggestions or hints("SPAWN"),
             details={**finding.details, "seen": self._probe.seen},
         )
@@ -247,13 +245,13 @@ class Daemon:
     async def _reach(self, key: Hashable) -> None:
         """Have a daemon that is ready, or raise."""
         failure = self._failure
-        if failure is None or key not in self._kept:
+        if failure is None or key not in self._cached:
             await self.ensure()
         elif await self.health() is not DaemonHealth.READY:
             raise error_for(failure)
 
     def _old(self, key: Hashable, failure: Failure) -> DaemonAnswer[Any]:
-        value, at = self._kept[key]
+        value, at = self._cached[key]
         age = current_world().monotonic() - at
         return DaemonAnswer(value=value, is_cached=True, age=age, failure=failure)
 

@@ -1,4 +1,4 @@
-"""The process of a local daemon: started so that it outlives us, watched so that it leaves no zombie (G3, G5).
+"""The process of a local daemon: started so that it outlives us, watched so that it leaves no zombie.
 
 Rule: it has a session of its own, no stdin, and no pipe to us, which would break with us. A thread waits for its end and nothing
 else: that works without a loop, and whatever loop comes next.
@@ -22,12 +22,10 @@ from ...transports.loop_guard import LoopGuard
 from ...world import REAL
 
 
-__all__ = ["DaemonProcess", "Said"]
-
 _READ: Final = 4_096  # bytes from the end of its output: the end says why
 
 
-class Said(NamedTuple):
+class OutputEnd(NamedTuple):
     """The end of what a daemon wrote, redacted: `text` is all that is kept of it, `last` its last line, which mostly says why."""
 
     text: str
@@ -51,7 +49,7 @@ class DaemonProcess:
         """
         self.exit_code: int | None = None
         self._lock = Lock()
-        self._said = b""
+        self._output_end = b""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         # A file, not a pipe: a pipe that nobody reads blocks the daemon, and one that breaks with us may kill it.
         self._output: IO[bytes] = TemporaryFile() if log is None else Path(log).open("a+b")  # noqa: SIM115 -- closed by the thread
@@ -79,11 +77,11 @@ class DaemonProcess:
         """Whether it has not been seen to end."""
         return self.exit_code is None
 
-    def said(self) -> Said:
+    def output_end(self) -> OutputEnd:
         """Return the end of what it wrote since it started; of its stderr alone if it has no log."""
         with self._lock:
-            written = (self._said if self._output.closed else self._tail()).strip()
-        return Said(tail_of(written), tail_of(written.rpartition(b"\n")[2]))
+            written = (self._output_end if self._output.closed else self._tail()).strip()
+        return OutputEnd(tail_of(written), tail_of(written.rpartition(b"\n")[2]))
 
     def signal(self, signal: Signals) -> None:
         """Send a signal to it and to everything in its session, if it still runs."""
@@ -111,7 +109,7 @@ class DaemonProcess:
     def _reap(self) -> None:
         code = self._process.wait()
         with self._lock:
-            self._said = self._tail()
+            self._output_end = self._tail()
             self._output.close()
             self.exit_code = code
         for loop, end in self._waiting:

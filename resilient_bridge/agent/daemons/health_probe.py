@@ -1,4 +1,4 @@
-"""One look at a local daemon: ready, starting, stopping, or not there at all (G9).
+"""One look at a local daemon: ready, starting, stopping, or not there at all.
 
 Rule: a look raises nothing but cancellation, ends within its time and leaves no socket behind. What it saw is kept in words,
 because "unreachable" alone helps nobody.
@@ -19,8 +19,6 @@ from ...classification import classify
 from ...errors import config_error
 
 
-__all__ = ["DaemonHealth", "HealthProbe", "http_status"]
-
 _LONGEST_LINE: Final = 4_096  # bytes of a status line
 _LONGEST_BODY: Final = 65_536  # bytes read after it, so that the daemon can finish what it says
 _WANTED: Final = "an http:// URL without credentials, or an async function that returns a DaemonHealth"
@@ -28,7 +26,7 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: |\r?\n)")
 
 
 class DaemonHealth(StrEnum):
-    """What a look at a daemon found (G9): 503 is `STARTING`, or `STOPPING` after it has been ready; all else is `UNREACHABLE`."""
+    """What a look at a daemon found: 503 is `STARTING`, or `STOPPING` after it has been ready; all else is `UNREACHABLE`."""
 
     READY = "ready"
     STARTING = "starting"
@@ -114,9 +112,9 @@ async def http_status(target: Target, seconds: float) -> int:
                 raise ValueError("no http answer" if line else "connection closed without an answer")
         with suppress(OSError):  # the status is known, the rest is manners: a daemon hung up on logs an error
             async with asyncio.timeout_at(ends):
-                left = _LONGEST_BODY
-                while left > 0 and (got := await reader.read(left)):
-                    left -= len(got)
+                remaining = _LONGEST_BODY
+                while remaining > 0 and (got := await reader.read(remaining)):
+                    remaining -= len(got)
         return int(found[1])
     finally:
         if writer is not None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Book", "in_thread"]
 
 T = TypeVar("T")
 
@@ -184,11 +183,11 @@ class Book:
         spent = f"{now.spent:f} of {now.limit:f} spent"
         if is_lost:
             spent = f"what was spent is not known, all of {now.limit:f} counts as spent"
-        told = f"budget {self.name} {why}: {spent}"
+        text = f"budget {self.name} {why}: {spent}"
         if not is_cancelled:
-            told += f", {now.reserved:f} reserved" if now.reserved else ""
-            told += f", {estimate:f} asked" if estimate else ""
-            told += f", nothing approved within {waited:g} s" if waited else ""
+            text += f", {now.reserved:f} reserved" if now.reserved else ""
+            text += f", {estimate:f} asked" if estimate else ""
+            text += f", nothing approved within {waited:g} s" if waited else ""
         details = {
             "budget": self.name,
             "mode": self.mode,
@@ -198,7 +197,7 @@ class Book:
             **{name: f"{value:f}" for name, value in (("reserved", now.reserved), ("estimate", estimate))},
         }
         hints = ("begin a new budget",) if is_cancelled else (_LOST,) if is_lost else ()
-        return SpendLimitError(Failure.of("SYS_SPEND_LIMIT", told, suggestions=hints, details=details))
+        return SpendLimitError(Failure.of("SYS_SPEND_LIMIT", text, suggestions=hints, details=details))
 
 
 def _is_lost(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A limit on what calls may cost in money: it warns, and then it waits for a person (V11).
+"""A limit on what calls may cost in money: it warns, and then it waits for a person.
 
 Rule: a call is written down before it runs and counted after, and nothing that is known to be spent is ever forgotten: not by an
 error, not by a cancellation, and with `path=` not by a crash.
@@ -19,7 +19,7 @@ from ...values.fields import LONGEST, Seconds, as_seconds, is_number
 from ...world import current_world
 from ...world.signal import Signal
 from .spend_book import Book, in_thread
-from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendState, SpendStatus, amount_of
+from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendStatus, amount_of
 
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from ...errors import Failure
 
-__all__ = ["SpendBudget", "SpendCall", "SpendState", "SpendStatus"]
 
 _LIMITED = 429
 
@@ -126,8 +125,8 @@ class SpendBudget:
             raise config_error(
                 "SpendBudget.approve", "one of more and limit", "none" if limit is None else "both"
             )
-        field, given = ("more", more) if limit is None else ("limit", limit)
-        money = amount_of(f"SpendBudget.approve.{field}", given, above=True)
+        field, value = ("more", more) if limit is None else ("limit", limit)
+        money = amount_of(f"SpendBudget.approve.{field}", value, above=True)
 
         def approve(account: SpendAccount) -> bool:
             if not account.is_cancelled:

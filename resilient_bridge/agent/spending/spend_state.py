@@ -1,4 +1,4 @@
-"""What a spend budget knows and decides: who is let in, who waits, what is spent, and what people are told of it (V11). Pure.
+"""What a spend budget knows and decides: who is let in, who waits, what is spent, and what people are told of it. Pure.
 
 Rule: money is exact, and money that is spent is counted, whatever the limit says. Who asks first is let in first; what is let in
 counts its estimate until its cost is known.
@@ -19,10 +19,9 @@ from ...values.fields import is_number, refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["EXACT", "Amount", "Changes", "Charge", "SpendAccount", "SpendState", "SpendStatus", "amount_of"]
 
 Amount: TypeAlias = Decimal | int | float | str
-Told: TypeAlias = (
+SpendEventType: TypeAlias = (
     type[events.SpendWarned]
     | type[events.SpendPaused]
     | type[events.SpendApproved]
@@ -90,7 +89,7 @@ class Changes:
 
     def __init__(self) -> None:
         self.woken: list[Charge] = []
-        self.told: list[tuple[Told, Decimal, Decimal]] = []
+        self.told: list[tuple[SpendEventType, Decimal, Decimal]] = []
 
 
 class SpendAccount:
@@ -105,8 +104,8 @@ class SpendAccount:
         self.is_known = True
         self._own_limit = limit
         self._warn_at = warn_at
-        self._is_told_warning = False
-        self._is_told_pause = False
+        self._is_warning_reported = False
+        self._is_pause_reported = False
         self._queue: dict[Charge, None] = {}  # in their order
         self._running = 0
         self._changes = Changes()
@@ -180,7 +179,7 @@ class SpendAccount:
         self.limit = limit
         self.is_known = True  # whoever approves says how much may be spent from here on
         self._note(events.SpendApproved)
-        self._is_told_pause = False
+        self._is_pause_reported = False
         self._settle()
 
     def cancel(self) -> None:
@@ -208,8 +207,8 @@ class SpendAccount:
         self.is_known = bool(value.get("known", True))
         spent = Decimal(value["spent"])
         self.spent = spent if self.is_known else max(spent, self.limit)
-        self._is_told_warning = self._is_warning()  # that crossing was told by who made it
-        self._is_told_pause = False
+        self._is_warning_reported = self._is_warning()  # that crossing was told by who made it
+        self._is_pause_reported = False
         self.spend(Decimal(value["reserved"]))
 
     def lose(self) -> None:
@@ -274,14 +273,14 @@ class SpendAccount:
 
     def _tell(self) -> None:
         """Tell a threshold when it is crossed, and not again before it was left."""
-        was_warned, self._is_told_warning = self._is_told_warning, self._is_warning()
-        if self._is_told_warning and not was_warned:
+        was_warned, self._is_warning_reported = self._is_warning_reported, self._is_warning()
+        if self._is_warning_reported and not was_warned:
             self._note(events.SpendWarned)
-        was_paused, self._is_told_pause = self._is_told_pause, self._is_paused()
-        if self._is_told_pause and not was_paused:
+        was_paused, self._is_pause_reported = self._is_pause_reported, self._is_paused()
+        if self._is_pause_reported and not was_paused:
             self._note(events.SpendPaused)
 
-    def _note(self, told: Told) -> None:
+    def _note(self, told: SpendEventType) -> None:
         self._changes.told.append((told, self.spent, self.limit))
 
 

@@ -59,14 +59,14 @@ _STARTS_PROGRAM: Final = frozenset({"_execute_child", "_execvpe"})  # where the 
 class Clue:
     """What was refused (an errno's name, NO_COMMAND, NO_WATCHES or ""), for which paths, and whether it was about running a program.
 
-    `is_told`: the paths are the error's or a text's, not only likely ones of the arguments. `others`: the end of a rename or a link
+    `is_reported`: the paths are the error's or a text's, not only likely ones of the arguments. `others`: the end of a rename or a link
     that was not refused.
     """
 
     symbol: str = ""
     paths: tuple[str, ...] = ()
     is_program: bool = False
-    is_told: bool = True
+    is_reported: bool = True
     others: tuple[str, ...] = ()
 
 
@@ -116,8 +116,8 @@ def _os_error(failure: Failure) -> OSError | None:
 
 
 def _of_error(error: OSError) -> Clue:
-    given = (cast("object", error.filename), cast("object", error.filename2))
-    paths = tuple(os.fsdecode(path) for path in given if isinstance(path, str | bytes) and path)
+    received = (cast("object", error.filename), cast("object", error.filename2))
+    paths = tuple(os.fsdecode(path) for path in received if isinstance(path, str | bytes) and path)
     symbol = errno.errorcode.get(error.errno or 0, "")
     frame = _innermost(error)
     if frame is None or frame.f_code.co_name not in _STARTS_PROGRAM:
@@ -182,14 +182,14 @@ def _from_arguments(clue: Clue, context: SuggestionContext) -> Clue:
     """Take a path or a program from the arguments, if it is in the state that the clue speaks of."""
     if clue.symbol == NO_COMMAND or (clue.is_program and clue.symbol in {"EACCES", "EPERM"}):
         called = tuple(_programs(context.arguments))
-        return attrs.evolve(clue, paths=called[:1], is_program=True, is_told=False)
+        return attrs.evolve(clue, paths=called[:1], is_program=True, is_reported=False)
     if clue.symbol == "ENOENT":
-        given = [path for path in _path_arguments(context) if _is_missing(path, context)]
+        received = [path for path in _path_arguments(context) if _is_missing(path, context)]
     elif clue.symbol:
-        given = [path for path in _path_arguments(context) if not _is_missing(path, context)]
+        received = [path for path in _path_arguments(context) if not _is_missing(path, context)]
     else:
         return clue
-    return attrs.evolve(clue, paths=tuple(dict.fromkeys(given))[:_MOST_PATHS], is_told=False)
+    return attrs.evolve(clue, paths=tuple(dict.fromkeys(received))[:_MOST_PATHS], is_reported=False)
 
 
 def _is_missing(path: str, context: SuggestionContext) -> bool:

@@ -33,12 +33,12 @@ from .suggestion_texts import has_ending
 
 _PARENTS: Final = 6  # levels above a path, as far as the working directory, in which its backup is looked for
 _MOST_BACKUPS: Final = 2
-_ENDINGS: Final = (".bak", ".backup", "~", ".orig")
+_BACKUP_SUFFIXES: Final = (".bak", ".backup", "~", ".orig")
 _STORES: Final = ("backups", ".claude/backups")
-_MOST_TURNS: Final = 20  # times that a path may go up again, and be looked after
+_MOST_STEPS_UP: Final = 20  # times that a path may go up again, and be looked after
 _LONGEST_NAME: Final = 255  # bytes
 _LONGEST_PATH: Final = 4_000  # bytes
-_NOBODY_CREATES: Final = ("/proc", "/sys", "/dev")  # root may write there, and yet nothing comes of it
+_NOT_CREATABLE: Final = ("/proc", "/sys", "/dev")  # root may write there, and yet nothing comes of it
 _NO_NEAR: Final = ("/proc", "/sys")  # all are spelled alike, and none is meant
 _SOCKETS: Final = (".sock", ".socket")  # an empty file in its place would only be in the way
 _SLASHES = re.compile(rf"(?:{re.escape(os.sep)}\.?)+\Z")
@@ -75,7 +75,7 @@ def _there(path: str, absolute: str, clue: Clue, context: SuggestionContext) -> 
         return Fix(why, absolute)
     if _is_directory_meant(path) and not is_directory(absolute):
         return Fix(f"{context.shown(absolute)} is there, and is no directory: correct the path", absolute)
-    if not clue.is_told:
+    if not clue.is_reported:
         return None
     if Path(path).is_absolute():
         return Fix(f"{path} is there now: repeat the call", absolute)
@@ -130,7 +130,7 @@ def _missing_step(path: str, context: SuggestionContext) -> str | None:
     """Return what a path goes through and out of again by `..`, if that is no directory."""
     whole = context.whole(path)
     parts = () if whole is None else whole.parts
-    turns = islice((number for number, part in enumerate(parts) if part == ".."), _MOST_TURNS)
+    turns = islice((number for number, part in enumerate(parts) if part == ".."), _MOST_STEPS_UP)
     steps = (str(Path(*parts[:number])) for number in turns)
     return next((step for step in steps if not is_directory(step)), None)
 
@@ -161,7 +161,7 @@ def _can_be_made(absolute: str, nearest: str) -> bool:
     path = Path(absolute)
     encoded = [os.fsencode(part) for part in path.parts]
     is_named = max(map(len, encoded)) <= _LONGEST_NAME and sum(map(len, encoded)) <= _LONGEST_PATH
-    if not is_named or absolute.endswith(_SOCKETS) or any(map(path.is_relative_to, _NOBODY_CREATES)):
+    if not is_named or absolute.endswith(_SOCKETS) or any(map(path.is_relative_to, _NOT_CREATABLE)):
         return False
     return is_directory(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
@@ -205,7 +205,7 @@ def _below(parent: Path, path: str) -> str:
 
 def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
     missing = Path(absolute)
-    for ending in _ENDINGS:
+    for ending in _BACKUP_SUFFIXES:
         yield f"{absolute}{ending}"
     is_here = context.directory is not None and missing.is_relative_to(context.directory)
     for parent in islice(missing.parents, _PARENTS) if is_here else up_to_root(missing.parent):
@@ -217,7 +217,7 @@ def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
             places.append(Path(missing.name))
         for store in _STORES:
             for kept in places:
-                for ending in ("", *_ENDINGS):
+                for ending in ("", *_BACKUP_SUFFIXES):
                     yield f"{parent / store / kept}{ending}"
         if parent == context.directory:  # what lies above belongs to somebody else
             return
@@ -264,13 +264,13 @@ def missing_program(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
     """Yield what there is to do about a program that was not found: one here, one spelled alike."""
     for name in clue.paths:
         if os.sep in name:
-            one = Clue(symbol="ENOENT", paths=(name,), is_program=True, is_told=clue.is_told)
+            one = Clue(symbol="ENOENT", paths=(name,), is_program=True, is_reported=clue.is_reported)
             yield from missing_file(one, context)
             continue
         if (found := shutil.which(name)) is not None:
             if why := _cannot_start(os.path.abspath(found), context):  # noqa: PTH100 -- a link is called by its own name
                 yield Fix(why, found)
-            elif clue.is_told:  # what only may have been called was not what failed
+            elif clue.is_reported:  # what only may have been called was not what failed
                 yield Fix(f"{name} is at {found}: give the call a search path with its directory", found)
             continue
         yield from _program_here(name, context)

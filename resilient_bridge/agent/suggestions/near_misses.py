@@ -75,7 +75,7 @@ def _is_root(directory: Path) -> bool:
     return any(status_of(str(directory / name)) is not None for name in _ROOT_NAMES)
 
 
-class Look:
+class SearchAllowance:
     """How much may still be looked at: one for all the rules that look for the same failure. `seen` counts directory entries."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Look:
         return self.seen >= self._entries
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many entries may still be looked at."""
         return max(0, self._entries - self.seen)
 
@@ -137,7 +137,7 @@ class Look:
 
 def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[str, ...]:
     """Return the names that are spelled like `wanted`, the likest first; never `wanted` itself."""
-    matcher = _Matcher(wanted)
+    matcher = _NameMatcher(wanted)
     scored = {name: matcher.likeness(name) for name in names if name != wanted}
     least = max(_ALIKE, max(scored.values(), default=0) - _WORTH_NAMING)
     close = [name for name, score in scored.items() if score >= least]
@@ -154,7 +154,7 @@ class _Near(NamedTuple):
 
 
 def near_paths(
-    missing: str, roots: Iterable[str], look: Look, *, apart_from: Collection[str] = ()
+    missing: str, roots: Iterable[str], look: SearchAllowance, *, apart_from: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return paths below the roots that exist and resemble `missing`, an absolute path, the likest first.
 
@@ -164,18 +164,18 @@ def near_paths(
     starts = list(dict.fromkeys(roots))
     found: set[_Near] = set()
     for number, root in enumerate(starts):
-        share = look.left // (len(starts) - number)
+        share = look.remaining // (len(starts) - number)
         found.update(near for near in _near(missing, root, look, share) if near.path not in apart_from)
     ranked = sorted(found)
     close = takewhile(lambda near: near.distance <= ranked[0].distance + _WORTH_NAMING, ranked)
     return tuple(islice((near.path for near in close if status_of(near.path) is not None), _MOST_NEAR))
 
 
-def _near(missing: str, root: str, look: Look, share: int) -> Iterator[_Near]:
+def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterator[_Near]:
     if share <= 0:
         return
     name = missing.rpartition(_SEP)[2]
-    matcher = cache(_Matcher)  # of the few texts that a path is compared by
+    matcher = cache(_NameMatcher)  # of the few texts that a path is compared by
     parts = missing.split(_SEP)
 
     @cache  # there are as many as directories that it shares with what is there
@@ -203,7 +203,7 @@ def _shared(ones: list[str], others: list[str]) -> int:
     return shared
 
 
-class _Matcher:
+class _NameMatcher:
     """One text, compared with many, in any case; the extension counts for itself."""
 
     def __init__(self, wanted: str) -> None:

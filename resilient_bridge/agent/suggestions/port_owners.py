@@ -54,7 +54,7 @@ def port_taken(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
     refused = [line for line in lines if symbol_in(line) == "EADDRINUSE"]
     wanted = ports_in(lines)
     if not wanted and not any(_endpoints(line) or _SOCKET_FILE.search(line) for line in refused):
-        wanted = _given(context)
+        wanted = _port_argument(context)
     is_udp = {found[1].lower() for line in refused for found in _PROTOCOL.finditer(line)} == {"udp"}
     for port, hosts in list(wanted.items())[:_MOST_PORTS]:
         yield from _as_it_is(port, hosts, is_udp=is_udp)
@@ -62,8 +62,8 @@ def port_taken(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
 
 def ports_in(lines: Iterable[str]) -> dict[int, set[str]]:
     """Return the ports that lines say were taken, with their hosts ("" for one that is not said); none of a line that leaves a doubt."""
-    told = list(dict.fromkeys(lines))
-    refused = [line for line in told if symbol_in(line) == "EADDRINUSE"]
+    parts = list(dict.fromkeys(lines))
+    refused = [line for line in parts if symbol_in(line) == "EADDRINUSE"]
     found: dict[int, set[str]] = {}
     for line in refused:
         here = _endpoints(line) | _named(line)
@@ -71,7 +71,7 @@ def ports_in(lines: Iterable[str]) -> dict[int, set[str]]:
             for host, port in here:
                 found.setdefault(port, set()).add(host)
     if not found and not any(map(_endpoints, refused)):  # the line beside it, as node and postgres print it
-        beside = {port for line in told if _BESIDE.search(line) for _, port in _named(line)}
+        beside = {port for line in parts if _BESIDE.search(line) for _, port in _named(line)}
         found = {port: {""} for port in beside} if len(beside) == 1 else {}
     return found
 
@@ -88,19 +88,19 @@ def _valid(found: Iterable[tuple[str, str]]) -> set[tuple[str, int]]:
     return {(host.partition("%")[0], int(port)) for host, port in found if 0 < int(port) < 65_536}
 
 
-def _given(context: SuggestionContext) -> dict[int, set[str]]:
-    given: object = context.arguments.get("port")
-    if isinstance(given, bool) or not isinstance(given, int | str) or not str(given)[:9].isdecimal():
+def _port_argument(context: SuggestionContext) -> dict[int, set[str]]:
+    value: object = context.arguments.get("port")
+    if isinstance(value, bool) or not isinstance(value, int | str) or not str(value)[:9].isdecimal():
         return {}
     host: object = context.arguments.get("host")
-    return {port: {name} for name, port in _valid([(host if isinstance(host, str) else "", str(given)[:9])])}
+    return {port: {name} for name, port in _valid([(host if isinstance(host, str) else "", str(value)[:9])])}
 
 
 def _as_it_is(port: int, hosts: set[str], *, is_udp: bool) -> Iterator[Fix]:
     rows = _holders(port, "udp" if is_udp else "tcp")
     if rows is None:
         return
-    ours = [row for row in rows if any(_same_place(host, row.host) for host in hosts)]
+    ours = [row for row in rows if any(_is_in_the_way(host, row.host) for host in hosts)]
     listening = [row for row in ours if row.is_listening or is_udp]
     if listening:
         place = listening[0].host
@@ -129,7 +129,7 @@ def _who_holds(port: int, *, is_udp: bool) -> str:
     return ""
 
 
-def _same_place(wanted: str, held: str) -> bool:
+def _is_in_the_way(wanted: str, held: str) -> bool:
     """Return whether a socket at `held` is in the way of one at `wanted`: a host that is not an address may be any of them."""
     if wanted in _ANY or held in _ANY:
         return True

@@ -93,7 +93,7 @@ def read_only(there: str, context: SuggestionContext) -> Iterator[Fix]:
     """Yield that the file system of a path is read-only, if it is."""
     if os.statvfs(there).f_flag & getattr(os, "ST_RDONLY", _READ_ONLY):
         yield Fix(
-            f"the file system of {_place(there, context)} is read-only: write elsewhere, or have it mounted writable",
+            f"the file system of {_shown_path(there, context)} is read-only: write elsewhere, or have it mounted writable",
             there,
         )
 
@@ -104,9 +104,12 @@ def on_read_only(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         there = _nearest(path, context)
         if there is None:
             continue
-        told = list(read_only(there, context))
-        yield from told or [
-            Fix(f"the file system of {_place(there, context)} is not read-only now: repeat the call", there)
+        parts = list(read_only(there, context))
+        yield from parts or [
+            Fix(
+                f"the file system of {_shown_path(there, context)} is not read-only now: repeat the call",
+                there,
+            )
         ]
 
 
@@ -123,9 +126,9 @@ def is_a_directory(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             entry.name for entry in islice(context.look.entries(absolute), 200) if _is_regular(entry)
         )
         named = [str(Path(absolute) / name) for name in files[:_MOST_NAMED]]
-        told = " or ".join(context.shown(one) for one in named if status_of(one) is not None)
+        text = " or ".join(context.shown(one) for one in named if status_of(one) is not None)
         what = f"{path} is a directory: name a file"
-        yield Fix(f"{what} in it, as {told}", named[0]) if told else Fix(what, absolute)
+        yield Fix(f"{what} in it, as {text}", named[0]) if text else Fix(what, absolute)
 
 
 def _moved_onto(first: str, last: str, context: SuggestionContext) -> Iterator[Fix]:
@@ -182,7 +185,7 @@ def not_empty(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if held:
             told = ", ".join(held[:_MOST_NAMED]) + (", …" if len(held) > _MOST_NAMED else "")
             yield Fix(f"{path} is not empty, it holds {told}: see whether that can go", absolute)
-        elif context.look.left and os.access(absolute, os.R_OK):
+        elif context.look.remaining and os.access(absolute, os.R_OK):
             yield Fix(f"{path} is empty now: repeat the call", absolute)
 
 
@@ -201,7 +204,7 @@ def no_space(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if there is None:
             continue
         found = os.statvfs(there)
-        shown = _place(there, context)
+        shown = _shown_path(there, context)
         if found.f_files and not found.f_favail:
             yield Fix(f"the device of {shown} can hold no more files: remove some, however small", there)
         else:
@@ -209,7 +212,7 @@ def no_space(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             yield Fix(f"{free} are free on the device of {shown}: free more, or write less", there)
 
 
-def _place(there: str, context: SuggestionContext) -> str:
+def _shown_path(there: str, context: SuggestionContext) -> str:
     return there if there == str(context.directory) else context.shown(there)
 
 

@@ -1,4 +1,4 @@
-"""What to do about a failure, looked up at the moment it is asked: `suggest(failure)` (C4).
+"""What to do about a failure, looked up at the moment it is asked: `suggest(failure)`.
 
 Rule: nothing is suggested that was not checked just now; the general hints of the failure come after what was found, without a command
 whose program is not there. It asks and reads, and changes nothing.
@@ -24,7 +24,7 @@ from ...classification.registry import InForce
 from ...errors import Failure, config_error, redact
 from ...values.what import WANTED, What, is_what, plain, rank
 from ...world import current_world
-from .near_misses import Look
+from .near_misses import SearchAllowance
 from .suggestion_context import SuggestionContext, SuggestionRule
 from .suggestion_rules import collected, fixes
 
@@ -61,7 +61,7 @@ class Suggester:
         names: Iterable[str] = (),
         directory: str | os.PathLike[str] | None = None,
     ) -> tuple[str, ...]:
-        """Return at most six suggestions, the likeliest first, each one safe line (C4).
+        """Return at most six suggestions, the likeliest first, each one safe line.
 
         First what registered rules say, then what was checked at this moment (near-miss paths that exist, backups that hold something,
         permissions, free space, ports, how long to wait), then the failure's own hints. A command is named only if its program is on
@@ -74,7 +74,7 @@ class Suggester:
         failure = _as_failure(failure)
         context = _context(arguments, names, directory)
         found = itertools.chain(
-            _told(failure, context),
+            _registered_fixes(failure, context),
             (fix.text for fix in fixes(failure, context)),
             map(_as_it_can_be_typed, failure.suggestions),
         )
@@ -105,12 +105,12 @@ class Suggester:
 suggest: Final = Suggester()
 
 
-def _as_failure(given: object) -> Failure:
-    if issubclass(type(given), BaseException):  # not isinstance: it would ask the error for its __class__
-        return classify(cast("BaseException", given))
-    if isinstance(given, Failure):
-        return given
-    raise config_error("suggest.failure", "a Failure or an exception", given)
+def _as_failure(value: object) -> Failure:
+    if issubclass(type(value), BaseException):  # not isinstance: it would ask the error for its __class__
+        return classify(cast("BaseException", value))
+    if isinstance(value, Failure):
+        return value
+    raise config_error("suggest.failure", "a Failure or an exception", value)
 
 
 def _context(arguments: object, names: object, directory: str | os.PathLike[str] | None) -> SuggestionContext:
@@ -123,15 +123,15 @@ def _context(arguments: object, names: object, directory: str | os.PathLike[str]
         names=tuple(name for name in cast("Iterable[object]", names) if isinstance(name, str)),
         directory=_directory(directory),
         now=current_world().now(),
-        look=Look(),
+        look=SearchAllowance(),
     )
 
 
-def _directory(given: object) -> Path | None:
-    if given is not None and not isinstance(given, str | os.PathLike):
-        raise config_error("suggest.directory", "a path", given)
+def _directory(value: object) -> Path | None:
+    if value is not None and not isinstance(value, str | os.PathLike):
+        raise config_error("suggest.directory", "a path", value)
     try:
-        return Path.cwd() if given is None else Path(os.path.abspath(os.fsdecode(cast("str", given))))  # noqa: PTH100 (without following links)
+        return Path.cwd() if value is None else Path(os.path.abspath(os.fsdecode(cast("str", value))))  # noqa: PTH100 (without following links)
     except OSError:  # the working directory was removed
         return None
 
@@ -143,7 +143,7 @@ def _as_it_can_be_typed(hint: str) -> str:
     return _COMMAND.sub(lambda found: found[0] if shutil.which(found[1]) else "", hint)
 
 
-def _told(failure: Failure, context: SuggestionContext) -> Iterator[str]:
+def _registered_fixes(failure: Failure, context: SuggestionContext) -> Iterator[str]:
     """Yield what registered rules say, the most specific first."""
     fitting: list[tuple[tuple[int, int], int, SuggestionRule]] = []
     for number, registration in list(SuggestionRegistration.in_force.items()):

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from ...errors import redact
-from .near_misses import Look, status_of, steps_there
+from .near_misses import SearchAllowance, status_of, steps_there
 
 
 if TYPE_CHECKING:
     from ...errors import Failure
 
-__all__ = ["Fix", "SuggestionContext", "SuggestionRule"]
 
 _ROOT: Final = os.sep
 
@@ -49,7 +48,7 @@ class SuggestionContext:
     names: tuple[str, ...]
     directory: Path | None
     now: datetime
-    look: Look = attrs.field(repr=False, eq=False)
+    look: SearchAllowance = attrs.field(repr=False, eq=False)
 
     def absolute(self, path: str) -> str | None:
         """Return a path as an absolute one without `..`, None if there is no directory to begin from."""

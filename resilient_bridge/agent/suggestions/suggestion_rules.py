@@ -54,7 +54,7 @@ _UNKNOWN = re.compile(
 )
 
 
-def wait_as_told(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+def wait_as_asked(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
     """Yield how long to wait, and until when: the moment that was told, or the seconds from now."""
     moment = failure.details.get("retry_at")
     seconds = failure.retry_after
@@ -87,14 +87,14 @@ def shorten_context(failure: Failure, _: SuggestionContext) -> Iterator[Fix]:
     advice = _CONTEXT_ADVICE.get(str(details.get("suggestion")), "compact the history, or offer fewer tools")
     current, most = details.get("current_tokens"), details.get("max_tokens")
     if not (isinstance(current, int) and isinstance(most, int)):
-        current, most = _tokens_told(failure)
+        current, most = _token_counts(failure)
     if current > most > 0:
         yield Fix(f"{advice}: {current} tokens are {current - most} more than the {most} that fit")
     elif "suggestion" in details:
         yield Fix(advice)
 
 
-def _tokens_told(failure: Failure) -> tuple[int, int]:
+def _token_counts(failure: Failure) -> tuple[int, int]:
     for line in texts_of(failure):
         if (both := _TOKENS[0].search(line)) is not None:
             return int(both[1]), int(both[2])
@@ -193,7 +193,7 @@ BY_SYMBOL: Final[Mapping[str, ClueRule]] = {
 """What to look at, by what the system refused."""
 
 BY_FAILURE: Final[tuple[FailureRule, ...]] = (
-    wait_as_told,
+    wait_as_asked,
     shorten_context,
     approve_spending,
     raise_quota,

@@ -173,27 +173,27 @@ def _words(symbol: str) -> str:
 
 @cache
 def _quoted(symbol: str) -> tuple[re.Pattern[str], ...]:
-    said = f"(?:{_words(symbol)})"
+    text = f"(?:{_words(symbol)})"
     return tuple(
         re.compile(pattern, re.IGNORECASE)
         for pattern in (
-            rf"{said}(?:: |, )(?P<verb>(?:\w+ )?){_QUOTED}(?: -> {_QUOTED})?",  # python: …: 'a' -> 'b'; node: …, open 'x'
+            rf"{text}(?:: |, )(?P<verb>(?:\w+ )?){_QUOTED}(?: -> {_QUOTED})?",  # python: …: 'a' -> 'b'; node: …, open 'x'
             # cp: cannot stat 'x': …; mv: cannot move 'a' to 'b': …; head: cannot open 'x' for reading: …
-            rf"(?P<verb>)(?<![^\s(=:])(?:{_QUOTED} to )?{_QUOTED}(?: for \w+)?: {said}",
+            rf"(?P<verb>)(?<![^\s(=:])(?:{_QUOTED} to )?{_QUOTED}(?: for \w+)?: {text}",
         )
     )
 
 
 @cache
 def _bare(symbol: str) -> tuple[re.Pattern[str], ...]:
-    said = f"(?:{_words(symbol)})"
+    text = f"(?:{_words(symbol)})"
     verb = r"(?P<verb>(?:open|stat|lstat|mkdir|chdir|rename|unlink|remove|unlinkat|readdirent|fork/exec) )?"
     path = r"(?P<path>(?:[A-Za-z]:(?=[\\/]))?[^:'\"`\u2018\u2019]+)"
     return tuple(
         re.compile(pattern, re.IGNORECASE)
         for pattern in (
-            rf"(?:^|: ){verb}{path}: {said}\.?(?: \(os error \d{{1,5}}\))?\s*$",  # cat: x: …; go: open x: …; rust
-            rf"{said}: (?P<path>[^'\":]+)(?P<verb>$)",  # zsh: …: x
-            rf"(?:^|: )(?P<path>[^:()'\"]+)(?P<verb>) \({said}\)",  # java: x (…)
+            rf"(?:^|: ){verb}{path}: {text}\.?(?: \(os error \d{{1,5}}\))?\s*$",  # cat: x: …; go: open x: …; rust
+            rf"{text}: (?P<path>[^'\":]+)(?P<verb>$)",  # zsh: …: x
+            rf"(?:^|: )(?P<path>[^:()'\"]+)(?P<verb>) \({text}\)",  # java: x (…)
         )
     )

@@ -33,8 +33,6 @@ from typing import (
 from ...errors import redact
 
 
-__all__ = ["NOTHING", "NO_SUCH", "Demand", "Violations", "evaluated", "schemas_of", "sort_of", "violation"]
-
 Violations: TypeAlias = tuple[Mapping[str, str], ...]
 
 NO_SUCH: Final = "no such argument"

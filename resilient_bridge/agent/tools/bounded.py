@@ -4,7 +4,7 @@ Rule: honest about what cannot be stopped. A thread goes on until its function r
 cancelled; either is left behind, kept until it ends, its end unheard, and an event says so. Context variables are those of
 the caller; what a tool sets in them stays with it.
 
-A limit is the steps of one attempt, nearly always one step. At each but the last (G4: 2, 5, 30 s) an event says that the tool is still at
+A limit is the steps of one attempt, nearly always one step. At each but the last (2, 5, 30 s) an event says that the tool is still at
 work; what it does is not begun again.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import CURRENT, CallFrame
 from ...calls.steps import settled
-from ...calls.timeout.guards import too_late
+from ...calls.timeout.guard import too_late
 from ...classification import classify
 from ...errors import AttemptTimeoutError, Executed, Failure, Kind
 from ...telemetry import emit, events
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         [int], tuple[float, ...]
     ]  # of the number of an attempt: the ends of its steps
 
-__all__ = ["GRACE", "bound_async", "bound_in_thread", "bound_sync"]
 
 GRACE: Final = 1.0
 """Seconds a cancelled tool has to clean up before it is left behind."""
@@ -47,7 +46,7 @@ _left: set[asyncio.Future[Any]] = (
 )  # the loop itself holds tasks weakly: one nobody holds may vanish halfway
 
 
-class _Ended(NamedTuple):
+class _TaskEnd(NamedTuple):
     """How a tool ended. As a value: an error kept by a task that nobody asks would be complained about."""
 
     value: Any
@@ -132,10 +131,10 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
         attempt = _attempt()
         if attempt.world.is_disabled:
             return function(*args, **kwargs)
-        steps, left = limit(attempt.number), attempt.remaining
-        is_last = left is not None and left < max(steps)
-        if left is not None and is_last:
-            steps = (*(step for step in steps if step < left), left)
+        steps, remaining = limit(attempt.number), attempt.remaining
+        is_last = remaining is not None and remaining < max(steps)
+        if remaining is not None and is_last:
+            steps = (*(step for step in steps if step < remaining), remaining)
         work = attempt.world.call_in_thread(
             partial(copy_context().run, partial(_ended_sync, function, args, kwargs)), "tool"
         )
@@ -157,7 +156,7 @@ def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptT
 
     A limit that escalated is for work that goes on where the tool has begun it: it is told as permanent, so no policy begins it again.
     """
-    told: Mapping[str, Any] = (
+    fields: Mapping[str, Any] = (
         classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
     )
     after, goes_on = f"timed out after {max(steps):g} s", len(steps) > 1
@@ -168,7 +167,7 @@ def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptT
             kind=Kind.PERMANENT if goes_on else None,
             retryable=False if goes_on else None,
             executed=Executed.MAYBE,
-            details={key: told[key] for key in ("stdout", "stderr") if key in told},
+            details={key: fields[key] for key in ("stdout", "stderr") if key in fields},
             cause=cause,
         )
     )
@@ -178,20 +177,20 @@ def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptT
 
 async def _ended(
     function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> _Ended:
+) -> _TaskEnd:
     try:
-        return _Ended(await function(*args, **kwargs), None)
+        return _TaskEnd(await function(*args, **kwargs), None)
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
-        return _Ended(None, error)
+        return _TaskEnd(None, error)
 
 
-def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _TaskEnd:
     try:
-        return _Ended(function(*args, **kwargs), None)
+        return _TaskEnd(function(*args, **kwargs), None)
     except BaseException as error:  # noqa: BLE001 -- as above; a StopIteration could not even cross a future
-        return _Ended(None, error)
+        return _TaskEnd(None, error)
 
 
 def _arguments(
@@ -281,5 +280,5 @@ def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
     """Return the last error of a tool that was cancelled, if it had more to say than that."""
     if not task.done() or task.cancelled():
         return None
-    ended: _Ended = task.result()
+    ended: _TaskEnd = task.result()
     return ended.error.__cause__ if isinstance(ended.error, asyncio.CancelledError) else ended.error

@@ -20,8 +20,6 @@ from ...errors import BridgeError, ConfigError, Executed, Failure, config_error,
 from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 
 
-__all__ = ["END_SECONDS", "MAX_OUTPUT", "CommandResult", "run_command", "words_of"]
-
 MAX_OUTPUT: Final = 32 * 1024
 """Bytes kept of each stream unless said otherwise."""
 _TERM_SECONDS: Final = 1.0  # between SIGTERM and SIGKILL
@@ -71,9 +69,9 @@ def words_of(said: object, name: str) -> list[str]:
     words = list(cast("Sequence[object]", said))
     if not words or not words[0]:
         raise _no_word(name, wanted, "none")
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if not isinstance(word, str | os.PathLike):
-            raise _no_word(name, f"a text or a path as word {place}", type(word).__name__)
+            raise _no_word(name, f"a text or a path as word {index}", type(word).__name__)
     return [os.fspath(cast("str", word)) for word in words]
 
 
@@ -84,7 +82,7 @@ def _no_word(name: str, wanted: str, got: str) -> BridgeError:
     )
 
 
-class _Kept:
+class _Ends:
     """The two ends of a stream; the last three quarters are those of its end, which says why."""
 
     def __init__(self, most: int) -> None:
@@ -120,12 +118,12 @@ class _Kept:
         return f"{head}\n[… {left_out:,} bytes left out …]\n{tail}"
 
 
-class _Run(asyncio.SubprocessProtocol):
+class _RunningCommand(asyncio.SubprocessProtocol):
     """One command from its start to its end."""
 
     def __init__(self, max_output: int) -> None:
         loop = asyncio.get_running_loop()
-        self.kept = {_STDOUT: _Kept(max_output), _STDERR: _Kept(max_output)}
+        self.kept = {_STDOUT: _Ends(max_output), _STDERR: _Ends(max_output)}
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._open = {_STDOUT, _STDERR}
@@ -214,12 +212,12 @@ async def _started(
     env: Mapping[str, str] | None,
     max_output: int,
     calm: Calm,
-) -> _Run:
+) -> _RunningCommand:
     """Start it in a session of its own; cancelled meanwhile, it is ended before that is raised."""
     options: dict[str, Any] = {"cwd": cwd, "env": env, "start_new_session": sys.platform != "win32"}
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
-            lambda: _Run(max_output), *words, stdin=asyncio.subprocess.DEVNULL, **options
+            lambda: _RunningCommand(max_output), *words, stdin=asyncio.subprocess.DEVNULL, **options
         )
     )
     await calm.wait(starting)

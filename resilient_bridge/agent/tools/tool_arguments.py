@@ -23,7 +23,6 @@ from .annotations import NO_SUCH, NOTHING, Demand, Violations, evaluated, schema
 if TYPE_CHECKING:
     from ...calls.frame import CallFrame
 
-__all__ = ["ANEW", "Parameters", "Read", "Violations", "invalid"]
 
 ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(
     "resilient_bridge.tool_arguments", default=None

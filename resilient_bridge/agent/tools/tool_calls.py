@@ -29,10 +29,9 @@ from .tool_policy import most_repeats
 if TYPE_CHECKING:
     from .tool_arguments import Read
 
-__all__ = ["Entry", "Tool", "call_tool", "check_call", "refuse_name"]
 
 _SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
-_TOLD: Final = 8  # names of tools in a suggestion, as `suggest` lists them
+_MOST_NAMES: Final = 8  # names of tools in a suggestion, as `suggest` lists them
 _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 
@@ -47,7 +46,7 @@ class Tool:
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Entry:
+class ToolEntry:
     """A tool, and how it is called."""
 
     tool: Tool
@@ -76,7 +75,7 @@ def check_call(name: object, arguments: object, key: object) -> None:
         raise config_error("Toolbox.call(idempotency_key)", wanted, type(key).__name__)
 
 
-async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
+async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
     """Call a tool. A mistake in its definition is raised."""
     read = entry.parameters.read(arguments)
     if read.wrong:
@@ -87,7 +86,7 @@ async def call_tool(entry: Entry, arguments: Mapping[str, Any] | str, key: str |
     outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
     if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
-    return await _told(entry, read, outcome)
+    return await _tool_outcome(entry, read, outcome)
 
 
 def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
@@ -134,7 +133,9 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     """Return the failure of a call to a tool that is not there."""
     names = sorted(there_are)
     near = close_names(name[:100], names)
-    told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
+    told = ", ".join(names[:_MOST_NAMES]) + (
+        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    )
     suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {told or 'none'}"]
     shown = redact(name, limit=100)
     failure = Failure.of(
@@ -144,7 +145,7 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     return _refused(failure, Tool(name=shown, timeout=0.0))
 
 
-async def _told(entry: Entry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]:
+async def _tool_outcome(entry: ToolEntry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]:
     """Return the outcome as that of a tool; a failure with what was found to fix it."""
     tool, error, failure = entry.tool, outcome.error, outcome.failure
     repeats = 0

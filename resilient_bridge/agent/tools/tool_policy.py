@@ -24,10 +24,9 @@ from ...values.fields import LONGEST, Seconds, as_seconds, is_number
 if TYPE_CHECKING:
     from ...errors import Failure
 
-__all__ = ["DEFAULT_TIMEOUT", "Limit", "Limits", "as_limit", "most_repeats"]
 
 DEFAULT_TIMEOUT: Final = 30.0
-"""Seconds a tool has where nobody says otherwise (V5)."""
+"""Seconds a tool has where nobody says otherwise."""
 _DEFAULT: Final = "default"
 
 
@@ -60,7 +59,7 @@ class Limits:
     ) -> tuple[Policy, Limit]:
         """Return the policy of a tool without its time limit, and the limit.
 
-        An escalating limit in a table of tools is that of one execution (G4); in a policy it grows from attempt to attempt.
+        An escalating limit in a table of tools is that of one execution; in a policy it grows from attempt to attempt.
         """
         own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
         row, default = self.tools.get(name), self.tools.get(_DEFAULT)
@@ -87,7 +86,7 @@ def as_limit(path: str, seconds: Any) -> Timeout:
 
 
 def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
-    """Return how often the policy repeats such a failure at most (R11); `attempts` is how many calls were made."""
+    """Return how often the policy repeats such a failure at most; `attempts` is how many calls were made."""
     retry = next((layer for layer in policy.layers if isinstance(layer, Retry)), None)
     if retry is None or not failure.retryable:
         return 0

@@ -18,7 +18,7 @@ from ...values.fields import is_count
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
 from .tool_arguments import Parameters
-from .tool_calls import Entry, Tool, call_tool, check_call, refuse_name
+from .tool_calls import Tool, ToolEntry, call_tool, check_call, refuse_name
 from .tool_policy import Limits, as_limit
 
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...presets.bridge_policy import BridgePolicy
     from ...values.fields import Seconds
 
-__all__ = ["Tool", "Toolbox"]
 
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +40,7 @@ class Toolbox:
 
     `policy` (None: that of `presets.default`) is for the calls of every tool; a BridgePolicy lends its `calls`, and the layers in its
     `tools` take the place of those of their class for the tool of that name, or "default". `timeouts` are seconds by name,
-    "default" among them; without any, 30 s (V5). Each tool has its own circuit and retry budget.
+    "default" among them; without any, 30 s. Each tool has its own circuit and retry budget.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Toolbox:
 
             policy = default
         self._limits = Limits(policy, {} if timeouts is None else timeouts)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ToolEntry] = {}
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -110,7 +109,7 @@ class Toolbox:
     ) -> Any:
         """Add a function, and return it protected: same signature and kind; called directly, it raises as it always did.
 
-        `timeout` bounds each attempt (R12): an async function is cancelled, and left behind if it goes on a second later; a sync one runs
+        `timeout` bounds each attempt: an async function is cancelled, and left behind if it goes on a second later; a sync one runs
         in a thread that is left behind. The error is an AttemptTimeoutError with code TOOL_TIMEOUT. A tool that is not `required` may be
         skipped when it fails; one that is `idempotent` may be repeated although it may have run. `policy` stands in for that of the
         toolbox. ConfigError for a name that is taken, and for what is no function with one answer.
@@ -240,7 +239,7 @@ class Toolbox:
             states = protected.__binding__.states  # one circuit, however it is called
             in_thread = protect(bound_in_thread(function, limit=limit, name=name), states=states)
         tool = Tool(name=name, timeout=max(limit.timeout.seconds), required=required, idempotent=idempotent)
-        self._entries[name] = Entry(
+        self._entries[name] = ToolEntry(
             tool=tool,
             function=protected,
             in_thread=in_thread,
@@ -275,10 +274,10 @@ class Toolbox:
 
 
 def _name_of(function: Any, name: object) -> str:
-    given = getattr(function, "__name__", None) if name is None else name
-    if not isinstance(given, str) or not given.strip():
-        raise config_error("Toolbox.tool.name", "a name that is not empty", given)
-    return given
+    received = getattr(function, "__name__", None) if name is None else name
+    if not isinstance(received, str) or not received.strip():
+        raise config_error("Toolbox.tool.name", "a name that is not empty", received)
+    return received
 
 
 def _answers(run: Any, answer: type, function: Any) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from .checkpoint import PhaseCheckpoint
 
-__all__ = ["ArtifactError", "HiddenError", "Measured", "commit_of", "measure", "name_of", "problems"]
 
 _CHUNK: Final = 1 << 20
 _GIT_SECONDS: Final = 30.0
@@ -170,10 +169,10 @@ def _of_directory(path: Path, ours: Path | None) -> str:
                 continue
             one = Path(directory, name)
             if one.is_symlink():
-                told = f"link {one.readlink()}"
+                text = f"link {one.readlink()}"
             else:
-                told = "directory" if one.is_dir() else _of_file(one)
-            digest.update(f"{one.relative_to(path).as_posix()}\0{told}\0".encode("utf-8", "surrogateescape"))
+                text = "directory" if one.is_dir() else _of_file(one)
+            digest.update(f"{one.relative_to(path).as_posix()}\0{text}\0".encode("utf-8", "surrogateescape"))
     return f"tree-sha256:{digest.hexdigest()}"
 
 

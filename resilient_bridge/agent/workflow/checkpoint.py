@@ -1,4 +1,4 @@
-"""What is known of a workflow: which phases are finished, with which artifacts, and where it stands. Its steps, and its form in a file (C8).
+"""What is known of a workflow: which phases are finished, with which artifacts, and where it stands. Its steps, and its form in a file.
 
 Rule: a value. Each step returns the next state and touches nothing; what is read from a file is checked whole, and refused with the
 path of the first thing that is wrong. Does no I/O and reads no clock.
@@ -32,8 +32,6 @@ from .workflow_fields import (
     wrong,
 )
 
-
-__all__ = ["PhaseCheckpoint", "SkippedPhase", "WorkflowState", "WorkflowStatus"]
 
 _ERRORS: Final = 50  # kept: the newest
 _WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
@@ -153,7 +151,7 @@ class WorkflowState:
             saved=None,
         )
 
-    def left_out(self, phase: str, at: datetime, reason: str) -> WorkflowState:
+    def marked_skipped(self, phase: str, at: datetime, reason: str) -> WorkflowState:
         """The phase is skipped, and the workflow goes on."""
         skipped = SkippedPhase(phase=phase, at=at, reason=reason)
         return attrs.evolve(
@@ -242,7 +240,7 @@ class WorkflowState:
     # ---- the file -----------------------------------------------------------------------------------------------
 
     def to_value(self) -> dict[str, Any]:
-        """What stands in the file: the fields of C8, then ours."""
+        """What stands in the file: the fields of ccsetup's checkpoint, then ours."""
         return {
             "workflow": self.workflow,
             "started_at": instant(self.started_at),

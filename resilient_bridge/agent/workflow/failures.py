@@ -1,4 +1,4 @@
-"""What a phase raised: whose it is, and all that is known of it as plain data without secrets (C3)."""
+"""What a phase raised: whose it is, and all that is known of it as plain data without secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from .phase import Phase
 
-__all__ = ["as_its_own", "told_of", "told_of_call"]
 
 _Walked: TypeAlias = "tuple[FrameType, int]"
 
@@ -31,18 +30,18 @@ _CALLERS: Final = 4  # of these, those of the phase that has called a tool
 _OURS: Final = str(Path(__file__).parents[2])
 
 
-def told_of(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
-    """All that is known of what a phase raised, as plain data without secrets (C3): where in the code, but none of its values."""
-    return _told(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
+def as_error_record(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
+    """All that is known of what a phase raised, as plain data without secrets: where in the code, but none of its values."""
+    return _record(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
 
 
-def told_of_call(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def as_call_record(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     """The same of an optional tool whose call has failed; to be asked where the phase has called it."""
     stack = [*takewhile(_is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe())))]
-    return _told(phase, failure, call, error_for(failure), _frames(reversed(stack)))
+    return _record(phase, failure, call, error_for(failure), _frames(reversed(stack)))
 
 
-def _told(
+def _record(
     phase: Phase,
     failure: Failure,
     call: tuple[str, dict[str, Any]] | None,
@@ -87,8 +86,8 @@ def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Excepti
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise error
-    told = f"phase {phase} was not cancelled, but awaited something that was"
-    return error_for(Failure.of("TOOL_EXECUTION_FAILED", told)).with_traceback(error.__traceback__)
+    text = f"phase {phase} was not cancelled, but awaited something that was"
+    return error_for(Failure.of("TOOL_EXECUTION_FAILED", text)).with_traceback(error.__traceback__)
 
 
 def _storable(value: Any) -> Any:

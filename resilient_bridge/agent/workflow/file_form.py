@@ -1,4 +1,4 @@
-"""How the file of a workflow is laid out (C8): the fields of ccsetup's checkpoint format at the top level, ours beside them.
+"""How the file of a workflow is laid out: the fields of ccsetup's checkpoint format at the top level, ours beside them.
 
 Rule: three forms are read, one is written. Written is the flat one; read are also the envelope of release 0.1.0, and a file in
 ccsetup's own form, which another program has written and which says nothing of check sums or of what is still in doubt.
@@ -22,8 +22,6 @@ from ...stores.state_files.document import (
 from ...stores.state_files.state_file import StateFile
 from .workflow_fields import items, mapping, moment, optional, text, texts, wrong
 
-
-__all__ = ["FORM", "VERSION", "WorkflowFile", "from_version_1"]
 
 VERSION: Final = 2
 """Of what the fields mean: 2 since the journal of tool calls (`calls`) is among them."""

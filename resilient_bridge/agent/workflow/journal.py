@@ -1,4 +1,4 @@
-"""The tool calls of a phase, as its file has them: begun before they are made, ended with their result (C9).
+"""The tool calls of a phase, as its file has them: begun before they are made, ended with their result.
 
 Rule: a call that may not be repeated is made once. What was recorded as ended is not called again; what began and has no end, or
 cannot be told from what the phase asks for now, is for a person to decide. A value: does no I/O and reads no clock.
@@ -19,8 +19,6 @@ from .workflow_fields import count, flag, items, mapping, text, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-
-__all__ = ["CallRecord", "Found", "digest_of", "look_up", "read_call", "unknown", "without"]
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +74,7 @@ def digest_of(arguments: Mapping[str, Any] | str) -> str:
     return f"sha256:{sha256(written.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-class Found(NamedTuple):
+class JournalMatch(NamedTuple):
     """What the journal knows of a call: its record with a result, or else whether other calls stand where this one is asked for."""
 
     record: CallRecord | None = None
@@ -84,23 +82,23 @@ class Found(NamedTuple):
     in_doubt: tuple[CallRecord, ...] = ()
 
 
-def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> Found:
+def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> JournalMatch:
     """Find out whether a call is made, taken from the journal, or in doubt. `asked`: those of this attempt so far."""
     of_phase = [one for one in calls if one.phase == call.phase]
     same = next((one for one in of_phase if one.is_same(call)), None)
     if same is not None and (same.result or same.may_repeat):
-        return Found(record=same if same.result else None)
+        return JournalMatch(record=same if same.result else None)
     if same is not None:  # it began and has no end, or ended with what could not be kept
-        return Found(in_doubt=() if call.may_repeat else (same,))
+        return JournalMatch(in_doubt=() if call.may_repeat else (same,))
     is_changed = any(one.number == call.number for one in of_phase)
     if call.may_repeat:
-        return Found(is_changed=is_changed)
+        return JournalMatch(is_changed=is_changed)
     others = tuple(
         one
         for one in of_phase
         if one.tool == call.tool and not one.may_repeat and not any(one.is_same(known) for known in asked)
     )
-    return Found(is_changed=is_changed, in_doubt=others)
+    return JournalMatch(is_changed=is_changed, in_doubt=others)
 
 
 def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from ...calls.outcome import Outcome
     from ...errors import Failure
-    from ..tools.toolbox import Tool, Toolbox
+    from ..tools.tool_calls import Tool
+    from ..tools.toolbox import Toolbox
     from .journal import CallRecord
     from .phase_calls import PhaseCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["Phase", "PhaseSpec", "recovered", "runnable"]
 
 _LARGEST: Final = 1 << 20  # bytes of what a phase may save
 
@@ -165,7 +165,7 @@ class Phase:
         self._value_of = value_of
 
     async def save_before_the_end(self, tokens: int, limit: int) -> None:
-        """What a ContextGuard asks for when the context has become nearly full (C10)."""
+        """What a ContextGuard asks for when the context has become nearly full."""
         if self._value_of is not None:
             await self._save(as_json("Phase.checkpoint_with.value_of", self._value_of(), _LARGEST))
         await self._warn(
@@ -179,7 +179,7 @@ class Phase:
 
     @_for_async
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
-        """Call a tool of the workflow's toolbox and return its result (C9).
+        """Call a tool of the workflow's toolbox and return its result.
 
         The call is recorded before and after. One that ended is not made again when the phase is: after a crash its recorded result is
         returned, matched by its place, its tool and its arguments; after a failure that holds only for tools that may not be repeated, the
@@ -221,8 +221,8 @@ class Phase:
             self.is_in_doubt = True
             raise self._failed(error, tool.name, arguments) from None
         if is_changed and not record.result:
-            told = f"call {number} is one of {tool.name}, and was another one in an earlier run: it is made"
-            await self._warn(f"{self.name}: {told}")
+            text = f"call {number} is one of {tool.name}, and was another one in an earlier run: it is made"
+            await self._warn(f"{self.name}: {text}")
         if not record.result:
             await self._journal.begin(record, required=tool.required)
         return record
@@ -257,7 +257,7 @@ def recovered(who: str, attempts: int) -> str:
 
 
 def _final(failure: Failure) -> Failure:
-    """What has been repeated as often as it may is permanent from here on (C2)."""
+    """What has been repeated as often as it may is permanent from here on."""
     if failure.kind is not Kind.TRANSIENT:
         return failure
     return attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)
@@ -283,12 +283,12 @@ def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object
     async def run(phase: Phase) -> object:
         phase.is_sync = form == "sync"
         phase.begin_attempt()
-        given = (phase,) if takes_phase else ()
+        received = (phase,) if takes_phase else ()
         if form == "sync":
-            return await in_thread(function, *given)
+            return await in_thread(function, *received)
         token = NEARLY_FULL.set(phase.save_before_the_end)
         try:
-            return await function(*given)
+            return await function(*received)
         finally:
             NEARLY_FULL.reset(token)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from ...calls.outcome import Outcome
-    from ..tools.toolbox import Tool
+    from ..tools.tool_calls import Tool
     from .checkpoint import WorkflowState
 
     class Keeper(Protocol):
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
         def keep(self, state: WorkflowState, *, twice: bool = False) -> Awaitable[None]: ...
 
-
-__all__ = ["PhaseCalls", "result_of"]
 
 _LARGEST: Final = 1 << 20  # bytes of a result that is kept
 
@@ -98,13 +96,13 @@ def result_of(call: CallRecord) -> Any:
 
 def _written(value: Any) -> dict[str, Any]:
     if isinstance(value, CommandResult):
-        return _kept(
+        return _recorded(
             "command", [value.exit_code, value.stdout, value.stderr, value.seconds, value.is_truncated]
         )
-    return _kept("json", value)
+    return _recorded("json", value)
 
 
-def _kept(form: str, value: Any) -> dict[str, Any]:
+def _recorded(form: str, value: Any) -> dict[str, Any]:
     """The value under its form; nothing if JSON cannot hold it, or not so much of it."""
     try:
         return {form: as_json("result", value, _LARGEST)}

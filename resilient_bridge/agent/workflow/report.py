@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ...errors import Failure
 
-__all__ = ["WorkflowReport", "report_of"]
-
 
 @attrs.frozen(kw_only=True)
 class WorkflowReport:
@@ -50,7 +48,7 @@ class WorkflowReport:
         return self.status is WorkflowStatus.COMPLETED
 
     def explain(self) -> str:
-        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and how far it is (C3)."""
+        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and how far it is."""
         lines = [self._headline()]
         if self.failure is not None:
             native = str(self.failure.details.get("error") or self.failure.message)
@@ -62,7 +60,7 @@ class WorkflowReport:
                 *(f"  {line}" for line in self.failure.explain().partition("\nyou can:")[0].splitlines()),
             ]
             lines += ["suggested fixes"]
-            lines += [f"  {place}. {text}" for place, text in enumerate(self.failure.suggestions, 1)]
+            lines += [f"  {index}. {text}" for index, text in enumerate(self.failure.suggestions, 1)]
             lines += ["alternatives", *(f"  - {text}" for text in self._alternatives())]
         lines += ["", f"finished: {', '.join(self.completed) or 'nothing'}"]
         if self.remaining:
@@ -97,10 +95,10 @@ class WorkflowReport:
         total = len(self.completed) + len(self.skipped) + len(self.remaining)
         place = {WorkflowStatus.HALTED: " at", WorkflowStatus.RUNNING: ", in"}.get(self.status)
         where = f"{place} phase {self.current_phase}" if place and self.current_phase else ""
-        left_out = f", {len(self.skipped)} skipped" if self.skipped else ""
-        told = {WorkflowStatus.NEW: "has not begun", WorkflowStatus.RUNNING: "is not finished"}
-        words = told.get(self.status, self.status.value)
-        return f"{self.workflow} {words}{where} ({len(self.completed)} of {total} phases finished{left_out})"
+        marked_skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
+        fields = {WorkflowStatus.NEW: "has not begun", WorkflowStatus.RUNNING: "is not finished"}
+        words = fields.get(self.status, self.status.value)
+        return f"{self.workflow} {words}{where} ({len(self.completed)} of {total} phases finished{marked_skipped})"
 
     def _alternatives(self) -> list[str]:
         return [

@@ -1,4 +1,4 @@
-"""One run of a workflow: phase after phase, each begun, done, verified and kept; and what happens when one fails (C1 to C6, C9).
+"""One run of a workflow: phase after phase, each begun, done, verified and kept; and what happens when one fails.
 
 Rule: the file says it before it is done, and says it again when it is done. A failure is decided here once: repeated by the policy if
 it is transient, recovered from once if something is corrupt or partial, else skipped if the phase is optional, else everything halts.
@@ -18,7 +18,7 @@ from ...telemetry import emit, events
 from ...world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
-from .failures import as_its_own, told_of, told_of_call
+from .failures import as_call_record, as_error_record, as_its_own
 from .journal import unknown
 from .phase import Phase, PhaseSpec, recovered
 from .phase_calls import PhaseCalls
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..tools.toolbox import Toolbox
-    from .workflow_file import Keeping
+    from .workflow_file import WorkflowStateFile
 
-__all__ = ["Run"]
 
 _DEATHS: Final = 3  # so often a process may die inside of one phase before somebody has to look
 _SEE: Final = "see to it that it can be looked at, then go on: nothing is lost"
@@ -45,7 +44,7 @@ class Run:
         self,
         state: WorkflowState,
         phases: Sequence[PhaseSpec],
-        keeping: Keeping,
+        file: WorkflowStateFile,
         *,
         root: Path,
         tools: Toolbox | None,
@@ -53,11 +52,11 @@ class Run:
     ) -> None:
         self.state = state
         self._phases = phases
-        self._keeping = keeping
+        self._file = file
         self._root = root
         self._tools = tools
         self._forced = forced
-        self._measured = Measured(root, ours=keeping.path)
+        self._measured = Measured(root, ours=file.path)
         self._recovered: set[str] = set()
         self._order = asyncio.Lock()  # of what is kept: a phase may do several things at once
         self._under_way: object = None  # stands for the Phase that may keep something
@@ -89,7 +88,7 @@ class Run:
         except Exception:  # the file has the last step that could be kept
             raise
         except BaseException:
-            self._keeping.save_if_possible(self._interrupted())
+            self._file.save_if_possible(self._interrupted())
             raise
         return self.state
 
@@ -117,7 +116,7 @@ class Run:
         before, self.state = self.state, state
         try:
             async with self._order:
-                await self._keeping.save(state, twice=twice)
+                await self._file.save(state, twice=twice)
         except Exception:
             if self.state is state:
                 self.state = before
@@ -222,9 +221,9 @@ class Run:
 
         async def skip(tool: str, arguments: dict[str, Any], failure: Failure) -> None:
             refuse_late("Phase.call")
-            told = f"{spec.name}: skipped optional tool {tool}: {failure}"
-            record = told_of_call(phase, failure, (tool, arguments))
-            await self.keep(self.state.failed(record).warned(redact(told)))
+            text = f"{spec.name}: skipped optional tool {tool}: {failure}"
+            record = as_call_record(phase, failure, (tool, arguments))
+            await self.keep(self.state.failed(record).warned(redact(text)))
 
         phase = Phase(
             spec,
@@ -258,14 +257,14 @@ class Run:
                 broken, self.state, self._measured, self._root, {*phase.artifacts}
             )
         except HiddenError as error:
-            told = f"phase {spec.name} ended, but what was finished before it cannot be verified: {error}"
-            raise error_for(invalid(told, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
+            text = f"phase {spec.name} ended, but what was finished before it cannot be verified: {error}"
+            raise error_for(invalid(text, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
         if harmed:
-            told = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
+            text = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
             # To run the others again would undo work that was finished: a person decides.
             raise error_for(
                 invalid(
-                    f"while phase {spec.name} ran, {told}",
+                    f"while phase {spec.name} ran, {text}",
                     kind=Kind.PERMANENT,
                     suggestions=(
                         f"list it among the artifacts of {spec.name}, if that is meant to change it",
@@ -285,11 +284,11 @@ class Run:
         try:
             return await asyncio.to_thread(broken, self.state, self._measured, self._root, frozenset())
         except HiddenError as error:  # it may be there: nothing is undone, and nothing runs
-            told = f"what was finished cannot be verified: {error}"
-            raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", told, suggestions=(_SEE,))) from None
+            text = f"what was finished cannot be verified: {error}"
+            raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=(_SEE,))) from None
 
     async def _undo_what_does_not_hold(self) -> None:
-        """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes (C6)."""
+        """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes."""
         harmed = await self._harmed()
         remade: set[str] = set()
         for spec in self._phases:
@@ -324,7 +323,7 @@ class Run:
         failure = classify(error)
         if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
-        state = self.state.failed(told_of(phase, failure, error)).forgot_repeatable(spec.name)
+        state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)
         open_calls = state.open_calls(spec.name)
         if (
             failure.kind in _RECOVERABLE
@@ -334,8 +333,8 @@ class Run:
         ):
             self._recovered.add(spec.name)
             # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
-            told = f"phase {spec.name} was done again: {failure.message}"
-            await self.keep(state.interrupted().warned(told), twice=True)
+            text = f"phase {spec.name} was done again: {failure.message}"
+            await self.keep(state.interrupted().warned(text), twice=True)
             emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))
             await self._undo_what_does_not_hold()
             return
@@ -358,8 +357,8 @@ class Run:
             await self.keep(state.halted(spec.name, failure), twice=True)
             emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
             return
-        left_out = state.left_out(spec.name, current_world().now(), str(failure))
-        await self.keep(left_out, twice=True)
+        marked_skipped = state.marked_skipped(spec.name, current_world().now(), str(failure))
+        await self.keep(marked_skipped, twice=True)
         emit(
             events.PhaseSkipped(
                 workflow=state.workflow,

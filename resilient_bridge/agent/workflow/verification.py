@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .checkpoint import WorkflowState
     from .phase import PhaseSpec
 
-__all__ = ["broken", "check", "invalid"]
-
 
 def broken(
     state: WorkflowState, measured: Measured, root: Path, excepted: AbstractSet[str]

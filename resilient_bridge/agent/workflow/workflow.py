@@ -22,23 +22,22 @@ from .checkpoint import WorkflowState, WorkflowStatus
 from .phase import PhaseSpec, runnable
 from .report import WorkflowReport, report_of
 from .runner import Run
-from .workflow_file import Keeping
+from .workflow_file import WorkflowStateFile
 
 
 if TYPE_CHECKING:
     from ...stores.state_files.state_file import Loaded
     from ..tools.toolbox import Toolbox
 
-__all__ = ["Workflow"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workflow:
-    """Phases in order, and a file that knows which are finished (C6, C8): `path`, with a backup beside it, readable by its owner alone.
+    """Phases in order, and a file that knows which are finished: `path`, with a backup beside it, readable by its owner alone.
 
     `name` stands in the file (default: the file's, without its ending). Artifacts are below `root` (default: the working directory now).
-    `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s, C2).
+    `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s).
     One process at a time works on a file; objects cost nothing. Raises ConfigError for arguments that cannot be meant.
     """
 
@@ -52,8 +51,8 @@ class Workflow:
         tools: Toolbox | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> None:
-        self._keeping = Keeping(path)
-        self._name = _text(self._keeping.path.stem if name is None else name, "Workflow.name")
+        self._file = WorkflowStateFile(path)
+        self._name = _text(self._file.path.stem if name is None else name, "Workflow.name")
         self._has_name = name is not None
         self._root = _root_of(root, "Workflow.root")
         self._tools = tools
@@ -62,7 +61,7 @@ class Workflow:
 
     def __repr__(self) -> str:
         """A status line."""
-        return f"<Workflow {self._name} {self._keeping.path} phases={len(self._phases)}>"
+        return f"<Workflow {self._name} {self._file.path} phases={len(self._phases)}>"
 
     @property
     def name(self) -> str:
@@ -72,7 +71,7 @@ class Workflow:
     @property
     def path(self) -> Path:
         """Its file."""
-        return self._keeping.path
+        return self._file.path
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -112,7 +111,7 @@ class Workflow:
         of an earlier one lists it too; where that is not what the last of them left, all of them run again.
         `required=False`: if it fails, it is skipped and the end says so. Sync functions, and checks, run in a thread, and are waited for.
 
-        `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash (C6), and once more
+        `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash, and once more
         where a tool or an artifact of it is corrupt or missing, but never after a failure of its own code. True: after that too, as `policy`
         says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
         it is, a tool call that began, has no recorded end and may not be repeated halts it (SYS_OUTCOME_UNKNOWN), and names the tool.
@@ -151,13 +150,13 @@ class Workflow:
             raise config_error("Workflow.phase.artifacts", "a list of paths", artifacts)
         if not _is_list(checks):
             raise config_error("Workflow.phase.checks", "a list of functions", checks)
-        for place, check in enumerate(checks):
+        for index, check in enumerate(checks):
             if not callable(check):
-                raise config_error(f"Workflow.phase.checks[{place}]", "a function of nothing", check)
+                raise config_error(f"Workflow.phase.checks[{index}]", "a function of nothing", check)
         used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
         names = [
-            name_of(one, self._root, f"Workflow.phase.artifacts[{place}]")
-            for place, one in enumerate(artifacts)
+            name_of(one, self._root, f"Workflow.phase.artifacts[{index}]")
+            for index, one in enumerate(artifacts)
         ]
         self._phases.append(
             PhaseSpec(
@@ -195,27 +194,27 @@ class Workflow:
         Nothing runs: `resume` goes on. Raises as `run` does, and ConfigError for a phase that is not there, finished, or skipped.
         """
         reason = redact(_text(reason, "Workflow.skip.reason"))
-        self._keeping.take()
+        self._file.take()
         try:
             state, _ = await self._opened()
             if state is None or state.status in {WorkflowStatus.COMPLETED, WorkflowStatus.ABORTED}:
                 raise self._wrong("skip", state)
-            left_out = state.current_phase if phase is None else phase
-            left = [name for name in self.phases if not state.is_done(name)]
-            if left_out is None or left_out not in left:
-                raise config_error("Workflow.skip.phase", f"one of {', '.join(left)}", left_out)
+            marked_skipped = state.current_phase if phase is None else phase
+            remaining = [name for name in self.phases if not state.is_done(name)]
+            if marked_skipped is None or marked_skipped not in remaining:
+                raise config_error("Workflow.skip.phase", f"one of {', '.join(remaining)}", marked_skipped)
             now = current_world().now()
-            is_current = left_out == state.current_phase
-            after = state.left_out(left_out, now, reason)
+            is_current = marked_skipped == state.current_phase
+            after = state.marked_skipped(marked_skipped, now, reason)
             if not is_current:  # the one that is under way stays so
                 after = attrs.evolve(state, skipped=after.skipped)
-            await self._keeping.save(after, twice=True)
+            await self._file.save(after, twice=True)
             emit(
                 events.PhaseSkipped(
                     at=now,
                     workflow=self._name,
-                    phase=left_out,
-                    number=self.phases.index(left_out) + 1,
+                    phase=marked_skipped,
+                    number=self.phases.index(marked_skipped) + 1,
                     total=len(self._phases),
                     reason=reason,
                     failure=state.failure if is_current else None,
@@ -223,36 +222,36 @@ class Workflow:
             )
             return self._report(after)
         finally:
-            self._keeping.release()
+            self._file.release()
 
     async def abort(self) -> WorkflowReport:
         """End it: what the finished phases made stays, and the next `run` begins anew. Raises as `run` does, and ConfigError if nothing has begun."""
-        self._keeping.take()
+        self._file.take()
         try:
             state, _ = await self._opened()
             if state is None:
                 raise self._wrong("abort", state)
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
-            await self._keeping.save(after, twice=True)
+            await self._file.save(after, twice=True)
             emit(events.WorkflowAborted(workflow=self._name, phase=phase))
             return self._report(after)
         finally:
-            self._keeping.release()
+            self._file.release()
 
     def status(self) -> WorkflowReport:
         """Return how far it is, also while another process is at work on it. Blocks for a few reads, and changes nothing.
 
         Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to mend, SYS_STATE_FOREIGN for one that a later version wrote.
         """
-        return self._report(self._keeping.peek())
+        return self._report(self._file.peek())
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     async def _work(self, *, may_begin: bool, is_forced: bool) -> WorkflowReport:
         if not self._phases:
             raise config_error("Workflow", "at least one phase", "none")
-        self._keeping.take()
+        self._file.take()
         try:
             state, loaded = await self._opened()
             if state is None or state.status is WorkflowStatus.ABORTED:
@@ -264,37 +263,37 @@ class Workflow:
             forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
             if forced is not None:
                 state = attrs.evolve(state.looked_at(forced), status=WorkflowStatus.RUNNING, failure=None)
-            run = Run(state, self._phases, self._keeping, root=self._root, tools=self._tools, forced=forced)
+            run = Run(state, self._phases, self._file, root=self._root, tools=self._tools, forced=forced)
             return self._report(await run.go())
         finally:
-            self._keeping.release()
+            self._file.release()
 
     def _fresh(self, loaded: Loaded) -> WorkflowState:
-        """A workflow that begins; if it had begun before and that is lost, it says so (C5)."""
+        """A workflow that begins; if it had begun before and that is lost, it says so."""
         state = WorkflowState(
             id=current_world().new_id(),
             workflow=self._name,
             started_at=current_world().now(),
-            root=self._place(),
+            root=self._relative_root(),
         )
         if not loaded.lost:
             return state
-        told = f"lost workflow progress ({loaded.lost}): starting from phase {self.phases[0]}"
-        return attrs.evolve(state, in_doubt=self.phases).warned(told)
+        text = f"lost workflow progress ({loaded.lost}): starting from phase {self.phases[0]}"
+        return attrs.evolve(state, in_doubt=self.phases).warned(text)
 
     async def _opened(self) -> tuple[WorkflowState | None, Loaded]:
         """What the file says, checked against what this program has."""
-        state, loaded = await self._keeping.load()
+        state, loaded = await self._file.load()
         if state is None:
             return None, loaded
         if state.is_adopted:  # it knows no root, and its word counts where the program says no name
-            state = attrs.evolve(state, root=self._place(), is_adopted=False)
+            state = attrs.evolve(state, root=self._relative_root(), is_adopted=False)
             self._name = self._name if self._has_name else state.workflow
         if state.workflow != self._name:
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
-        if state.root != (place := self._place()):
+        if state.root != (place := self._relative_root()):
             raise config_error(
-                "Workflow.root", f"{state.root} from {self._keeping.path.parent}, as its file says", place
+                "Workflow.root", f"{state.root} from {self._file.path.parent}, as its file says", place
             )
         known = {*state.phases_completed, *(one.phase for one in state.skipped)}
         if state.current_phase is not None:
@@ -304,24 +303,24 @@ class Workflow:
                 "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
             )
         if loaded.source != "file":  # one step is lost: the next phase may have begun
-            left = [name for name in self.phases if not state.is_done(name)]
-            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *left[:1]))))
+            remaining = [name for name in self.phases if not state.is_done(name)]
+            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1]))))
         return state, loaded
 
-    def _place(self) -> str:
+    def _relative_root(self) -> str:
         """Where the root is, from the directory of the file: both may be moved together."""
         try:
-            return Path(os.path.relpath(self._root.resolve(), self._keeping.path.parent.resolve())).as_posix()
+            return Path(os.path.relpath(self._root.resolve(), self._file.path.parent.resolve())).as_posix()
         except ValueError:  # on another drive
             return self._root.as_posix()
 
     def _report(self, state: WorkflowState | None) -> WorkflowReport:
-        return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._keeping.path))
+        return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._file.path))
 
     def _wrong(self, verb: str, state: WorkflowState | None) -> ConfigError:
         got = "has not begun" if state is None else f"is {state.status.value}"
-        told = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
-        return ConfigError(Failure.of("SYS_CONFIG_INVALID", told, suggestions=("run it",)))
+        text = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
+        return ConfigError(Failure.of("SYS_CONFIG_INVALID", text, suggestions=("run it",)))
 
 
 def _text(value: object, field: str) -> str:

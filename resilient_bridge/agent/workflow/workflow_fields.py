@@ -14,21 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "COMMIT",
-    "check_names",
-    "commits",
-    "count",
-    "flag",
-    "is_inside",
-    "items",
-    "mapping",
-    "moment",
-    "optional",
-    "text",
-    "texts",
-    "wrong",
-]
 
 T = TypeVar("T")
 
@@ -77,8 +62,8 @@ def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[s
         raise wrong(path, "an object", value)
     body = cast("dict[str, Any]", value)
     if keys and body.keys() != keys:
-        told = ", ".join(sorted(keys ^ body.keys()))
-        raise ValueError(f"{path}: wanted the fields of a checkpoint, missing or unknown: {told[:100]}")
+        text = ", ".join(sorted(keys ^ body.keys()))
+        raise ValueError(f"{path}: wanted the fields of a checkpoint, missing or unknown: {text[:100]}")
     return body
 
 
@@ -98,7 +83,7 @@ def text(value: Any, path: str) -> str:
 
 def texts(value: Any, path: str) -> tuple[str, ...]:
     """An array of texts."""
-    return tuple(text(one, f"{path}[{place}]") for place, one in enumerate(items(value, path)))
+    return tuple(text(one, f"{path}[{index}]") for index, one in enumerate(items(value, path)))
 
 
 def count(value: Any, path: str) -> int:
@@ -133,15 +118,15 @@ def optional(value: Any, read: Callable[[Any, str], T], path: str) -> T | None:
 
 def check_names(names: Iterable[str], path: str) -> None:
     """Refuse a name that leads out of a directory."""
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not is_inside(name):
-            raise wrong(f"{path}[{place}]", "a path below the root", name)
+            raise wrong(f"{path}[{index}]", "a path below the root", name)
 
 
 def commits(value: Any, path: str) -> tuple[str, ...]:
     """An array of names of commits."""
     found = texts(value, path)
-    for place, one in enumerate(found):
+    for index, one in enumerate(found):
         if not _ANY_COMMIT.fullmatch(one):  # it becomes an argument of git
-            raise wrong(f"{path}[{place}]", "the hexadecimal name of a commit", one)
+            raise wrong(f"{path}[{index}]", "the hexadecimal name of a commit", one)
     return found

@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 
     from ...stores.state_files.state_file import Loaded
 
-__all__ = ["Keeping"]
 
 _OF: Final = "a state document"
 _MEND: Final = ("run or resume: it is kept under another name, and its backup is used",)
 
 
-class Keeping:
+class WorkflowStateFile:
     """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -58,8 +57,8 @@ class Keeping:
         except StoreError as error:
             if error.failure.code != "SYS_STORE_IN_USE":
                 raise
-            told = f"{self.path.name}: {error.failure.message.removeprefix('the store is ')}"
-            failure = attrs.evolve(error.failure, message=told, suggestions=("wait for that run, or end it",))
+            text = f"{self.path.name}: {error.failure.message.removeprefix('the store is ')}"
+            failure = attrs.evolve(error.failure, message=text, suggestions=("wait for that run, or end it",))
             raise StoreError(failure) from None
 
     def release(self) -> None:
@@ -72,7 +71,7 @@ class Keeping:
         self._saved_at = loaded.saved_at
         if loaded.value is None:
             return None, loaded
-        return _told(WorkflowState.from_value(loaded.value), loaded.lost), loaded
+        return _with_losses(WorkflowState.from_value(loaded.value), loaded.lost), loaded
 
     def peek(self) -> WorkflowState | None:
         """Return what the file says, None if there is none, whoever works on it. Changes nothing. Raises StoreError for what is damaged."""
@@ -94,7 +93,7 @@ class Keeping:
             if not document.has_value:
                 return None
             value = document.value if document.version == VERSION else from_version_1(document.value)
-            return _told(WorkflowState.from_value(value), document.lost)
+            return _with_losses(WorkflowState.from_value(value), document.lost)
         except ConfigError:  # is a ValueError too
             raise
         except ValueError as error:
@@ -138,6 +137,6 @@ class Keeping:
         self._saved_at = current_world().now()
 
 
-def _told(state: WorkflowState, lost: str) -> WorkflowState:
+def _with_losses(state: WorkflowState, lost: str) -> WorkflowState:
     """With what its file has lost, until the next save says it."""
     return state.warned(f"the state was damaged; lost: {lost}") if lost else state

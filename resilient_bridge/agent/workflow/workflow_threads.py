@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

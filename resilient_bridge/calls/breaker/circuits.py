@@ -13,8 +13,6 @@ from .value import Breaker
 if TYPE_CHECKING:
     from ..shared.ports import SharedState
 
-__all__ = ["CIRCUITS", "circuit_by_name", "find_circuit", "known_circuits"]
-
 
 def _worth(circuit: CircuitState) -> int:
     """How much is lost with a circuit: nothing, some counts, a wait that is over, a decision in force."""

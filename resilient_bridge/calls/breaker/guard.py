@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .state import CircuitState
     from .value import Breaker
 
-__all__ = ["BreakerGuard"]
-
 
 class BreakerGuard(Guard):
     """Asks the circuit before the call, and tells it how the call ended."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .state import CircuitState
 
-__all__ = ["Circuit", "circuit", "circuits"]
-
 
 class Circuit:
     """The handle of a circuit; `rb.circuit("github")` or `rb.circuit(function)` makes one.
@@ -112,13 +110,13 @@ class Circuit:
         """Return name and state, and what they rest on."""
         found = self._find()
         now = clock()
-        told = [f"<Circuit {found.key} {found.state}"]
+        parts = [f"<Circuit {found.key} {found.state}"]
         if found.state == "open":
-            told.append(f"{found.retry_after(now) or 0:.1f} s left")
+            parts.append(f"{found.retry_after(now) or 0:.1f} s left")
         if found.state in ("closed", "open", "half_open"):
             failed, seen = found.counts(now)
-            told.append(f"{failed}/{seen} failed")
-        return ", ".join(told) + ">"
+            parts.append(f"{failed}/{seen} failed")
+        return ", ".join(parts) + ">"
 
 
 class _Block:

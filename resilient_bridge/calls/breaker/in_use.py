@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..shared.ports import State
     from .state import CircuitState
 
-__all__ = ["chance", "clock", "list_circuit", "listed_circuits", "tell"]
-
 
 class _Chance:
     """The random source of whoever makes a circuit open: a test has one of its own."""

@@ -14,8 +14,6 @@ from ... import errors
 if TYPE_CHECKING:
     from ...errors import Failure
 
-__all__ = ["CircuitOpenError"]
-
 
 class CircuitOpenError(errors.CircuitOpenError):
     """The circuit `key` lets nothing through, for `reason`; `because` is the failure that opened it, where known."""

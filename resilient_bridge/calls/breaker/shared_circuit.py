@@ -17,7 +17,7 @@ from ...errors import Failure, RejectedError
 from ...world import REAL
 from ..guards import not_admitted
 from ..names import SharedNames
-from ..shared.waits import Answer, is_real_time, waited_for
+from ..shared.waits import AwaitedAnswer, is_real_time, waited_for
 from .guard import BreakerGuard
 from .in_use import chance, list_circuit, tell
 from .rejection import CircuitOpenError
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..guards import Wait
     from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
     from .value import Breaker
-
-__all__ = ["SHARED_CIRCUITS", "Permit", "SharedBreakerGuard", "SharedCircuit"]
 
 
 class Permit(int):
@@ -96,9 +94,11 @@ class SharedCircuit(CircuitState):
             return line.ask()
         if self.is_closed:
             return Permit.of(self.era, view.era)
-        left = self._open_until - now
-        if left > 0 or self.state == "isolated":
-            raise CircuitOpenError(self.key, self.state, self.why, left if left > 0 else None, self.because)
+        remaining = self._open_until - now
+        if remaining > 0 or self.state == "isolated":
+            raise CircuitOpenError(
+                self.key, self.state, self.why, remaining if remaining > 0 else None, self.because
+            )
         if self.state == "half_open" and not view.free:
             raise CircuitOpenError(self.key, "half_open", self.why, view.hint, self.because)
         return line.ask()
@@ -109,13 +109,13 @@ class SharedCircuit(CircuitState):
             return super().admit(now)
         view, probe = answer
         if probe:
-            return Permit.of(self._lend(now), view.era, probe)
+            return Permit.of(self._local_permit(now), view.era, probe)
         if view.state in ("closed", "disabled"):
             return Permit.of(self.era, view.era)
         hints: dict[str, float] = {"open": view.left, "half_open": view.hint}
         raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
 
-    def unasked(self) -> int:
+    def running_permit(self) -> int:
         """Return the permit of a call that is under way in a closed circuit, without having been asked for."""
         view = self._view
         return self.era if view is None else Permit.of(self.era, view.era)
@@ -139,7 +139,7 @@ class SharedCircuit(CircuitState):
         critical: bool = False,
         because: Failure | None = None,
     ) -> None:
-        """The call failed in a way that counts; `critical` opens the circuit at once (R2)."""
+        """The call failed in a way that counts; `critical` opens the circuit at once."""
         if not self._is_led():
             super().failed(permit, now, seconds, critical, because)
             return
@@ -243,7 +243,7 @@ class SharedCircuit(CircuitState):
         """Return whether others decide, too."""
         return self._line.is_up and is_real_time()
 
-    def _lend(self, now: float) -> int:
+    def _local_permit(self, now: float) -> int:
         """Return the own permit of a probe that has its place elsewhere, for the case that this process goes on alone."""
         with self._lock:
             lease = self._lease(now) if self.state == "half_open" else None
@@ -316,7 +316,7 @@ class SharedBreakerGuard(BreakerGuard):
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
-        return Answer(found, attempt, partial(self._settle, attempt))
+        return AwaitedAnswer(found, attempt, partial(self._settle, attempt))
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
         try:
@@ -326,4 +326,4 @@ class SharedBreakerGuard(BreakerGuard):
             raise
 
     def under_way(self) -> int:
-        return self.shared.unasked()
+        return self.shared.running_permit()

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
         def started(self) -> float: ...
 
 
-__all__ = ["CircuitState"]
-
 _LONGEST_HINT: Final = 1.0  # seconds: a probe may end at any time, long before its lease does
 _NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a half-open circuit has leases
 
@@ -129,9 +127,9 @@ class CircuitState:
         """Return a permit, or raise CircuitOpenError with the time until trying again makes sense."""
         if self.is_closed:
             return self.era
-        left = self._open_until - now
-        if left > 0:  # true whatever another thread does right now, and the usual answer in an outage
-            raise CircuitOpenError(self.key, "open", self.why, left, self.because)
+        remaining = self._open_until - now
+        if remaining > 0:  # true whatever another thread does right now, and the usual answer in an outage
+            raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
         with self._lock:
             if self.is_closed:
                 return self.era
@@ -164,7 +162,7 @@ class CircuitState:
         critical: bool = False,
         because: Failure | None = None,
     ) -> None:
-        """The call failed in a way that counts; `critical` opens the circuit at once (R2)."""
+        """The call failed in a way that counts; `critical` opens the circuit at once."""
         self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
 
     def released(self, permit: int, now: float, seconds: float) -> None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from ..shared.ports import CircuitRules
 
-__all__ = ["Breaker", "rules_of"]
 
 _FEW: Final = 10  # calls within a span of time that say nothing yet
 _OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
@@ -44,9 +43,11 @@ _IN_A_ROW_OPEN_FOR: Final = Backoff.constant(30)
 
 
 def _as_open_for(value: Seconds | Backoff) -> Backoff:
-    given: Any = as_seconds(cast("Any", value))
+    received: Any = as_seconds(cast("Any", value))
     return (
-        Backoff.constant(float(given)) if is_number(given) and 0 <= given <= LONGEST else cast("Any", given)
+        Backoff.constant(float(received))
+        if is_number(received) and 0 <= received <= LONGEST
+        else cast("Any", received)
     )
 
 
@@ -89,7 +90,7 @@ class Breaker(Layer):
     breaker protects.
     """
 
-    usual_place: ClassVar[int | None] = 5
+    usual_position: ClassVar[int | None] = 5
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "ignore")
     outside_retry: ClassVar[str] = (
         "Breaker outside of Retry: it sees one outcome a call, so every attempt of a call still goes to a server that is "
@@ -123,7 +124,7 @@ class Breaker(Layer):
         lease: Seconds = 30.0,
         key: str | None = None,
     ) -> Self:
-        """Return a breaker that opens after `failures` in a row, for 30 s unless said otherwise (G2: 5; R15: 5 and 60 s).
+        """Return a breaker that opens after `failures` in a row, for 30 s unless said otherwise (5; 5 and 60 s).
 
         The same as a rate of 1 over a window of that many calls.
         """
@@ -175,10 +176,10 @@ class Breaker(Layer):
         usual = _OPEN_FOR if self.in_a_row is None else _IN_A_ROW_OPEN_FOR
         steady = self.open_for.shape == "constant" and self.open_for.jitter == "none"
         open_for = shown(self.open_for.seconds[0] if steady else self.open_for)
-        told = {"open_for": "" if self.open_for == usual else open_for}
+        fields = {"open_for": "" if self.open_for == usual else open_for}
         if self.in_a_row is None:
-            return called(self, **told)
-        return called(self, shown(self.window), by="Breaker.consecutive", rate="", window="", **told)
+            return called(self, **fields)
+        return called(self, shown(self.window), by="Breaker.consecutive", rate="", window="", **fields)
 
 
 def rules_of(breaker: Breaker) -> CircuitRules:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ...errors import Failure
     from .value import Breaker
 
-__all__ = ["verdict_of"]
 
 _ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
@@ -25,7 +24,7 @@ _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 def verdict_of(
     failure: Failure, breaker: Breaker, named: tuple[Any, ...] = ()
 ) -> Literal["failure", "neutral", "critical"]:
-    """Return what `failure` is to `breaker`; critical opens the circuit at once (R2).
+    """Return what `failure` is to `breaker`; critical opens the circuit at once.
 
     `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
     names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.

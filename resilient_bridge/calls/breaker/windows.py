@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..shared.ports import CircuitRules
 
-__all__ = ["Calls", "Row", "Span", "Window", "window_for"]
 
 _BUCKETS: Final = 20
 _ROUNDING: Final = 1e-9  # 0.07 x 100 is a little more than 7
@@ -130,13 +129,13 @@ class Span:
 
     def good(self, now: float) -> bool:
         """Count a success; return False, because every one changes something."""
-        self._seen[self._place(now)] += 1
+        self._seen[self._bucket(now)] += 1
         self.seen += 1
         return False
 
     def bad(self, now: float) -> bool:
         """Count a failure; return whether that is one too many."""
-        place = self._place(now)
+        place = self._bucket(now)
         self._seen[place] += 1
         self.seen += 1
         self._failed[place] += 1
@@ -156,7 +155,7 @@ class Span:
     def counts(self, now: float | None) -> tuple[int, int]:
         """Return failed and seen at `now`; None leaves the window where it stands."""
         if now is not None:
-            self._place(now)
+            self._bucket(now)
         return self.failed, self.seen
 
     def clear(self) -> None:
@@ -173,13 +172,13 @@ class Span:
         if newest is None:
             return
         for number in range(newest - _BUCKETS + 1, newest + 1):
-            old, new = number % _BUCKETS, self._place((number + 0.5) * before._width)
+            old, new = number % _BUCKETS, self._bucket((number + 0.5) * before._width)
             self._seen[new] += before._seen[old]
             self._failed[new] += before._failed[old]
             self.seen += before._seen[old]
             self.failed += before._failed[old]
 
-    def _place(self, now: float) -> int:
+    def _bucket(self, now: float) -> int:
         """Let go of what is too old; return the bucket of `now`. An earlier `now` than the last counts as the last."""
         if now < self._ends:
             return self._at

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .state import BulkheadState, Ticket
     from .value import Bulkhead
 
-__all__ = ["BulkheadGuard"]
-
 
 class BulkheadGuard(Guard):
     """Takes a place before the call, and frees it after."""
@@ -39,7 +37,7 @@ class BulkheadGuard(Guard):
         if self.state.try_acquire():
             attempt.slot = self.state
             return None
-        return _Place(self.state, self.layer, attempt)
+        return _QueueSlot(self.state, self.layer, attempt)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         state = attempt.slot
@@ -49,7 +47,7 @@ class BulkheadGuard(Guard):
         return error
 
 
-class _Place:
+class _QueueSlot:
     """A place in the queue of a bulkhead."""
 
     def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:

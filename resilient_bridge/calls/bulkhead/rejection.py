@@ -11,21 +11,18 @@ from typing import Any
 from ... import errors
 
 
-__all__ = ["BulkheadFullError"]
-
-
 class BulkheadFullError(errors.BulkheadFullError):
     """`calls` run already, and no more may wait, or none could wait longer."""
 
     __module__ = errors.BulkheadFullError.__module__
 
     def __init__(self, key: str, calls: int, waited: float | None = None) -> None:
-        self._told = (key, calls, waited)
+        self._fields = (key, calls, waited)
 
     def __getattr__(self, name: str) -> Any:
         if name != "_failure":
             raise AttributeError(name)
-        key, calls, waited = self._told
+        key, calls, waited = self._fields
         waiting = "" if waited is None else f", none ended within {waited:g} s"
         plural = "call runs" if calls == 1 else "calls run"
         self._failure = errors.Failure.of(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .value import Bulkhead
 
-__all__ = ["BULKHEADS", "BulkheadState", "Ticket"]
-
 
 class Ticket:
     """A place in the queue."""
@@ -42,7 +40,7 @@ class BulkheadState:
         self.settings = settings
         self.running = 0
         self._lock = Lock()
-        self._queue: dict[Ticket, None] = _NOBODY  # in their order
+        self._queue: dict[Ticket, None] = _EMPTY_QUEUE  # in their order
 
     @property
     def waiting(self) -> int:
@@ -63,7 +61,7 @@ class BulkheadState:
         with self._lock:
             if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
                 raise self.rejection()
-            if self._queue is _NOBODY:
+            if self._queue is _EMPTY_QUEUE:
                 self._queue = {}
             self._queue[ticket] = None
         self._hand_over()  # a place may have become free since `try_acquire`
@@ -113,7 +111,7 @@ class BulkheadState:
                     self.running -= 1
 
 
-_NOBODY: Final[dict[Ticket, None]] = {}  # shared until somebody waits
+_EMPTY_QUEUE: Final[dict[Ticket, None]] = {}  # shared until somebody waits
 
 
 BULKHEADS: Final = Names[BulkheadState, "Bulkhead"](

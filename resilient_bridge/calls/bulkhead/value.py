@@ -10,18 +10,15 @@ from ...values.fields import as_seconds, called, count, optional, seconds, shown
 from ..layer import Layer
 
 
-__all__ = ["Bulkhead"]
-
-
 @attrs.frozen(repr=False, eq=False)
 class Bulkhead(Layer):
-    """At most `calls` at once; `queue` more wait their turn, first come, first served; the rest get BulkheadFullError (S5).
+    """At most `calls` at once; `queue` more wait their turn, first come, first served; the rest get BulkheadFullError.
 
     A waiting call waits at most `max_wait` seconds (a timedelta will do; None: as long as its deadline allows). `key` shares the
     places between policies; without it, they belong to what the bulkhead protects. ConfigError names a bad field.
     """
 
-    usual_place: ClassVar[int | None] = 3
+    usual_position: ClassVar[int | None] = 3
     outside_retry: ClassVar[str] = (
         "Bulkhead outside of Retry: a call keeps its place while it waits; put it after Retry"
     )

@@ -18,7 +18,7 @@ from ..evidence import proven
 from ..first_item import starting, starting_async
 from ..frame import CURRENT, CallFrame, leave_context, outside_of
 from ..returned import failure_of_answer, keep_answer
-from ..steps import Call, Discard, Step
+from ..steps import CallOnce, Discard, Step
 
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...errors import Failure
     from .value import Fallback
 
-    class Plan(Protocol):
+    class RungPlan(Protocol):
         """The part of a plan that the rungs need."""
 
         @property
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
         def proofs(self) -> str: ...
 
 
-__all__ = ["rungs_for", "rungs_for_answer"]
-
 _LONGEST_CHAIN: Final = 100
 _NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allows it"
 
 
-def rungs_for(plan: Plan, first: CallFrame, error: Exception, call: Call) -> Generator[Step, Any, Any]:
+def rungs_for(
+    plan: RungPlan, first: CallFrame, error: Exception, call: CallOnce
+) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
     failure = failure_or_none(error)
     if failure is None:
@@ -67,7 +67,7 @@ def rungs_for(plan: Plan, first: CallFrame, error: Exception, call: Call) -> Gen
 
 
 def rungs_for_answer(
-    plan: Plan, first: CallFrame, result: Any, call: Call
+    plan: RungPlan, first: CallFrame, result: Any, call: CallOnce
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
 
@@ -85,7 +85,7 @@ def rungs_for_answer(
 
 
 def _climb(
-    plan: Plan, first: CallFrame, failure: Failure, error: Exception | None, call: Call
+    plan: RungPlan, first: CallFrame, failure: Failure, error: Exception | None, call: CallOnce
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Return whether a rung stands in, and what it returned; raise what the last one raised."""
     fallback = plan.fallback
@@ -107,7 +107,7 @@ def _climb(
         for number, rung in rungs:
             emit(events.FellBack(name=plan.name, rung=number, failure=failure))
             try:
-                answer = yield Call(_begun_by(plan, rung), call.args, call.kwargs)
+                answer = yield CallOnce(_rung_in_form(plan, rung), call.args, call.kwargs)
             except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
                 ending = failed if ending is None else _after(ending, failed)
                 continue
@@ -122,7 +122,7 @@ def _climb(
         del error, ending, failure  # an error must not be held by a frame that it holds
 
 
-def _is_for(plan: Plan, failure: Failure) -> Generator[Step, Any, bool]:
+def _is_for(plan: RungPlan, failure: Failure) -> Generator[Step, Any, bool]:
     fallback = plan.fallback
     if fallback is None or not fallback.on:
         return fallback is not None
@@ -132,7 +132,7 @@ def _is_for(plan: Plan, failure: Failure) -> Generator[Step, Any, bool]:
     return knowing(answers, matches_ended, fallback.on, failure)
 
 
-def _may_try(plan: Plan, failure: Failure, rung: Callable[..., Any]) -> bool:
+def _may_try(plan: RungPlan, failure: Failure, rung: Callable[..., Any]) -> bool:
     """Return whether a rung may do its work although the call may have done its own."""
     allowed: Any = plan.fallback.may_have_run if plan.fallback is not None else False
     if failure.executed is Executed.NO or plan.idempotent or allowed is True:
@@ -140,11 +140,11 @@ def _may_try(plan: Plan, failure: Failure, rung: Callable[..., Any]) -> bool:
     return not isinstance(allowed, bool) and rung in allowed
 
 
-def _is_acknowledged(plan: Plan, failure: Failure, error: Exception | None) -> Generator[Step, Any, bool]:
+def _is_acknowledged(plan: RungPlan, failure: Failure, error: Exception | None) -> Generator[Step, Any, bool]:
     """Ask whether to switch. Who raises instead of answering has said no: the failure stands, with a note of the mistake."""
     acknowledge: Any = plan.fallback.acknowledge if plan.fallback is not None else None
     try:
-        return bool((yield Call(acknowledge, (failure,), {})))
+        return bool((yield CallOnce(acknowledge, (failure,), {})))
     except Exception as mistake:  # the caller's failure must not be lost for it
         if error is None or not add_note(error, "not replaced: acknowledge raised", mistake):
             raise
@@ -171,7 +171,7 @@ def _after(error: Exception, failed: Exception) -> Exception:
     return failed
 
 
-def _begun_by(plan: Plan, rung: Callable[..., Any]) -> Callable[..., Any]:
+def _rung_in_form(plan: RungPlan, rung: Callable[..., Any]) -> Callable[..., Any]:
     """Return the rung in the form of the function that it stands in for."""
     if plan.form == "async_stream":
         return starting_async(rung)

@@ -16,16 +16,14 @@ from ..layer import Layer
 if TYPE_CHECKING:
     from ...errors import Failure
 
-__all__ = ["Fallback"]
-
 
 def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
     path, wanted = path_of(instance, attribute), "a function with the arguments of the call"
     if not value:
         refuse(path, f"at least one rung, each {wanted}", value)
-    for place, rung in enumerate(value):
+    for index, rung in enumerate(value):
         if not callable(rung):
-            refuse(f"{path}[{place}]", wanted, rung)
+            refuse(f"{path}[{index}]", wanted, rung)
 
 
 def _as_rungs(value: Any) -> Any:
@@ -43,7 +41,7 @@ def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], val
 
 @attrs.frozen(repr=False, init=False, eq=False)
 class Fallback(Layer):
-    """After a failure the rungs of `ladder` are called in order, with the arguments of the call, until one succeeds (V4, V15).
+    """After a failure the rungs of `ladder` are called in order, with the arguments of the call, until one succeeds.
 
     `on` says for which failures; empty means any. Never silently: each step is an event, and `acknowledge` is asked
     before the first rung with the failure; False means no, and the failure stands. The last rung's error is raised. A returned failure,
@@ -53,7 +51,7 @@ class Fallback(Layer):
     those of the rungs that do no harm then, such as a cache or another model. ConfigError names a bad field.
     """
 
-    usual_place: ClassVar[int | None] = 1
+    usual_position: ClassVar[int | None] = 1
     conditions_in: ClassVar[tuple[str, ...]] = ("on",)
 
     ladder: tuple[Callable[..., Any], ...] = attrs.field(validator=_check_ladder)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .state import RateState
     from .value import RateLimit
 
-__all__ = ["RateGuard"]
-
 
 class RateGuard(Guard):
     """Takes a turn before the call. A turn is used up by the call, however it ends."""
@@ -38,10 +36,10 @@ class RateGuard(Guard):
         except RejectedError as error:
             not_admitted(attempt, "rate_limit", self.state.key, error)
             raise
-        return None if wait <= 0 else _Turn(self.state, wait, attempt)
+        return None if wait <= 0 else _TurnWait(self.state, wait, attempt)
 
 
-class _Turn:
+class _TurnWait:
     """A turn that comes later."""
 
     def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:

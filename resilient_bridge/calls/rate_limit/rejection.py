@@ -11,21 +11,18 @@ from typing import Any
 from ... import errors
 
 
-__all__ = ["ThrottledError"]
-
-
 class ThrottledError(errors.ThrottledError):
     """The turn of this call is `retry_after` seconds away, longer than it may wait."""
 
     __module__ = errors.ThrottledError.__module__
 
     def __init__(self, key: str, calls: int, per: float, retry_after: float) -> None:
-        self._told = (key, calls, per, retry_after)
+        self._fields = (key, calls, per, retry_after)
 
     def __getattr__(self, name: str) -> Any:
         if name != "_failure":
             raise AttributeError(name)
-        key, calls, per, retry_after = self._told
+        key, calls, per, retry_after = self._fields
         self._failure = errors.Failure.of(
             "SYS_THROTTLED",
             f"rate limit {key} of {calls} in {per:g} s used up",

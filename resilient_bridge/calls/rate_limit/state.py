@@ -17,7 +17,6 @@ from .rejection import ThrottledError
 if TYPE_CHECKING:
     from .value import RateLimit
 
-__all__ = ["RATES", "RateState"]
 
 _ROUNDING: Final = 1e-9  # seconds: a hundred times a hundredth is a second
 

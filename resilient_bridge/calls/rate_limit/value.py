@@ -10,9 +10,6 @@ from ...values.fields import as_seconds, called, count, seconds, shown, some_sec
 from ..layer import Layer
 
 
-__all__ = ["RateLimit"]
-
-
 @attrs.frozen(repr=False, eq=False)
 class RateLimit(Layer):
     """`calls` per `per` seconds, which may come all at once after a pause; durations may be timedeltas.
@@ -21,7 +18,7 @@ class RateLimit(Layer):
     the limit between policies; without it, it belongs to what is protected. ConfigError names a bad field.
     """
 
-    usual_place: ClassVar[int | None] = 4
+    usual_position: ClassVar[int | None] = 4
     outside_retry: ClassVar[str] = "RateLimit outside of Retry: repeats are not limited; put it after Retry"
     has_local_state: ClassVar[bool] = True
 

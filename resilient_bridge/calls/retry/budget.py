@@ -10,9 +10,6 @@ import attrs
 from ...values.fields import Value, number, refuse, state_key
 
 
-__all__ = ["RetryBudget"]
-
-
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryBudget(Value):
     """At most `ratio` repeats per call, and `floor` more in any 10 s; ConfigError names a bad field.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     from .budget import RetryBudget
 
-__all__ = ["BudgetState"]
 
 _EARNS: Final = 10  # seconds that a call earns for
 _PLACES: Final = _EARNS + 1  # seconds that a repeat counts for
@@ -43,8 +42,8 @@ class BudgetState:
         "calls",
         "is_full",
         "key",
+        "next_second_at",
         "settings",
-        "turns_at",
     )
 
     def __init__(self, key: str, settings: RetryBudget) -> None:
@@ -57,25 +56,25 @@ class BudgetState:
         self._spent = _NONE
         self._spent_sum = 0
         self._second: int | None = None
-        self.turns_at = -inf
+        self.next_second_at = -inf
         self.configure(settings)
 
     def deposit(self, now: float) -> None:
         """Count a call: its first attempt, and not its repeats."""
-        if now >= self.turns_at:
+        if now >= self.next_second_at:
             self.turn(now)
         # No lock: of two threads at this very place one may be lost, which allows a fifth of a repeat less.
         self.calls += 1
 
     def turn(self, now: float) -> None:
-        """Begin another second; to be called before a deposit once `turns_at` has come."""
+        """Begin another second; to be called before a deposit once `next_second_at` has come."""
         with self._lock:
             self._begin(now)
 
     def spend(self, now: float) -> bool:
         """Return whether one more repeat is allowed, and count it if so. Ask before the wait that goes before it."""
         with self._lock:
-            if now >= self.turns_at:
+            if now >= self.next_second_at:
                 self._begin(now)
             budget = self.settings
             calls = self._earning + self.calls - self._counted
@@ -88,14 +87,14 @@ class BudgetState:
     def note(self, now: float) -> None:
         """Count a repeat that was allowed elsewhere."""
         with self._lock:
-            if now >= self.turns_at:
+            if now >= self.next_second_at:
                 self._begin(now)
             self._count()
 
     def take_back(self, now: float) -> None:
         """Forget the last repeat: it was not made."""
         with self._lock:
-            if now >= self.turns_at:
+            if now >= self.next_second_at:
                 self._begin(now)
             for before in range(_PLACES):
                 at = ((self._second or 0) - before) % _PLACES
@@ -135,4 +134,4 @@ class BudgetState:
                     self._spent_sum -= self._spent[passed % _PLACES]
                     self._spent[passed % _PLACES] = 0
         self._second = second
-        self.turns_at = second + 1.0
+        self.next_second_at = second + 1.0

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..shared.ports import SharedState
     from .budget import RetryBudget
 
-__all__ = ["BUDGETS"]
-
 
 def _shared(store: SharedState, key: str, settings: RetryBudget, warn: bool) -> BudgetState:
     from .shared_budget import SHARED_BUDGETS  # here: most processes share nothing

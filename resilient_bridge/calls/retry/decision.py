@@ -32,19 +32,6 @@ if TYPE_CHECKING:
         def rng(self) -> random.Random: ...
 
 
-__all__ = [
-    "Decision",
-    "Match",
-    "Matcher",
-    "asks_result",
-    "counter",
-    "decide",
-    "is_used_up",
-    "match",
-    "place",
-    "sits_out_circuits",
-]
-
 _CIRCUIT_OPEN: Final = "SYS_CIRCUIT_OPEN"
 _HINT_SPREAD: Final = 0.1  # clients that were told the same second come back over a tenth of their wait
 
@@ -141,7 +128,7 @@ def decide(
 ) -> Decision:
     """Return the decision about the call that has just ended in `failure`.
 
-    `may_repeat`: there is a permission or a proof. `counts`: calls that ended so far, this one included, by the `place` of the rule that
+    `may_repeat`: there is a permission or a proof. `counts`: calls that ended so far, this one included, by the `rule_key` of the rule that
     counts them. `cap` and `elsewhere`: see `is_used_up`. `recurred`: how many calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
     """
     if not found.is_repeatable:
@@ -187,7 +174,7 @@ def is_used_up(
             most = max(most, cap)
             if elsewhere + sum(counts.values()) >= most:
                 return True
-    if isinstance(limit, int) and counts.get(place(counted_by), 0) >= limit:
+    if isinstance(limit, int) and counts.get(rule_key(counted_by), 0) >= limit:
         return True
     if most is not None and sum(counts.values()) >= most:
         return True
@@ -200,7 +187,7 @@ def counter(rule: Rule | None) -> Rule | None:
     return rule if rule is not None and rule.attempts is not None else None
 
 
-def place(rule: Rule | None) -> int | None:
+def rule_key(rule: Rule | None) -> int | None:
     """Return where a rule keeps its accounts: rules that are equal are two all the same. None: those of the Retry."""
     return None if rule is None else id(rule)
 

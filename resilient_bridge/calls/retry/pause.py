@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from .value import Retry
 
-__all__ = ["NO_PAUSE", "PAUSED", "Pause", "PauseGuard", "shared_pause"]
 
 _SPREAD: Final = (
     0.1  # those who waited for the same end come back over a tenth of the pause, as those do who were told
@@ -55,7 +54,7 @@ class Pause:
             PAUSED.difference_update([other for other in list(PAUSED) if other.until <= now])
             PAUSED.add(self)
 
-    def left(self, world: World) -> float:
+    def to_go(self, world: World) -> float:
         """Return the seconds until it is over, 0 or less when it is."""
         return self.until - world.monotonic() if self._clock is world.monotonic else 0.0
 
@@ -92,32 +91,32 @@ class PauseGuard:
         self.pause = pause
         self._retry = retry
 
-    def enter(self, attempt: CallFrame) -> _Waiting | None:
-        return None if self.pause.left(attempt.world) <= 0 else _Waiting(self, attempt)
+    def enter(self, attempt: CallFrame) -> _PauseWait | None:
+        return None if self.pause.to_go(attempt.world) <= 0 else _PauseWait(self, attempt)
 
     def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
         """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""
         world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
-        while (left := self.pause.left(world)) > 0:
+        while (wanted := self.pause.to_go(world)) > 0:
             remaining = attempt.remaining
-            if left > most or (remaining is not None and left >= remaining):
-                raise self._rejection(attempt, left)
+            if wanted > most or (remaining is not None and wanted >= remaining):
+                raise self._rejection(attempt, wanted)
             is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
-            wait = left if is_exact else min(left + self.pause.spread(world), most)
+            wait = wanted if is_exact else min(wanted + self.pause.spread(world), most)
             if remaining is not None and wait >= remaining:
-                wait = left
+                wait = wanted
             (attempt.first or attempt).waited += wait
             most -= wait
             yield wait
 
-    def _rejection(self, attempt: CallFrame, left: float) -> ThrottledError:
-        text = f"{self.pause.key} is paused: a limiter asked for {left:.3g} s more"
-        error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=left))
+    def _rejection(self, attempt: CallFrame, wanted: float) -> ThrottledError:
+        text = f"{self.pause.key} is paused: a limiter asked for {wanted:.3g} s more"
+        error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=wanted))
         not_admitted(attempt, "rate_limit", self.pause.key, error)
         return error
 
 
-class _Waiting:
+class _PauseWait:
     """The wait of one attempt."""
 
     __slots__ = ("_attempt", "_guard")

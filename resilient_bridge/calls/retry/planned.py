@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from .budget_state import BudgetState
     from .decision import Matcher
     from .pause import Pause
-    from .refresh_lock import Gate
-
-__all__ = ["Plan"]
+    from .refresh_lock import RefreshLock
 
 
-class Plan(Protocol):
+class RepeatPlan(Protocol):
     """The part of a plan that the repeats need."""
 
     @property
@@ -35,4 +33,4 @@ class Plan(Protocol):
     def name(self) -> str: ...
     @property
     def allowed_by(self) -> str: ...
-    def gate(self, rule: Rule | None, /) -> Gate: ...
+    def gate(self, rule: Rule | None, /) -> RefreshLock: ...

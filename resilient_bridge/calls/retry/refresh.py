@@ -17,10 +17,8 @@ from ..frame import CURRENT, CallFrame, leave_context, new_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .refresh_lock import Gate
+    from .refresh_lock import RefreshLock
     from .retrying import Retrying
-
-__all__ = ["Refresh"]
 
 
 class Refresh:
@@ -70,7 +68,7 @@ class Refresh:
             gate.refreshed(self.attempt)
 
 
-def _gate(retrying: Retrying) -> Gate:
+def _gate(retrying: Retrying) -> RefreshLock:
     return retrying.plan.gate(retrying.rule)
 
 

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from ...values.rule import Rule
     from ..frame import CallFrame
 
-__all__ = ["Gate", "gate_of"]
 
-
-class Gate:
+class RefreshLock:
     """One at a time: a lock for threads, one for the tasks of each loop, and a count of what has been done."""
 
     __slots__ = ("__weakref__", "_of_loop", "done", "of_threads", "refreshed_at", "rule")
@@ -41,13 +39,13 @@ class Gate:
         return self._of_loop.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
-_gates: WeakValueDictionary[int, Gate] = (
+_refresh_locks: WeakValueDictionary[int, RefreshLock] = (
     WeakValueDictionary()
 )  # by the id() of the rule: two that are equal are two all the same
 _lock = Lock()
 
 
-def gate_of(rule: Rule | None) -> Gate:
+def refresh_lock_of(rule: Rule | None) -> RefreshLock:
     """Return the gate of a rule; whoever uses it keeps it."""
     with _lock:
-        return _gates.setdefault(id(rule), Gate(rule))
+        return _refresh_locks.setdefault(id(rule), RefreshLock(rule))

@@ -19,11 +19,11 @@ from ...values.backoff import Backoff
 from ...values.foreign import as_wait, is_tenacity
 from ...values.what import add_note, ask, take_back
 from ..attempt import ask_schedule
-from ..evidence import failure_in, keep, may_have_begun, permission_for, record_inside
+from ..evidence import failure_in, keep, may_have_started, permission_for, record_inside
 from ..finished import rejected
 from ..frame import ROOT, CallFrame, inside_of, new_frame, report
 from ..nesting import calls_in, largest_cap, retries_around
-from .decision import Decision, Match, counter, decide, place
+from .decision import Decision, Match, counter, decide, rule_key
 
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from ...errors import Stopped
     from ...values.rule import Rule
     from .budget_state import BudgetState
-    from .planned import Plan
+    from .planned import RepeatPlan
     from .value import Retry
 
-__all__ = ["Retrying"]
 
 _LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
@@ -76,14 +75,14 @@ class Retrying:
         "state",
     )
 
-    def __init__(self, plan: Plan, retry: Retry, first: CallFrame) -> None:
+    def __init__(self, plan: RepeatPlan, retry: Retry, first: CallFrame) -> None:
         self.plan = plan
         self.retry = retry
         self.first = first
         self.calls = 0
         self.permission = ""
         self.requests = 0
-        self.counts: dict[int | None, int] = {}  # by `place`
+        self.counts: dict[int | None, int] = {}  # by `rule_key`
         self.history: list[Failure] = []
         # By schedule (None: the general one): how often it has been asked, and what it said last.
         self.drawn: dict[int | None, tuple[int, float | None]] = {}
@@ -181,7 +180,7 @@ class Retrying:
         if not is_asked_for and matcher.theirs:
             is_asked_for = any(ask(what, self.state) for what in matcher.theirs)
         found = matcher.match(failure, is_asked_for=is_asked_for)
-        self.rule, counted_by = found.rule, place(counter(found.rule))
+        self.rule, counted_by = found.rule, rule_key(counter(found.rule))
         calls = 1 if attempt.inside is None else calls_in(attempt)
         self.counts[counted_by] = self.counts.get(counted_by, 0) + calls
         self.requests += attempt.requests
@@ -192,7 +191,7 @@ class Retrying:
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
         self.state.prepare_for_next_attempt()
-        key = place(self.rule if self.rule is not None and self.rule.backoff is not None else None)
+        key = rule_key(self.rule if self.rule is not None and self.rule.backoff is not None else None)
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
         # The levels are those of `telemetry.log`: an event that nobody hears is not made.
@@ -242,14 +241,14 @@ class Retrying:
         """
         rule = self.rule if self.rule is not None and self.rule.backoff is not None else None
         backoff: Any = self.retry.backoff if rule is None else rule.backoff
-        count, previous = self.drawn.get(place(rule), (0, None))
+        count, previous = self.drawn.get(rule_key(rule), (0, None))
         if isinstance(backoff, Backoff):
             wait = backoff.next(count + 1, previous, attempt.world.rng)
         elif is_tenacity(backoff, "wait_base"):
             wait = as_wait(backoff(self.state))
         else:
             wait = as_wait(ask_schedule(backoff, attempt, failure))
-        self.drawn[place(rule)] = count + 1, wait
+        self.drawn[rule_key(rule)] = count + 1, wait
         return wait
 
     def _failed_elsewhere(self) -> int:
@@ -279,7 +278,7 @@ class Retrying:
         until = attempt.may_repeat_until
         if until is None or attempt.world.monotonic() + wait <= until:
             return False
-        return any(may_have_begun(self.plan, failure) for failure in self.history)
+        return any(may_have_started(self.plan, failure) for failure in self.history)
 
     # ---- hooks of tenacity ------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from ...errors import is_limited
 from ..evidence import permission_for
 from ..names import SharedNames
 from ..nesting import largest_cap, retries_around
-from ..shared.waits import Answer, is_real_time
+from ..shared.waits import AwaitedAnswer, is_real_time
 from .budget_state import BudgetState
-from .decision import counter, is_used_up, place
+from .decision import counter, is_used_up, rule_key
 
 
 if TYPE_CHECKING:
@@ -23,18 +23,15 @@ if TYPE_CHECKING:
     from ..shared.ports import Question, SharedState
     from ..steps import Step
     from .budget import RetryBudget
-    from .planned import Plan as Repeated
+    from .planned import RepeatPlan
     from .retrying import Retrying
     from .value import Retry
 
-    class Plan(Repeated, Protocol):
+    class AskingPlan(RepeatPlan, Protocol):
         """The part of a plan that asking for a repeat needs."""
 
         @property
         def retry(self) -> Retry | None: ...
-
-
-__all__ = ["SHARED_BUDGETS", "SharedBudget", "Token"]
 
 
 class Token(NamedTuple):
@@ -83,7 +80,7 @@ class SharedBudget(BudgetState):
 
     def step_for(
         self,
-        plan: Plan,
+        plan: AskingPlan,
         attempt: CallFrame,
         failure: Failure | None,
         retrying: Retrying | None,
@@ -101,14 +98,14 @@ class SharedBudget(BudgetState):
         if not found.is_repeatable or not permission_for(plan, attempt, failure):
             return None
         counts = {} if retrying is None else dict(retrying.counts)
-        counted_by = place(counter(found.rule))
+        counted_by = rule_key(counter(found.rule))
         counts[counted_by] = counts.get(counted_by, 0) + 1
         recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
         first = attempt.first or attempt
         cap = largest_cap(retry, retries_around(first))
         if is_used_up(plan.matcher, failure, found, counts, recurred, cap=cap):
             return None
-        return _Asking(self, first, attempt)
+        return _AskForRepeat(self, first, attempt)
 
     def settle_up(self, first: CallFrame) -> None:
         """Return the repeat that the decision did without, if there is one."""
@@ -133,7 +130,7 @@ SHARED_BUDGETS: Final = SharedNames[SharedBudget, "RetryBudget"](
 # ---- the step that asks for a repeat ----------------------------------------------------------------------------------
 
 
-class _Asking:
+class _AskForRepeat:
     """The step that asks: the token stands at the first attempt of the call afterwards."""
 
     __slots__ = ("_attempt", "_budget", "_first")
@@ -151,12 +148,12 @@ class _Asking:
         if (answer := self._asked()) is not None:
             await answer.suspend()
 
-    def _asked(self) -> Answer[bool] | None:
+    def _asked(self) -> AwaitedAnswer[bool] | None:
         found = self._budget.request(self._attempt.world.monotonic())
         if isinstance(found, Token):
             self._first.token = found
             return None
-        return Answer(found, self._attempt, self._settle)
+        return AwaitedAnswer(found, self._attempt, self._settle)
 
     def _settle(self, answer: bool | None) -> None:
         self._first.token = self._budget.settle(answer, self._attempt.world.monotonic())

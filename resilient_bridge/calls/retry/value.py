@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tenacity.retry import retry_base
     from tenacity.stop import stop_base
 
-__all__ = ["Retry"]
-
 
 def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[What, ...]:
     return as_whats(cast("Whats", value))
@@ -54,14 +52,14 @@ def _check_attempts(instance: object, attribute: attrs.Attribute[Any], value: ob
 class Retry(Layer):
     """How a failed call is repeated. Durations are seconds or timedeltas; ConfigError names a bad field.
 
-    `attempts` counts calls, the first one included (C2's "3 retries" are 4). `on` says what is repeated at all: unknown
+    `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is repeated at all: unknown
     exceptions never are. It is no permission: a call that may have run is repeated only with `idempotent=True`. `rules`
     give a sort of failure its own count and schedule, whatever `on` says. `on_result` is asked for every returned value;
     True means: repeat. `backoff` waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
     `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls together (None: no bound).
     """
 
-    usual_place: ClassVar[int | None] = 2
+    usual_position: ClassVar[int | None] = 2
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "rules")
 
     attempts: int | stop_base = attrs.field(default=4, validator=_check_attempts)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..steps import Step
     from .plan import Plan
 
-__all__ = ["decide_next", "exit_layers"]
 
 T = TypeVar("T")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .layers import Form, HasLayers
     from .plan import Proofs
 
-__all__ = ["Binding", "Options", "undecided"]
-
 
 class Options(TypedDict, total=False):
     """What is said of a protected function besides its policy.

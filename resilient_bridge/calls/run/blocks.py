@@ -20,7 +20,7 @@ from ..finished import block_finished
 from ..frame import CURRENT, CallFrame
 from ..retry.refresh import Refresh
 from ..timeout.deadline import Deadline
-from ..timeout.guards import bound
+from ..timeout.guard import bound
 from ..timeout.value import Timeout
 from .attempt_result import decide_next, exit_layers
 from .plan import Plan
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ..steps import Step
     from .layers import HasLayers
     from .retry_loop import Steps
-
-__all__ = ["Attempts", "BlockAttempt"]
 
 
 class _BlockFrame(CallFrame):
@@ -108,7 +106,7 @@ class Attempts:
                     if (wait := enter(block)) is not None:
                         wait.block()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                loop.left_unentered(block, error)
+                loop.not_admitted_block(block, error)
             else:
                 try:
                     yield BlockAttempt(block)
@@ -133,7 +131,7 @@ class Attempts:
                     if (wait := enter(block)) is not None:
                         await wait.suspend()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                loop.left_unentered(block, error)
+                loop.not_admitted_block(block, error)
             else:
                 try:
                     yield BlockAttempt(block)
@@ -260,7 +258,7 @@ class _Loop:
         finally:
             del ending, error
 
-    def left_unentered(self, block: _BlockFrame, error: BaseException) -> None:
+    def not_admitted_block(self, block: _BlockFrame, error: BaseException) -> None:
         """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
         block.was_entered = True
         if not self.left(block, error):

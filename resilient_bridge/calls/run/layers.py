@@ -15,7 +15,7 @@ from ..rate_limit.guard import RateGuard
 from ..rate_limit.state import RATES
 from ..rate_limit.value import RateLimit
 from ..timeout.deadline import Deadline
-from ..timeout.guards import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from ..timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
 from ..timeout.value import Timeout
 
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
         @property
         def state(self) -> SharedState | None: ...
 
-
-__all__ = ["Form", "circuit_of", "for_thread", "guard_of"]
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
 """What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""

@@ -13,30 +13,28 @@ from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
 from ..fallback.value import Fallback
 from ..guards import CircuitAsked, Guard
+from ..layer_order import only
 from ..retry.budgets import BUDGETS
 from ..retry.decision import Matcher, asks_result, sits_out_circuits
 from ..retry.pause import NO_PAUSE, PauseGuard
-from ..retry.refresh_lock import Gate, gate_of
+from ..retry.refresh_lock import RefreshLock, refresh_lock_of
 from ..retry.value import Retry
-from ..timeout.guards import TimeoutGuard
+from ..timeout.guard import TimeoutGuard
 from ..timeout.timers import Timers
 from ..timeout.value import Timeout
 from .layers import Form, for_thread, guard_of
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from ...values.rule import Rule
-    from ..layer import Layer
     from ..retry.budget_state import BudgetState
     from ..retry.shared_budget import SharedBudget
     from ..states import States
     from .layers import HasLayers
 
-
-__all__ = ["Form", "Plan", "Proofs"]
 
 Proofs: TypeAlias = Literal["none", "request", "all"]
 """Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
@@ -49,7 +47,7 @@ class Plan:
     """The layers of one policy around one function. Read-only once it is made."""
 
     __slots__ = (
-        "_gates",
+        "_refresh_locks",
         "allowed_by",
         "around",
         "asks",
@@ -100,8 +98,8 @@ class Plan:
         self.idempotent = idempotent  # None: not said
         self.proofs: Proofs = proofs
         self.allowed_by = allowed_by  # how a user would permit repeats
-        self.retry: Retry | None = _only(policy.layers, Retry)
-        self.fallback: Fallback | None = _only(policy.layers, Fallback)
+        self.retry: Retry | None = only(policy.layers, Retry)
+        self.fallback: Fallback | None = only(policy.layers, Fallback)
         self.named = _named_by_class(self.retry)
         self.budget: BudgetState | None = None
         if self.retry is not None and self.retry.budget is not None:
@@ -110,7 +108,7 @@ class Plan:
         if self.budget is not None and self.budget.is_shared:
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
-        self._gates: dict[int, Gate] = {}
+        self._refresh_locks: dict[int, RefreshLock] = {}
         self.held: tuple[Guard, ...] = ()
         states.current = None
         before, around, inner = self._cut(policy, states, form)
@@ -185,11 +183,11 @@ class Plan:
                     inner.append(guard)
         return before, around, inner
 
-    def gate(self, rule: Rule | None) -> Gate:
+    def gate(self, rule: Rule | None) -> RefreshLock:
         """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
-        found = self._gates.get(id(rule))
+        found = self._refresh_locks.get(id(rule))
         if found is None:
-            found = self._gates[id(rule)] = gate_of(rule)
+            found = self._refresh_locks[id(rule)] = refresh_lock_of(rule)
         return found
 
 
@@ -228,7 +226,3 @@ def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
 def _is_error_class(what: object) -> bool:
     # Our own rejections never reached the other side. `Exception` means what it says: every one.
     return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
-
-
-def _only(layers: Iterable[Layer], kind: type[Any]) -> Any:
-    return next((layer for layer in layers if isinstance(layer, kind)), None)

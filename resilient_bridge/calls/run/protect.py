@@ -12,15 +12,13 @@ from ...errors import config_error
 from ..states import States
 from .binding import Binding, Options
 from .runners import protect_async, protect_sync
-from .streams import protect_async_stream, protect_stream
+from .stream_calls import protect_async_stream, protect_stream
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .layers import Form, HasLayers
-
-__all__ = ["bind", "form_of"]
 
 
 def bind(

@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..retry.retrying import Retrying
-    from ..steps import Call, Step
+    from ..steps import CallOnce, Step
     from .plan import Plan
 
     Steps: TypeAlias = Generator[Step, Any, Any]
 
-__all__ = ["run", "run_async", "steps_of"]
-
 
 def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one would be entered again at every step
-    plan: Plan, first: CallFrame, call: Call, outcome: tuple[BaseException | None, Any] | None = None
+    plan: Plan, first: CallFrame, call: CallOnce, outcome: tuple[BaseException | None, Any] | None = None
 ) -> Steps:
     """Yield the steps of a call, layers around the Retry first; return its result, or raise the error that it ends in.
 
@@ -111,7 +109,7 @@ def _succeeded(plan: Plan, first: CallFrame, *, fell_back: bool) -> None:
 
 
 def _failed(
-    plan: Plan, first: CallFrame, call: Call, error: BaseException, *, fell_back: bool = False
+    plan: Plan, first: CallFrame, call: CallOnce, error: BaseException, *, fell_back: bool = False
 ) -> Steps:
     """The call has failed for good: exit the layers, and try the rungs of the Fallback in between."""
     try:

@@ -16,10 +16,10 @@ from ...world import REAL
 from ..finished import block_finished, call_worked, rejected, tell_finished
 from ..frame import CURRENT, ROOT, CallFrame, leave_context, new_frame
 from ..retry.pause import PAUSED
-from ..steps import Call, settled
+from ..steps import CallOnce, settled
 from .attempt_result import exit_layers
+from .in_thread import run_in_thread
 from .retry_loop import run, run_async, steps_of
-from .threads import run_in_thread
 
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .binding import Binding
     from .plan import Plan
     from .retry_loop import Steps
-
-__all__ = ["protect_async", "protect_sync"]
 
 
 def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every call
@@ -48,10 +46,10 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         if not plan.is_short or (outer is not root and outer.world is not real):
             if outer.world.is_disabled:
                 return await function(*args, **kwargs)
-            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return await run_async(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         now = monotonic()
         if paused and now < plan.pause.until:
-            return await run_async(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return await run_async(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
         circuit, budget = plan.circuit, plan.budget
@@ -75,7 +73,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
         if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
         if budget is not None:
-            if now >= budget.turns_at:
+            if now >= budget.next_second_at:
                 budget.turn(now)
             budget.calls += 1
         error = result = None
@@ -106,7 +104,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     if hub.listening:
                         call_worked(plan, monotonic() - now)
                     return result
-            return await run_async(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
+            return await run_async(steps_of(plan, attempt, CallOnce(function, args, kwargs), (error, result)))
         finally:
             attempt.outer = None
             try:  # noqa: SIM105 -- `suppress` costs as much as all of this
@@ -135,10 +133,10 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         if not plan.is_short or (outer is not root and outer.world is not real):
             if outer.world.is_disabled:
                 return function(*args, **kwargs)
-            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return run(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         now = monotonic()
         if paused and now < plan.pause.until:
-            return run(_whole(plan, binding, outer, Call(function, args, kwargs)))
+            return run(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
         circuit, budget = plan.circuit, plan.budget
@@ -162,7 +160,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
         if outer is not root and outer.deadline_at is not None and not outer.is_over:
             attempt.deadline_at = outer.deadline_at
         if budget is not None:
-            if now >= budget.turns_at:
+            if now >= budget.next_second_at:
                 budget.turn(now)
             budget.calls += 1
         error = result = None
@@ -198,7 +196,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                     if hub.listening:
                         call_worked(plan, monotonic() - now)
                     return result
-            return run(steps_of(plan, attempt, Call(function, args, kwargs), (error, result)))
+            return run(steps_of(plan, attempt, CallOnce(function, args, kwargs), (error, result)))
         finally:
             attempt.outer = None
             current.reset(token)
@@ -209,7 +207,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     return call
 
 
-def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: Call) -> Steps:
+def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> Steps:
     """Go the long way from the start: in a test's world, or with layers that wait or fall back."""
     world = outer.world
     now = world.monotonic()

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 
     from ...values.backoff import Backoff
 
-__all__ = [
-    "BudgetLine",
-    "BudgetRules",
-    "CircuitAnswer",
-    "CircuitLine",
-    "CircuitRules",
-    "CircuitView",
-    "Ending",
-    "Question",
-    "SharedState",
-    "State",
-]
 
 Ending: TypeAlias = Literal["succeeded", "failed", "slow", "critical", "released"]
 """How a call ended, for its circuit; `released` says nothing and gives back the place of a probe."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from .ports import Question
 
-__all__ = ["Answer", "is_real_time", "waited_for"]
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ def is_real_time() -> bool:
     return world is REAL or world.monotonic is REAL.monotonic
 
 
-class Answer(Generic[T]):
+class AwaitedAnswer(Generic[T]):
     """The step of a call that needs an answer: `settle` is called with it, or with None, and may raise."""
 
     __slots__ = ("_attempt", "_question", "_settle")

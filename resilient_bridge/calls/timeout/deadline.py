@@ -10,9 +10,6 @@ from ...values.fields import as_seconds, called, shown, some_seconds
 from ..layer import Layer
 
 
-__all__ = ["Deadline"]
-
-
 @attrs.frozen(repr=False, eq=False)
 class Deadline(Layer):
     """All attempts and waits together take at most `seconds` (a timedelta will do), then DeadlineExceededError.
@@ -21,7 +18,7 @@ class Deadline(Layer):
     `current_attempt().remaining`. A sync call is not interrupted: its attempts and waits are bounded. ConfigError names a bad field.
     """
 
-    usual_place: ClassVar[int | None] = 0
+    usual_position: ClassVar[int | None] = 0
     inside_retry: ClassVar[str] = (
         "Deadline inside of Retry: every attempt gets all of it, which is what Timeout is for; put it before Retry"
     )

@@ -15,7 +15,7 @@ from ...errors import Executed
 from ...world import REAL
 from ..frame import CURRENT
 from .deadline import Deadline
-from .guards import timed_out, too_late
+from .guard import timed_out, too_late
 from .value import Timeout
 
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...world import World
-
-__all__ = ["NO_LIMITS", "StreamLimits", "limits_of_call"]
 
 
 class StreamLimits:
@@ -61,8 +59,8 @@ class StreamLimits:
 
     async def _within(self, pull: Callable[[], Awaitable[Any]], idle: float) -> Any:
         self._check()
-        left = self._left
-        seconds, task = min(left, idle), asyncio.current_task()
+        remaining = self._left
+        seconds, task = min(remaining, idle), asyncio.current_task()
         if seconds == inf or task is None:
             return await pull()
         is_late, cancelled_before, started = False, task.cancelling(), self._world.monotonic()
@@ -79,7 +77,7 @@ class StreamLimits:
             if not is_late or task.uncancel() > cancelled_before:
                 raise  # somebody else's
             is_late = False
-            if left <= idle:
+            if remaining <= idle:
                 raise too_late(self._seconds, Executed.MAYBE, error) from error
             raise timed_out(idle, error, " without an item") from error
         finally:
@@ -103,8 +101,10 @@ def limits_of_call() -> StreamLimits:
     deadline = next((layer for layer in layers if isinstance(layer, Deadline)), None)
     timeout = next((layer for layer in layers if isinstance(layer, Timeout)), None)
     idle = timeout.idle if timeout is not None else None
-    left = attempt.remaining if deadline is not None else None
-    if left is None and idle is None:
+    remaining = attempt.remaining if deadline is not None else None
+    if remaining is None and idle is None:
         return NO_LIMITS
     seconds = 0.0 if deadline is None else deadline.seconds
-    return StreamLimits(attempt.world, inf if left is None else left, seconds, inf if idle is None else idle)
+    return StreamLimits(
+        attempt.world, inf if remaining is None else remaining, seconds, inf if idle is None else idle
+    )

@@ -19,10 +19,8 @@ from ...world import REAL
 
 if TYPE_CHECKING:
     from ...world import World
-    from ...world.real import Timer
+    from ...world.real import TimerHandle
     from ..frame import CallFrame
-
-__all__ = ["Timers", "timers_of"]
 
 
 class _Queue:
@@ -41,7 +39,7 @@ class _Queue:
         self.entries: dict[CallFrame, tuple[float, asyncio.Task[object], int]] = {}
         self.expired: dict[CallFrame, tuple[asyncio.Task[object], int]] = {}
         self.is_armed = False
-        self.timer: ref[Timer] | None = None  # weak: it holds its loop
+        self.timer: ref[TimerHandle] | None = None  # weak: it holds its loop
 
     def arm(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
         """Set the timer for the first entry."""

@@ -25,8 +25,6 @@ from ..layer import Layer
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Timeout"]
-
 
 def _as_steps(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
     return tuple(map(as_seconds, value if isinstance(value, tuple) else (value,)))
@@ -36,23 +34,23 @@ def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple
     path, wanted = path_of(instance, attribute), f"seconds above 0, at most {LONGEST:.0f}"
     if not value:
         refuse(path, wanted, value)
-    for place, step in enumerate(value):
+    for index, step in enumerate(value):
         if not is_number(step) or not 0 < step <= LONGEST:
-            refuse(path if len(value) == 1 else f"{path}[{place}]", wanted, step)
+            refuse(path if len(value) == 1 else f"{path}[{index}]", wanted, step)
 
 
 @attrs.frozen(repr=False, eq=False)
 class Timeout(Layer):
     """Each attempt takes at most `seconds` (a timedelta will do), then fails with AttemptTimeoutError; it may have run.
 
-    `Timeout.escalating(2, 5, 30)` gives the second and third attempt more (G4); the last step is that of all later ones. A sync
+    `Timeout.escalating(2, 5, 30)` gives the second and third attempt more; the last step is that of all later ones. A sync
     function cannot be stopped: with `thread=True` it runs in a thread that is left behind and reported, without it a
     Timeout on a sync function is refused. ConfigError names a bad field.
 
     The attempt of an async stream ends with its first item; `idle` then bounds the wait for each further one.
     """
 
-    usual_place: ClassVar[int | None] = 6
+    usual_position: ClassVar[int | None] = 6
     outside_retry: ClassVar[str] = (
         "Timeout outside of Retry: it bounds all attempts together, which is what Deadline is for; put it after Retry"
     )

@@ -26,7 +26,6 @@ from ...values.fields import (
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-__all__ = ["Dialect"]
 
 Name: TypeAlias = "str | None"
 

@@ -10,12 +10,9 @@ import attrs
 from ...values.fields import Value, as_seconds, short_seconds
 
 
-__all__ = ["Heartbeat"]
-
-
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Heartbeat(Value):
-    """A ping `every` so many seconds; a peer that has not answered within `timeout` is gone (R3's bridge: 15 and 10).
+    """A ping `every` so many seconds; a peer that has not answered within `timeout` is gone (15 and 10).
 
     After a sleep or a jump of the clock, on `reconnect_now()`, and when your `health_check` does not say yes, a ping goes out
     at once and has only `probe_timeout`. Seconds or timedeltas above 0, at most an hour; ConfigError names a bad field.

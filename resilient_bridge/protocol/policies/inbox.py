@@ -12,9 +12,6 @@ import attrs
 from ...values.fields import Value, count, one_of
 
 
-__all__ = ["Inbox"]
-
-
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Inbox(Value):
     """The queue of messages waiting for the reader, bounded by `max_messages` and `max_bytes`.

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
     from ...errors import Failure
 
-__all__ = [
-    "LossAction",
-    "is_programming_error",
-    "is_superseded",
-    "is_unreadable",
-    "meaning",
-    "reason_of",
-    "wants_slow_start",
-]
-
 
 class LossAction(StrEnum):
     """Reconnect; refresh credentials first (once); join a new session; or give up for good."""

@@ -10,12 +10,9 @@ import attrs
 from ...values.fields import Value, as_seconds, count, seconds, short_seconds
 
 
-__all__ = ["Replay"]
-
-
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Replay(Value):
-    """The request for missed messages after a loss (R3, R14, R17).
+    """The request for missed messages after a loss.
 
     It asks from `overlap` seconds before the last delivered message, so that the answer holds one we know; a server clock
     that steps back by no more than that loses nothing. An answer has `timeout` seconds, and `max_seconds` while its bytes keep

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..rows import EntryRow
-    from .keys import Commands, Keys, Numbered
+    from .keys import Keys, Numbered, RedisCommands
     from .known import Known
 
-__all__ = ["Change"]
 
 _MOST_REFUSED: Final = 1_024  # numbers to be erased; beyond that everything is written anew
 
@@ -54,7 +53,7 @@ class Change:
 
     # ---- on the way there -------------------------------------------------------------------------------------
 
-    def commands(self, keys: Keys, known: Known, commands: Commands) -> None:
+    def commands(self, keys: Keys, known: Known, commands: RedisCommands) -> None:
         """Add what it takes. What is to be erased goes first."""
         self._sent = [
             seq
@@ -73,7 +72,7 @@ class Change:
             if record is None:
                 commands.add("HDEL", keys.records, name_of(name))
             else:
-                row = (_place(name, known), record)
+                row = (_record_slot(name, known), record)
                 commands.add("HSET", keys.records, name_of(name), row_text(row))
         for name in self.dropped:
             forget(keys, commands, name)
@@ -99,7 +98,7 @@ class Change:
             if record is None:
                 known.records.pop(name, None)
             else:
-                known.records[name] = (_place(name, known), record)
+                known.records[name] = (_record_slot(name, known), record)
         self.tell(None)
 
     def tell(self, error: StoreError | None) -> None:
@@ -142,7 +141,7 @@ class Change:
         return True
 
 
-def _place(name: str, known: Known) -> int:
+def _record_slot(name: str, known: Known) -> int:
     """A record stays in the place of the one before it."""
     if name in known.records:
         return known.records[name][0]

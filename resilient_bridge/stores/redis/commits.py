@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Failure, StoreError
 from .change import Change
-from .keys import FORMAT, TAIL_TTL, Commands
+from .keys import FORMAT, TAIL_TTL, RedisCommands
 from .outbox_scripts import WRITE
 from .redis_link import is_full, superseded
 
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from ...protocol import Now
     from .keys import Keys
-    from .known import Known, Position, Written
+    from .known import Known, StoredPosition, WrittenPosition
     from .redis_link import RedisLink
 
-__all__ = ["Commits"]
 
 _FIRST_RETRY: Final = 0.1  # seconds, doubled with every failure
 _LAST_RETRY: Final = 2.0
@@ -199,11 +198,13 @@ class Commits:
         if had_failed:
             self._tell(None)
 
-    def _commands(self, change: Change, *, is_last: bool) -> tuple[Commands, list[tuple[Position, Written]]]:
-        commands = Commands(self._keys)
+    def _commands(
+        self, change: Change, *, is_last: bool
+    ) -> tuple[RedisCommands, list[tuple[StoredPosition, WrittenPosition]]]:
+        commands = RedisCommands(self._keys)
         change.commands(self._keys, self._known, commands)
         now = self._clock()
-        written: list[tuple[Position, Written]] = []
+        written: list[tuple[StoredPosition, WrittenPosition]] = []
         used = [position for position in self._known.positions if position.is_used]
         for position in used:
             news = position.news(self._keys, commands, now, is_exact=self.is_exact)
@@ -238,15 +239,15 @@ class Commits:
 
     def _refused(self, change: Change, error: StoreError) -> Change:
         """What is left of a change that was never tried once everybody who waits for it is told."""
-        left = Change()
+        remaining = Change()
         change.tell(error)
         change.puts, change.marks = {}, {}
-        change.put_right(left, self._known)
-        return left
+        change.put_right(remaining, self._known)
+        return remaining
 
     # ---- one write --------------------------------------------------------------------------------------------
 
-    async def _write(self, how: str, commands: Commands, deadline: float) -> None:
+    async def _write(self, how: str, commands: RedisCommands, deadline: float) -> None:
         if self._is_lost:
             await self.restore((), deadline)
         while (await self._call(how, commands, deadline))[0] != "ok":
@@ -255,14 +256,14 @@ class Commits:
     async def restore(self, aside: Iterable[str], deadline: float) -> list[str]:
         """Write everything that is known, in the place of what is there. Returns what the keys set aside are called now."""
         self._is_lost = True
-        commands = Commands(self._keys)
-        places = " ".join(["", *(str(commands.place(key)) for key in aside), ""])
+        commands = RedisCommands(self._keys)
+        slots = " ".join(["", *(str(commands.slot(key)) for key in aside), ""])
         self._known.all(self._keys, commands, self._clock())
-        answer = await self._call("reset", commands, deadline, places)
+        answer = await self._call("reset", commands, deadline, slots)
         self._is_lost = False
         return answer[2:]
 
-    async def _call(self, how: str, commands: Commands, deadline: float, aside: str = "") -> list[Any]:
+    async def _call(self, how: str, commands: RedisCommands, deadline: float, aside: str = "") -> list[Any]:
         """`ok` with what the script says, or `lost`. Raises StoreError."""
 
         def args(server_deadline: float) -> list[Any]:

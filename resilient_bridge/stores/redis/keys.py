@@ -17,18 +17,6 @@ from ..rows import AnswerRow, EntryRow, MarkRow, OutcomeRow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "FORMAT",
-    "TAIL_TTL",
-    "Commands",
-    "Keys",
-    "Numbered",
-    "name_of",
-    "read_record",
-    "read_row",
-    "row_text",
-    "text_name",
-]
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
@@ -86,31 +74,31 @@ def text_name(field: bytes) -> str:
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 
-class Commands:
+class RedisCommands:
     """Redis commands to be run by one script, each on one key. `args` is how the script reads them."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = list(keys.fixed)
         self.args: list[str | bytes] = []
-        self._places = {key: place for place, key in enumerate(self.keys, 1)}
+        self._slots = {key: index for index, key in enumerate(self.keys, 1)}
 
     def __bool__(self) -> bool:
         """Is there any?"""
         return bool(self.args)
 
-    def place(self, key: str) -> int:
+    def slot(self, key: str) -> int:
         """The number of a key, which is named to the script from here on."""
-        place = self._places.get(key)
-        if place is None:
+        slot = self._slots.get(key)
+        if slot is None:
             self.keys.append(key)
-            place = self._places[key] = len(self.keys)
-        return place
+            slot = self._slots[key] = len(self.keys)
+        return slot
 
     def add(self, command: str, key: str, *values: str | bytes | float) -> None:
         """One command; numbers as Python writes them."""
-        place = self.place(key)
+        slot = self.slot(key)
         texts = (value if isinstance(value, (str, bytes)) else repr(value) for value in values)
-        self.args += [command, str(place), str(len(values)), *texts]
+        self.args += [command, str(slot), str(len(values)), *texts]
 
     def many(self, command: str, key: str, values: Sequence[str | bytes | float]) -> None:
         """One command with any number of values (an even one per pair), in parts; nothing if there are none."""

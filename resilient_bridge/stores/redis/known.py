@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from ...protocol import Now, Watermark
     from ..rows import AnswerRow, EntryRow, MarkRow
-    from .keys import Commands, Keys
+    from .keys import Keys, RedisCommands
 
-__all__ = ["OUTCOMES", "OUTCOMES_TTL", "Known", "Position", "Written", "add_outcomes", "forget"]
 
 OUTCOMES: Final = 1_024
 OUTCOMES_TTL: Final = (
@@ -32,7 +31,7 @@ _ANSWERS: Final = 2_048
 _SPARE_MARKS: Final = 64
 
 
-class Written(NamedTuple):
+class WrittenPosition(NamedTuple):
     """What Redis has of a position once a write is acknowledged; `state` tells without much ado whether there is anything new."""
 
     name: str
@@ -43,22 +42,24 @@ class Written(NamedTuple):
     state: tuple[Any, ...] = ()
 
 
-class _Target(NamedTuple):
+class _Destination(NamedTuple):
     keys: Keys
-    commands: Commands
+    commands: RedisCommands
 
 
-class Position:
+class StoredPosition:
     """A session's position. `written` is what Redis has of it, under the name it has there; `is_used` in this process."""
 
     def __init__(
-        self, watermark: Watermark, written: Written | None = None, *, is_used: bool = False
+        self, watermark: Watermark, written: WrittenPosition | None = None, *, is_used: bool = False
     ) -> None:
         self.watermark = watermark
         self.written = written
         self.is_used = is_used
 
-    def news(self, keys: Keys, commands: Commands, now: Now, *, is_exact: bool) -> Written | None:
+    def news(
+        self, keys: Keys, commands: RedisCommands, now: Now, *, is_exact: bool
+    ) -> WrittenPosition | None:
         """Add the commands that bring Redis up to date, and return what it will have then; None if there is nothing new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
@@ -68,27 +69,33 @@ class Position:
         )  # fmt: skip
         if before is not None and before.state == state:
             return None
-        start = before or Written(name, "", 0, 0)
+        start = before or WrittenPosition(name, "", 0, 0)
         if start.name != name:  # the server has named it anew
             forget(keys, commands, start.name)
-            start = Written(name, "", 0, 0, start.doubt)
+            start = WrittenPosition(name, "", 0, 0, start.doubt)
         body = position_of(watermark, now, is_exact=is_exact, doubt=start.doubt)
-        after = Written(name, body, watermark.taken, watermark.answers_used, start.doubt, state)
+        after = WrittenPosition(name, body, watermark.taken, watermark.answers_used, start.doubt, state)
         rows = mark_rows(watermark, start.taken, now), answer_rows(watermark, start.answers)
-        self._add(_Target(keys, commands), after, start, rows)
+        self._add(_Destination(keys, commands), after, start, rows)
         return after
 
-    def all(self, keys: Keys, commands: Commands, now: Now) -> None:
+    def all(self, keys: Keys, commands: RedisCommands, now: Now) -> None:
         """Add the commands that write it whole, as Redis had it."""
         written, watermark = self.written, self.watermark
         if written is None:
             return
         marks = [row for row in mark_rows(watermark, 0, now) if row.n <= written.taken]
         answers = [row for row in answer_rows(watermark, 0) if row.n <= written.answers]
-        self._add(_Target(keys, commands), written, Written(written.name, "", 0, 0), (marks, answers))
+        self._add(
+            _Destination(keys, commands), written, WrittenPosition(written.name, "", 0, 0), (marks, answers)
+        )
 
     def _add(
-        self, to: _Target, after: Written, before: Written, rows: tuple[list[MarkRow], list[AnswerRow]]
+        self,
+        to: _Destination,
+        after: WrittenPosition,
+        before: WrittenPosition,
+        rows: tuple[list[MarkRow], list[AnswerRow]],
     ) -> None:
         commands = to.commands
         commands.add("HSET", to.keys.sessions, name_of(after.name), after.body)
@@ -98,7 +105,7 @@ class Position:
 
 
 def _rewrite(
-    commands: Commands, key: str, after: int, first: int, rows: Iterable[MarkRow | AnswerRow]
+    commands: RedisCommands, key: str, after: int, first: int, rows: Iterable[MarkRow | AnswerRow]
 ) -> None:
     """The rows beyond `after`, in the place of whatever a lost answer may have left there, and none before `first`."""
     pairs = [part for row in rows for part in (repr(row.n), row_text(row))]
@@ -108,7 +115,7 @@ def _rewrite(
     commands.add("PEXPIRE", key, repr(TAIL_TTL))
 
 
-def forget(keys: Keys, commands: Commands, name: str) -> None:
+def forget(keys: Keys, commands: RedisCommands, name: str) -> None:
     """A session that Redis is to know no more."""
     commands.add("HDEL", keys.sessions, name_of(name))
     for key in keys.lists(name):
@@ -123,9 +130,9 @@ class Known:
         self.handed: dict[int, float] = {}
         self.outcomes: deque[Numbered] = deque(maxlen=OUTCOMES)
         self.records: dict[str, tuple[int, str]] = {}
-        self.positions: list[Position] = []
+        self.positions: list[StoredPosition] = []
         self.last: str | None = None  # the session used last by an earlier process
-        self.current: Position | None = None  # and by this one
+        self.current: StoredPosition | None = None  # and by this one
         self.last_seq = 0
         self.has_lost = False
 
@@ -133,16 +140,16 @@ class Known:
 
     def handed_at(self, seq: int, marks: list[int]) -> float | None:
         """When this one was handed out: what the smallest of the (sorted) marks says that covers it; None if none does."""
-        place = bisect_left(marks, seq)
-        return self.handed[marks[place]] if place < len(marks) else None
+        slot = bisect_left(marks, seq)
+        return self.handed[marks[slot]] if slot < len(marks) else None
 
     def idle_marks(self) -> list[int]:
         """Marks that cover nothing any more, once there are many of them. The newest covers what is still to come."""
         if len(self.handed) <= len(self.rows) + _SPARE_MARKS:
             return []
         marks = sorted(self.handed)
-        places = {bisect_left(marks, seq) for seq in self.rows}
-        return [mark for place, mark in enumerate(marks[:-1]) if place not in places]
+        slots = {bisect_left(marks, seq) for seq in self.rows}
+        return [mark for index, mark in enumerate(marks[:-1]) if index not in slots]
 
     # ---- positions --------------------------------------------------------------------------------------------
 
@@ -151,17 +158,17 @@ class Known:
         """The session used last, by the name that the server has for it."""
         return self.last if self.current is None else self.current.watermark.session_id
 
-    def position(self, session_id: str) -> Position | None:
+    def position(self, session_id: str) -> StoredPosition | None:
         """The position of a session by the name that the server has for it."""
         return next((each for each in self.positions if each.watermark.session_id == session_id), None)
 
     # ---- all of it --------------------------------------------------------------------------------------------
 
-    def head(self, keys: Keys, commands: Commands) -> None:
+    def head(self, keys: Keys, commands: RedisCommands) -> None:
         """The command for what stands at the head."""
         commands.add("HSET", keys.head, "seq", repr(self.last_seq), "last", json.dumps(self.last_name))
 
-    def all(self, keys: Keys, commands: Commands, now: Now) -> None:
+    def all(self, keys: Keys, commands: RedisCommands, now: Now) -> None:
         """The commands that write everything, into an empty store."""
         sends = [part for seq, row in self.rows.items() for part in (repr(seq), row_text(row))]
         commands.many("HSET", keys.outbox, sends)
@@ -175,7 +182,7 @@ class Known:
         self.head(keys, commands)
 
 
-def add_outcomes(keys: Keys, commands: Commands, outcomes: Iterable[Numbered]) -> None:
+def add_outcomes(keys: Keys, commands: RedisCommands, outcomes: Iterable[Numbered]) -> None:
     """The commands that add outcomes, and forget the oldest."""
     pairs = [part for each in outcomes for part in (repr(each.n), row_text(each))]
     if pairs:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 from ..rows import UNSURE, AnswerRow, EntryRow, MarkRow, doubt_of, watermark_of
 from .keys import FORMAT, Numbered, read_record, read_row, text_name
-from .known import OUTCOMES_TTL, Known, Position, Written
+from .known import OUTCOMES_TTL, Known, StoredPosition, WrittenPosition
 
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .keys import Keys
     from .redis_link import RedisLink
 
-__all__ = ["Loaded", "load"]
 
 #: Of a session that had joined: where it was, and what the consumer has had since, nobody knows.
 _NOTHING_KNOWN: Final = json.dumps(
@@ -40,7 +39,7 @@ _NOTHING_KNOWN: Final = json.dumps(
 )
 
 
-class Loaded(NamedTuple):
+class LoadedState(NamedTuple):
     """What was found: `aside` are the keys that have to be set aside, `faults` what is wrong, `lost` what is gone."""
 
     known: Known
@@ -51,7 +50,7 @@ class Loaded(NamedTuple):
     is_new: bool
 
 
-async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> Loaded:  # noqa: ASYNC109 -- of each call
+async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> LoadedState:  # noqa: ASYNC109 -- of each call
     """Read the store whose owner we are. Raises StoreError."""
     loop = asyncio.get_running_loop()
     head, outbox, handed, sessions, records = (("HGETALL", key) for key in keys.fixed[1:6])
@@ -64,7 +63,7 @@ async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> Loaded:
         ("ZRANGE", keys.outcomes, "0", "-1"),
         deadline=loop.time() + timeout,
     )
-    reading = _Reading(keys, now)
+    reading = _Survey(keys, now)
     reading.head(found[0], [len(each) if _is_hash(each) else -1 for each in found[1:5]])
     reading.sends(found[1])
     reading.marks(found[2])
@@ -73,8 +72,8 @@ async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> Loaded:
     names = reading.session_names(found[3])
     lists = [("ZRANGE", key, "0", "-1") for name in names for key in keys.lists(name)]
     texts = await link.read(*lists, deadline=loop.time() + timeout)
-    for place, (name, body) in enumerate(names.items()):
-        reading.position(name, body, texts[2 * place], texts[2 * place + 1])
+    for index, (name, body) in enumerate(names.items()):
+        reading.position(name, body, texts[2 * index], texts[2 * index + 1])
     return reading.loaded(found)
 
 
@@ -82,7 +81,7 @@ def _is_hash(answer: Any) -> TypeGuard[dict[bytes, bytes]]:
     return isinstance(answer, dict)
 
 
-class _Reading:
+class _Survey:
     """One look at everything. What cannot be read is noted, and the rest goes on."""
 
     def __init__(self, keys: Keys, now: Now) -> None:
@@ -128,11 +127,11 @@ class _Reading:
         try:
             self.known.last_seq = int(head[b"seq"])
             self.known.last = json.loads(head[b"last"])
-            told = [int(each) for each in head[b"sizes"].split(b",")]
+            parts = [int(each) for each in head[b"sizes"].split(b",")]
         except (ValueError, KeyError):
             self._bad(key, f"{key} cannot be read", "the session used last")
             return
-        missing = [max(should - there, 0) for should, there in zip(told, sizes, strict=False) if there >= 0]
+        missing = [max(should - there, 0) for should, there in zip(parts, sizes, strict=False) if there >= 0]
         names = "sends", "marks", "positions", "session records"
         if len(missing) == len(sizes):
             for count, name in zip(missing, names, strict=True):
@@ -251,8 +250,8 @@ class _Reading:
         marks = self._rows(MarkRow, tail_key, tail, int(said["taken"]), f"messages behind {name}")
         answers = self._rows(AnswerRow, used_key, used, int(said["answers_used"]), f"answers of {name}")
         watermark = watermark_of(name, body, marks, answers, self._now)
-        written = Written(name, body, watermark.taken, watermark.answers_used, doubt_of(body))
-        self.known.positions.append(Position(watermark, written))
+        written = WrittenPosition(name, body, watermark.taken, watermark.answers_used, doubt_of(body))
+        self.known.positions.append(StoredPosition(watermark, written))
 
     def _rows(self, kind: Any, key: str, answer: Any, last: int, what: str) -> list[Any]:
         """The rows without a hole before the one with the number `last`."""
@@ -274,7 +273,7 @@ class _Reading:
 
     # ---- in all -----------------------------------------------------------------------------------------------
 
-    def loaded(self, found: Sequence[Any]) -> Loaded:
+    def loaded(self, found: Sequence[Any]) -> LoadedState:
         """What it comes to."""
         is_empty = not any(found) and not self._aside
         if not self._has_head and not is_empty and self._keys.head not in self._aside:
@@ -283,6 +282,6 @@ class _Reading:
             self.known.has_lost = True
         if self._is_foreign:
             self._aside = dict.fromkeys([*self._keys.fixed[1:], *self._lists, *self._aside])
-        return Loaded(
+        return LoadedState(
             self.known, list(self._aside), self._faults, self._lost, self._is_foreign, is_new=is_empty
         )

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from ...protocol import Now
     from .keys import Keys
     from .known import Known
-    from .loading import Loaded
+    from .loading import LoadedState
     from .redis_link import RedisLink
 
-__all__ = ["Terms", "open_store"]
 
 _ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
 
@@ -89,12 +88,12 @@ async def _acquire(link: RedisLink, keys: Keys, token: str, terms: Terms) -> str
         await asyncio.sleep(min(_ASK_AGAIN, max(until - loop.time(), 0.0)))
 
 
-def _in_use(tag: str, left: float) -> StoreError:
-    text = f"the store {tag} is in use by another client, whose lease has {left:.1f} s left"
-    return StoreError(Failure.of("SYS_STORE_IN_USE", text, retry_after=left))
+def _in_use(tag: str, remaining: float) -> StoreError:
+    text = f"the store {tag} is in use by another client, whose lease has {remaining:.1f} s left"
+    return StoreError(Failure.of("SYS_STORE_IN_USE", text, retry_after=remaining))
 
 
-def _tell(loaded: Loaded, keys: Keys, aside: list[str]) -> None:
+def _tell(loaded: LoadedState, keys: Keys, aside: list[str]) -> None:
     """One event for all that was damaged."""
     code = "SYS_STATE_FOREIGN" if loaded.is_foreign else "SYS_STATE_DAMAGED"
     emit(

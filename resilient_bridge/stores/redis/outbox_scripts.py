@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 
-__all__ = ["ACQUIRE", "RELEASE", "WRITE"]
-
 # KEYS: owner, head. ARGV: token, lease in ms, format.
 # in use: clock, milliseconds left; ok: clock, opening.
 ACQUIRE: Final = """

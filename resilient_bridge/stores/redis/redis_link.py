@@ -18,7 +18,6 @@ from ...errors import MASK, ConfigError, Executed, Failure, StoreError, config_e
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["RedisLink", "check_url", "is_full", "superseded"]
 
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 _MEMORY: Final = "used memory > 'maxmemory'"

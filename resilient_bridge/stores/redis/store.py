@@ -16,7 +16,7 @@ from ...protocol import Now, Watermark
 from ...values.fields import is_number
 from ..rows import entry_of, entry_row, noted, outcome_of, outcome_row
 from .keys import Keys, Numbered
-from .known import Known, Position
+from .known import Known, StoredPosition
 from .opening import Terms, open_store
 from .redis_link import RedisLink, check_url
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...protocol import Entry
     from .commits import Commits
 
-__all__ = ["RedisStore"]
 
 _WITHIN: Final = 0.1  # seconds after which a position is kept
 _AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
@@ -163,7 +162,7 @@ class RedisStore:
             return Watermark(session_id)
         position = self._known.position(session_id)
         if position is None:
-            position = Position(Watermark(session_id))
+            position = StoredPosition(Watermark(session_id))
             # What was known of it may be among what was lost: the join has to end in a verdict.
             position.watermark.asked_to_join = self._known.has_lost
             self._known.positions.append(position)
@@ -216,7 +215,7 @@ class RedisStore:
         """Keep this position now. The awaitable raises StoreError."""
         change, future = self._open_commits().awaited()
         if not any(each.watermark is watermark for each in self._known.positions):
-            self._known.positions.append(Position(watermark, is_used=True))
+            self._known.positions.append(StoredPosition(watermark, is_used=True))
         change.others.append(future)
         return future
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from .exchange import POLL
-from .lines import LINGER, Line, Waiting
 from .scripts import BUDGET
+from .shared_line import LINGER, Line, PendingQuestion
 
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .exchange import Asked, Exchange
     from .scripts import Script
 
-__all__ = ["RedisBudget"]
 
 _BUDGET_TTL: Final = 60_000
 
@@ -33,8 +32,8 @@ class RedisBudget(Line):
         """Forget what was told and asked."""
         self._calls = 0
         self._returned = 0
-        self._questions: list[Waiting[bool]] = []
-        self._asked: list[Waiting[bool]] = []
+        self._questions: list[PendingQuestion[bool]] = []
+        self._asked: list[PendingQuestion[bool]] = []
 
     def configure(self, rules: BudgetRules, /) -> None:
         """Go by other numbers from now on."""
@@ -49,10 +48,10 @@ class RedisBudget(Line):
                 if self._calls == 1:
                     exchange.send(self, POLL)
 
-    def ask(self) -> Waiting[bool]:
+    def ask(self) -> PendingQuestion[bool]:
         """Ask for one more repeat."""
         exchange = self._exchange
-        question = Waiting[bool](exchange.timeout, exchange.late, self._unwanted)
+        question = PendingQuestion[bool](exchange.timeout, exchange.late, self._unwanted)
         with exchange.lock:
             if exchange.is_up:
                 self._questions.append(question)
@@ -93,5 +92,5 @@ class RedisBudget(Line):
         granted = int(reply[0])
         with self._exchange.lock:
             asked, self._asked = self._asked, []
-        for place, question in enumerate(asked):
-            question.answer(place < granted)
+        for index, question in enumerate(asked):
+            question.answer(index < granted)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.shared.ports import CircuitAnswer, CircuitView
-from .lines import LINGER, Line, Waiting
 from .scripts import CIRCUIT
+from .shared_line import LINGER, Line, PendingQuestion
 
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .exchange import Asked, Exchange
     from .scripts import Script
 
-__all__ = ["RedisCircuit"]
 
 _DECIDES: Final = (
     1_000_000  # an ending that changes the circuit by itself weighs as much as any number of failures
@@ -57,9 +56,9 @@ class RedisCircuit(Line):
         self.unanswered = 0
         self.is_watched = False
         self._rows: list[tuple[int, int, list[str], list[str]]] = []  # era, probe, endings, code
-        self._questions: list[Waiting[CircuitAnswer]] = []
+        self._questions: list[PendingQuestion[CircuitAnswer]] = []
         self._sent = 0  # of the unanswered, those under way
-        self._asked: list[Waiting[CircuitAnswer]] = []
+        self._asked: list[PendingQuestion[CircuitAnswer]] = []
         self._putting: State | None = None
 
     def configure(self, rules: CircuitRules, /) -> None:
@@ -84,17 +83,17 @@ class RedisCircuit(Line):
                 self.unanswered += 1
             exchange.send(self, 0.0 if self.unanswered >= self._margin else LINGER)
 
-    def ask(self) -> Waiting[CircuitAnswer]:
+    def ask(self) -> PendingQuestion[CircuitAnswer]:
         """Ask for the circuit as it is now, and for the place of a probe if one is needed."""
         return self._question(None)
 
-    def put(self, state: Literal["closed", "isolated", "disabled"], /) -> Waiting[CircuitAnswer]:
+    def put(self, state: Literal["closed", "isolated", "disabled"], /) -> PendingQuestion[CircuitAnswer]:
         """Set it by hand."""
         return self._question(state)
 
-    def _question(self, put: State | None) -> Waiting[CircuitAnswer]:
+    def _question(self, put: State | None) -> PendingQuestion[CircuitAnswer]:
         exchange = self._exchange
-        question = Waiting[CircuitAnswer](exchange.timeout, exchange.late, self._give_back)
+        question = PendingQuestion[CircuitAnswer](exchange.timeout, exchange.late, self._give_back)
         with exchange.lock:
             if put is not None:
                 self._put = put
@@ -185,21 +184,21 @@ def _waits(rules: CircuitRules, openings: int) -> list[float]:
 
 def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:
     """Return what a reply says: the circuit, and the places of probes that were given."""
-    said = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply]
+    parts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply]
     view = CircuitView(
-        state=cast("State", said[0]),
-        era=int(said[1]),
-        said=said[2],
-        why=said[3],
-        because=said[4],
-        left=int(said[5]) / 1_000,
-        failed=int(said[6]),
-        seen=int(said[7]),
-        margin=int(said[8]),
-        is_quiet=said[9] == "1",
-        openings=int(said[10]),
-        wait=float(said[11]) if said[11] else None,
-        free=int(said[12]),
-        hint=int(said[13]) / 1_000,
+        state=cast("State", parts[0]),
+        era=int(parts[1]),
+        said=parts[2],
+        why=parts[3],
+        because=parts[4],
+        left=int(parts[5]) / 1_000,
+        failed=int(parts[6]),
+        seen=int(parts[7]),
+        margin=int(parts[8]),
+        is_quiet=parts[9] == "1",
+        openings=int(parts[10]),
+        wait=float(parts[11]) if parts[11] else None,
+        free=int(parts[12]),
+        hint=int(parts[13]) / 1_000,
     )
-    return view, [int(probe) for probe in said[14].split()]
+    return view, [int(probe) for probe in parts[14].split()]

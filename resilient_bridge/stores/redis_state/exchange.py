@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from .scripts import Script
 
-__all__ = ["POLL", "WATCH", "Asked", "Exchange", "Line"]
 
 POLL: Final = 0.15
 """Seconds between two looks at a circuit in use."""
@@ -44,7 +43,7 @@ class Asked(Protocol):
         ...
 
 
-class Line(Protocol):
+class ExchangedLine(Protocol):
     """One circuit or budget, as its exchange sees it."""
 
     is_polled: bool  # it is looked at by itself, as long as it is in use
@@ -95,7 +94,7 @@ class Exchange:
         self._prefix = prefix
         self._retry_after = retry_after
         self._connect = connect
-        self._lines: WeakSet[Line] = WeakSet()
+        self._lines: WeakSet[ExchangedLine] = WeakSet()
         self.is_closed = False
         self._reset()
         _exchanges.add(self)
@@ -109,8 +108,8 @@ class Exchange:
         self.is_up = not self.is_closed
         self._thread: threading.Thread | None = None  # noqa: TID251 -- the type
         self._client: Any = None
-        self._due: dict[Line, float] = {}
-        self._watched: dict[Line, None] = {}
+        self._due: dict[ExchangedLine, float] = {}
+        self._watched: dict[ExchangedLine, None] = {}
         self._wakes_at = -inf
         self._retry_at = inf
         self._failures = 0
@@ -118,12 +117,12 @@ class Exchange:
 
     # ---- for the lines ------------------------------------------------------------------------------------------
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ExchangedLine) -> None:
         """Take a line into care, for as long as somebody holds it."""
         with self.lock:
             self._lines.add(line)
 
-    def send(self, line: Line, within: float) -> None:
+    def send(self, line: ExchangedLine, within: float) -> None:
         """The line has something to tell, or to ask (0.0); with the lock held."""
         due = 0.0 if within == 0.0 else REAL.monotonic() + within
         self._due[line] = min(due, self._due.get(line, inf))
@@ -168,7 +167,7 @@ class Exchange:
         self._wakes_at = at
         return at
 
-    def _chosen(self, now: float, *, is_trial: bool) -> list[Line]:
+    def _chosen(self, now: float, *, is_trial: bool) -> list[ExchangedLine]:
         """Return the lines whose turn it is: after an outage all circuits; with the lock held."""
         if is_trial:
             return [line for line in self._lines if line.is_polled]
@@ -188,7 +187,7 @@ class Exchange:
         return list(chosen)
 
     def _exchange(
-        self, lines: list[Line], commands: list[tuple[Script, str, list[str]]], *, is_trial: bool
+        self, lines: list[ExchangedLine], commands: list[tuple[Script, str, list[str]]], *, is_trial: bool
     ) -> None:
         began = REAL.monotonic()
         try:
@@ -219,7 +218,7 @@ class Exchange:
                 line.answered(reply)
             self._settled(lines, is_trial=is_trial)
 
-    def _settled(self, lines: list[Line], *, is_trial: bool) -> None:
+    def _settled(self, lines: list[ExchangedLine], *, is_trial: bool) -> None:
         """All have their answers."""
         now = REAL.monotonic()
         with self.lock:
@@ -236,13 +235,13 @@ class Exchange:
         if self._client is None:
             self._client = self._connect()
         replies = self._sent([self._evalsha(*command) for command in commands], is_trial=is_trial)
-        missing = [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
+        missing = [index for index, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
         if missing:
-            for text in {commands[place][0].text for place in missing}:
+            for text in {commands[index][0].text for index in missing}:
                 self._client.script_load(text)
-            again = self._sent([self._evalsha(*commands[place]) for place in missing], is_trial=False)
-            for place, reply in zip(missing, again, strict=True):
-                replies[place] = reply
+            again = self._sent([self._evalsha(*commands[index]) for index in missing], is_trial=False)
+            for index, reply in zip(missing, again, strict=True):
+                replies[index] = reply
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply

@@ -12,8 +12,6 @@ from hashlib import sha1
 from typing import Final
 
 
-__all__ = ["BUDGET", "CHECK_TTL", "CIRCUIT", "FORMAT", "Script"]
-
 FORMAT: Final = "1"
 """The version of what the keys hold; it stands in their names, so that two releases with two formats do not meet."""
 CHECK_TTL: Final = 60_000

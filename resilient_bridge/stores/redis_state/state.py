@@ -15,7 +15,7 @@ from weakref import finalize
 import attrs
 
 from ...errors import config_error
-from ...errors.redaction import MASK
+from ...errors.secret_shapes import MASK
 from ...values.fields import Value, as_seconds, refuse, short_seconds, shown
 from .budget import RedisBudget
 from .circuit import RedisCircuit
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...calls.shared.ports import BudgetRules, CircuitRules, CircuitView
     from ...values.fields import Seconds
 
-__all__ = ["RedisState"]
 
 _INSTALL = "the package redis: pip install 'resilient-bridge[redis]'"
 
@@ -138,14 +137,14 @@ class RedisState(Value):
 
     def __repr__(self) -> str:
         """Return the constructor's call, without what is secret in the url."""
-        told = [repr(_public(self.url))]
+        lines = [repr(_public(self.url))]
         if self.prefix != "resilient_bridge":
-            told.append(f"prefix={self.prefix!r}")
+            lines.append(f"prefix={self.prefix!r}")
         if self.timeout != 0.1:
-            told.append(f"timeout={shown(self.timeout)}")
+            lines.append(f"timeout={shown(self.timeout)}")
         if self.retry_after != 1:
-            told.append(f"retry_after={shown(self.retry_after)}")
-        return f"RedisState({', '.join(told)})"
+            lines.append(f"retry_after={shown(self.retry_after)}")
+        return f"RedisState({', '.join(lines)})"
 
 
 def _rebuild(url: str, prefix: str, timeout: float, retry_after: float) -> RedisState:

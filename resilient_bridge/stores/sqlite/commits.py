@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from .database import Database, Op
 
-__all__ = ["NOTHING", "Commits", "Gathered"]
 
 _COPY_EVERY: Final = 512  # transactions
 _LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
@@ -137,8 +136,8 @@ class Commits:
 
     # ---- in the thread ----------------------------------------------------------------------------------------
 
-    def _in_thread(self, work: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:
-        return self._loop.run_in_executor(self._thread, work, *given)
+    def _in_thread(self, work: Callable[..., Any], *value: Any) -> asyncio.Future[Any]:
+        return self._loop.run_in_executor(self._thread, work, *value)
 
     def _start(self) -> None:
         """Send off what waits, in one transaction."""
@@ -204,12 +203,12 @@ class Commits:
             self._before_waiting()
             self._is_busy = True  # who writes from here on waits for it, and the loop does not
             self._copying = self._in_thread(self._database.begin_log_anew)
-            self._copying.add_done_callback(self._begun)
+            self._copying.add_done_callback(self._log_restarted)
         else:
             self._copying = None
             self._go_on()
 
-    def _begun(self, work: asyncio.Future[Any]) -> None:
+    def _log_restarted(self, work: asyncio.Future[Any]) -> None:
         work.exception()
         self._copying = None
         self._is_busy = False

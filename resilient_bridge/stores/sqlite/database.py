@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     from .versions import Layout, Rows
 
-__all__ = [
-    "APPLICATION",
-    "PAGE",
-    "Database",
-    "Op",
-    "connect",
-    "insert",
-    "is_damage",
-    "is_good",
-    "name_of",
-    "select",
-    "store_error",
-    "summed",
-]
 
 #: SQL and its parameters, or a list of them.
 Op: TypeAlias = tuple[str, "Sequence[Any] | list[Sequence[Any]]"]
@@ -160,11 +146,11 @@ class Database:
                 execute(*ops[0])
                 return
             execute("BEGIN IMMEDIATE")
-            for sql, given in ops:
-                if isinstance(given, list):
-                    connection.executemany(sql, given)
+            for sql, received in ops:
+                if isinstance(received, list):
+                    connection.executemany(sql, received)
                 else:
-                    execute(sql, given)
+                    execute(sql, received)
             execute("COMMIT")
         except (
             sqlite3.Error,

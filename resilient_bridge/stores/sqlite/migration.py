@@ -17,8 +17,6 @@ from .versions import LAYOUTS, lifted, newest
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["are_tables_in_place", "migrate"]
-
 
 def migrate(path: Path, version: int) -> None:
     """Make it one of the newest version. Raises sqlite3.Error, and what a `lift` raises: that is a defect of ours, and not of the file."""
@@ -34,7 +32,7 @@ def migrate(path: Path, version: int) -> None:
                 if connection.in_transaction:
                     execute("ROLLBACK")
                 raise
-        if not are_tables_in_place(connection):
+        if not are_tables_on_first_pages(connection):
             # A transaction of its own: without it everything is there, and the next opening makes up for it.
             with suppress(sqlite3.Error):
                 execute("VACUUM")
@@ -53,7 +51,7 @@ def _replace(connection: sqlite3.Connection, version: int) -> None:
     connection.execute(f"PRAGMA user_version={newest()}")
 
 
-def are_tables_in_place(connection: sqlite3.Connection) -> bool:
+def are_tables_on_first_pages(connection: sqlite3.Connection) -> bool:
     """Does each begin on the page on which it does in a new file? Only there it is found when the first page is lost."""
     roots = [root for (root,) in connection.execute("SELECT rootpage FROM sqlite_master ORDER BY rowid")]
     return roots == list(range(2, 2 + len(roots)))

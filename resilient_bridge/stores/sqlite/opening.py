@@ -19,7 +19,7 @@ from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory
 from .database import Database, name_of, store_error
-from .faults import Faults, faults_of, is_about_content
+from .integrity import FileFaults, faults_of, is_about_content
 from .migration import migrate
 from .salvage import is_foreign, refuse_later, remove_rooms, salvage
 from .versions import newest
@@ -30,7 +30,6 @@ from .wal_end import lost_end
 if TYPE_CHECKING:
     from .versions import Rows
 
-__all__ = ["Mended", "open_database", "opened"]
 
 _ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
 _INDEX: Final = "-shm"
@@ -131,18 +130,18 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _faults(path: Path, *, is_same_boot: bool) -> Faults:
+def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
     """What is wrong with the file and its log, by a look that changes neither; only a write that was not finished is taken away."""
     log = read_log(path)
     lost = log.lost or lost_end(path, log.end, is_same_boot=is_same_boot)
     if lost:
-        return Faults(log=lost)
+        return FileFaults(log=lost)
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
-        return Faults(("it is empty",))
+        return FileFaults(("it is empty",))
     if header[18:20] not in (b"\1\1", b"\2\2"):  # SQLite would take it for a file that must not be written
-        return Faults(("its header",))
+        return FileFaults(("its header",))
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as look:
             faults = faults_of(look)
@@ -150,9 +149,9 @@ def _faults(path: Path, *, is_same_boot: bool) -> Faults:
         if not is_about_content(error):
             raise
         # Not what SQLite says: that may be a text of the user's.
-        faults = Faults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
+        faults = FileFaults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
     except (UnicodeDecodeError, OverflowError) as error:
-        faults = Faults((f"a value that cannot be read ({type(error).__name__})",))
+        faults = FileFaults((f"a value that cannot be read ({type(error).__name__})",))
     if not faults:
         cut_log(path, log.end)
     return faults
@@ -161,7 +160,7 @@ def _faults(path: Path, *, is_same_boot: bool) -> Faults:
 # ---- mending --------------------------------------------------------------------------------------------------------
 
 
-def _mend(path: Path, faults: Faults) -> Mended:
+def _mend(path: Path, faults: FileFaults) -> Mended:
     rows, lost = salvage(path, faults)
     made = _beside(path, _SALVAGED)
     _make(made, rows)

@@ -16,7 +16,6 @@ from .database import insert, summed
 if TYPE_CHECKING:
     from .database import Database, Op
 
-__all__ = ["Positions"]
 
 _TAILS: Final = 16  # sessions whose messages are kept: of the others only that they were joined
 _ANSWERS: Final = 2_048
@@ -27,7 +26,7 @@ _ANSWER: Final = insert("answers", or_what="REPLACE")
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE session = ?" for table in ("positions", "tail", "answers"))  # noqa: S608 -- names of ours
 
 
-class _Written(NamedTuple):
+class _KnownPosition(NamedTuple):
     """What the file has of a position."""
 
     session: str = ""
@@ -49,7 +48,7 @@ class Positions:
         self._known = {session: (used, body) for session, used, body in database.rows("positions")}
         self._used = max((used for used, _ in self._known.values()), default=0)
         self._in_use: list[tuple[Watermark, int]] = []
-        self._written: dict[int, _Written] = {}  # by the watermark's id()
+        self._written: dict[int, _KnownPosition] = {}  # by the watermark's id()
         self._late: list[Op] = self._old_tails()
         self.is_exact = False
         self.says_exact = True  # the process before this one may have left it so
@@ -81,13 +80,13 @@ class Positions:
             watermark = Watermark(session_id)
             # What the file knew of it may be among what was lost: the join has to end in a verdict.
             watermark.asked_to_join = self.has_lost
-            self._written[id(watermark)] = _Written()
+            self._written[id(watermark)] = _KnownPosition()
             return watermark
         where = "WHERE session = ?"
         marks = [MarkRow(*row[1:]) for row in self._database.rows("tail", where, session_id)]
         answers = [AnswerRow(*row[1:]) for row in self._database.rows("answers", where, session_id)]
         watermark = watermark_of(session_id, body, marks, answers, self._now)
-        self._written[id(watermark)] = _Written(
+        self._written[id(watermark)] = _KnownPosition(
             session_id, watermark.taken, watermark.answers_used, doubt=doubt_of(body)
         )
         return watermark
@@ -107,7 +106,7 @@ class Positions:
         """What has to be written, and what to call once it is."""
         late = list(self._late)
         ops = list(late)
-        written: dict[int, _Written] = {}
+        written: dict[int, _KnownPosition] = {}
         for watermark, used in self._in_use:
             state = (
                 watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
@@ -116,7 +115,7 @@ class Positions:
             before = self._written[id(watermark)]
             if state != before.state:
                 ops += self._one(watermark, used, before)
-                written[id(watermark)] = _Written(
+                written[id(watermark)] = _KnownPosition(
                     watermark.session_id, watermark.taken, watermark.answers_used, state, before.doubt
                 )
 
@@ -133,12 +132,12 @@ class Positions:
 
         return ops, done
 
-    def _one(self, watermark: Watermark, used: int, before: _Written) -> list[Op]:
+    def _one(self, watermark: Watermark, used: int, before: _KnownPosition) -> list[Op]:
         now, session = self._current(), watermark.session_id
         ops: list[Op] = []
         if before.session not in ("", session):  # the server has named it anew
             ops += [(sql, (before.session,)) for sql in _FORGET]
-            before = _Written(doubt=before.doubt)
+            before = _KnownPosition(doubt=before.doubt)
         marks = mark_rows(watermark, before.taken, now)
         if marks:
             ops.append((_TAIL, [summed((session, *row)) for row in marks]))

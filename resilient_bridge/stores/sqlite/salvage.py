@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Failure, StoreError
 from .database import APPLICATION, PAGE, connect, is_good
-from .faults import is_about_content, schema_of, version_of
+from .integrity import is_about_content, schema_of, version_of
 from .versions import LAYOUTS, Layout, lifted, newest
 from .wal import log_of, read_log
 
@@ -27,11 +27,10 @@ from .wal import log_of, read_log
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .faults import Faults
+    from .integrity import FileFaults
     from .versions import Rows
     from .wal import Log
 
-__all__ = ["is_foreign", "refuse_later", "remove_rooms", "salvage"]
 
 _MAGIC: Final = b"SQLite format 3\0"
 _ALL: Final = "everything"
@@ -72,8 +71,8 @@ def _room(path: Path) -> tempfile.TemporaryDirectory[str]:
 
 def remove_rooms(path: Path) -> None:
     """Remove what a process that was killed while it read a damaged file has left."""
-    for left in path.parent.glob(f"{glob.escape(path.name)}.reading-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for remaining in path.parent.glob(f"{glob.escape(path.name)}.reading-*"):
+        shutil.rmtree(remaining, ignore_errors=True)
 
 
 def _tables_of(path: Path, how: str = "&immutable=1") -> tuple[set[str], int]:
@@ -113,7 +112,7 @@ def _version_of(path: Path) -> int | None:
         return None
 
 
-def salvage(path: Path, faults: Faults) -> tuple[Rows, str]:
+def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
     """Read what is certain in a damaged file, without a change to it. Returns the rows as of today's version, and what is lost, in words.
 
     Raises StoreError for a file of a later version, and what a `lift` raises.
@@ -132,7 +131,7 @@ def salvage(path: Path, faults: Faults) -> tuple[Rows, str]:
             found.append((version, *_salvaged_as(version, copy)))
     version, rows, losses = max(found, key=lambda one: (sum(map(len, one[1].values())), -len(one[2])))
     rows = _consistent(lifted(rows, version), knows_marks=faults.spare_marks)
-    return rows, _told(losses, rows, faults)
+    return rows, _loss_text(losses, rows, faults)
 
 
 def _copy(path: Path, log: Log, to: Path) -> None:
@@ -155,14 +154,14 @@ def _salvaged_as(version: int, copy: Path) -> tuple[Rows, dict[str, str]]:
     return rows, losses
 
 
-def _told(losses: dict[str, str], rows: Rows, faults: Faults) -> str:
+def _loss_text(losses: dict[str, str], rows: Rows, faults: FileFaults) -> str:
     if not any(rows.values()):
         return _ALL
-    told = [faults.log] if faults.log else []
-    told += [f"{said} of {table}" for table, said in losses.items()]
-    if faults.whole and not told:
-        told.append("nothing that could be counted, perhaps rows of any table")
-    return ", ".join(told)
+    parts = [faults.log] if faults.log else []
+    parts += [f"{said} of {table}" for table, said in losses.items()]
+    if faults.whole and not parts:
+        parts.append("nothing that could be counted, perhaps rows of any table")
+    return ", ".join(parts)
 
 
 def _apply(path: Path, pages: Mapping[int, bytes], count: int) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...protocol import Entry, Now
     from .database import Database, Op
 
-__all__ = ["Sends"]
 
 _REMEMBERED: Final = 1_024  # outcomes
 _PRUNE_EVERY: Final = 256  # outcomes
@@ -37,13 +36,13 @@ class Sends:
         self._since_prune = 0
         outbox = [EntryRow(*row) for row in database.rows("outbox")]
         marks: list[tuple[int, float | None]] = [(seq, wall) for seq, wall in database.rows("marks")]
-        told = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
-        told = sorted(told)[-_REMEMBERED:]
+        parts = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
+        parts = sorted(parts)[-_REMEMBERED:]
         self._unsettled = dict.fromkeys(row.seq for row in outbox)
         self.entries = [entry_of(row, handed, now) for row, handed in _handed(outbox, marks)]
-        self.outcomes = [outcome_of(row) for row in told]
+        self.outcomes = [outcome_of(row) for row in parts]
         self.last_seq = max(
-            [0, *self._unsettled, *(seq for seq, _ in marks[-1:]), *(row.seq for row in told)]
+            [0, *self._unsettled, *(seq for seq, _ in marks[-1:]), *(row.seq for row in parts)]
         )
 
     @property

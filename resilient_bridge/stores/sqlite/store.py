@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .database import Database
     from .opening import Mended
 
-__all__ = ["SQLiteStore"]
 
 _WITHIN: Final = 0.1  # seconds after which a position is kept
 _AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
@@ -242,13 +241,13 @@ class SQLiteStore:
         is_exact = self._positions.says_exact and not self._is_machine
         if taken and (is_exact or self._touched + taken > _AT_MOST):
             self._positions.is_exact = False
-            kept = self._kept_now()
+            kept = self._commit_now()
         self._touched += taken
         self._has_moved = True
         self._later(_WITHIN)
         return kept
 
-    def _kept_now(self) -> Awaitable[None] | None:
+    def _commit_now(self) -> Awaitable[None] | None:
         try:
             kept = self._commits.submit()
         except StoreError as error:
@@ -263,7 +262,7 @@ class SQLiteStore:
         self._positions.is_exact = False
         self._has_moved = True
         with suppress(StoreError):
-            self._kept_now()
+            self._commit_now()
 
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
         """Keep this position now."""

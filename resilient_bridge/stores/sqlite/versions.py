@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["LAYOUTS", "Layout", "Rows", "lifted", "newest"]
 
 #: Table -> its rows, without their CRC.
 Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
@@ -41,12 +40,12 @@ class Layout(NamedTuple):
     def _create(self, table: str, columns: tuple[str, ...]) -> str:
         kinds = {"seq": " INTEGER PRIMARY KEY", "n": " INTEGER", "used": " INTEGER", "doubtful": " INTEGER"}
         reals = {"expires", "accepted", "wall", "at"}
-        told = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
-        told.append("crc INTEGER NOT NULL")
+        parts = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
+        parts.append("crc INTEGER NOT NULL")
         key = self.keys.get(table)
         if key is None:
-            return f"CREATE TABLE {table} ({', '.join(told)})"
-        return f"CREATE TABLE {table} ({', '.join(told)}, PRIMARY KEY ({key})) WITHOUT ROWID"
+            return f"CREATE TABLE {table} ({', '.join(parts)})"
+        return f"CREATE TABLE {table} ({', '.join(parts)}, PRIMARY KEY ({key})) WITHOUT ROWID"
 
 
 LAYOUTS: Final[dict[int, Layout]] = {

@@ -17,7 +17,6 @@ from ...files.private_files import ALWAYS, read_private
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FRAME_HEADER", "LOG_HEADER", "Log", "cut_log", "log_of", "read_log"]
 
 LOG_HEADER: Final = 32
 FRAME_HEADER: Final = 24
@@ -54,8 +53,8 @@ def read_log(path: Path) -> Log:
     salts, size = log[16:24], FRAME_HEADER + page
     places = range(LOG_HEADER, len(log) - size + 1, size)
     pages: dict[int, bytes] = {}
-    begun: dict[int, bytes] = {}
-    left = end = 0
+    started: dict[int, bytes] = {}
+    remaining = end = 0
     for place in places:
         found = log[place + 8 : place + 16]
         total = _sum(log[place : place + 8], total, is_native=is_native)
@@ -63,13 +62,13 @@ def read_log(path: Path) -> Log:
         if found != salts or total != _pair(log, place + 16):
             others = sum(log[at + 8 : at + 16] == salts for at in places if at > place)
             is_lost = others or (end and not _is_older(found, salts))
-            return Log(pages, left, end, f"{1 + others} pages of its log" if is_lost else "")
+            return Log(pages, remaining, end, f"{1 + others} pages of its log" if is_lost else "")
         number, size_after = _pair(log, place)
-        begun[number] = log[place + FRAME_HEADER : place + size]
+        started[number] = log[place + FRAME_HEADER : place + size]
         if size_after:
-            pages.update(begun)
-            begun, left, end = {}, size_after, place + size
-    return Log(pages, left, end, "")
+            pages.update(started)
+            started, remaining, end = {}, size_after, place + size
+    return Log(pages, remaining, end, "")
 
 
 def cut_log(path: Path, end: int) -> None:

@@ -19,7 +19,6 @@ from .wal import FRAME_HEADER, LOG_HEADER, log_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["lost_end"]
 
 #: Bytes of the index's header. It stands there twice: while the two differ, it is being written.
 _HEADER: Final = 48

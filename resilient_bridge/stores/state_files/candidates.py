@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["Candidate", "Demands"]
-
 
 @attrs.frozen(kw_only=True)
 class Candidate:
@@ -175,7 +173,7 @@ class Demands:
         try:
             found = cast("object", self.orphans(value))
         except Exception as error:
-            raise _UnfitError(f"the search for orphans raised {_told(error)}") from error
+            raise _UnfitError(f"the search for orphans raised {_error_text(error)}") from error
         name = type(found).__name__
         pair = cast("tuple[Any, Any]", found) if isinstance(found, tuple) else ()
         if len(pair) != 2 or not isinstance(pair[1], str):
@@ -189,7 +187,7 @@ class Demands:
         try:
             passes = self.check is None or self.check(value) is not False
         except Exception as error:
-            raise _UnfitError(f"its check raised {_told(error)}") from error
+            raise _UnfitError(f"its check raised {_error_text(error)}") from error
         if not passes:
             raise _UnfitError("wanted a value that passes its check, got one that does not")
 
@@ -207,7 +205,7 @@ def _damaged(path: Path, reason: str, cause: Exception | None = None) -> Failure
     return Failure.of("SYS_STATE_DAMAGED", f"{path}: {reason}", cause=cause)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
 
 

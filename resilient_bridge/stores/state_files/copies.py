@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .document import Form
 
-__all__ = ["backup_of", "backups_of", "is_whole", "later_version"]
-
 
 def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
     """Where the backup of a file is."""

@@ -21,19 +21,6 @@ from ...protocol.strict_json import decoder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "ENVELOPE",
-    "FORMAT",
-    "Document",
-    "Form",
-    "InvalidDocumentError",
-    "instant",
-    "read_document",
-    "read_flat",
-    "read_json",
-    "write_document",
-    "write_flat",
-]
 
 FORMAT: Final = "resilient_bridge.state.1"
 """The name of the format, in every document; the number is that of the envelope, not of what is in it."""
@@ -139,8 +126,8 @@ def read_json(data: bytes) -> dict[str, object]:
     try:
         read: object = _read(data.decode())
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(":")[0]
-        raise InvalidDocumentError(f"wanted a state document, got no JSON: {told[:80]}") from None
+        text = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(":")[0]
+        raise InvalidDocumentError(f"wanted a state document, got no JSON: {text[:80]}") from None
     return cast("dict[str, object]", read) if type(read) is dict else {}
 
 
@@ -218,12 +205,12 @@ def _problem(value: object) -> tuple[str, str, str] | None:
         if isinstance(part, dict):
             for key, inner in cast("dict[object, object]", part).items():
                 if not isinstance(key, str) or not _is_text(key):
-                    return _place(path), "keys that are text", _kind(key)
+                    return _dotted(path), "keys that are text", _kind(key)
                 ahead.append((inner, (*path, key)))
         elif isinstance(part, list | tuple):
             ahead += [(inner, (*path, number)) for number, inner in enumerate(cast("list[object]", part))]
         elif not _is_plain(part):
-            return _place(path), "what JSON can hold", _kind(part)
+            return _dotted(path), "what JSON can hold", _kind(part)
     return None
 
 
@@ -249,5 +236,5 @@ def _kind(part: object) -> str:
     return f"an object of type {type(part).__name__}"
 
 
-def _place(path: tuple[object, ...]) -> str:
+def _dotted(path: tuple[object, ...]) -> str:
     return "value" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}"[:_SHOWN] for step in path)

@@ -1,4 +1,4 @@
-"""A value in a file, which survives crashes and damage, and never pretends that nothing happened (C5, C7).
+"""A value in a file, which survives crashes and damage, and never pretends that nothing happened.
 
 Rule: the original changes only after its backup is safe, and each in one step. What cannot be believed is kept under another name
 before anything takes its place, and what is used instead, and what is lost, is told: by `Loaded`, by one event, and in the log.
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Loaded", "StateFile"]
 
 Source: TypeAlias = Literal["file", "backup", "salvaged", "new"]
 
@@ -93,7 +92,7 @@ class StateFile:
         return self._path
 
     def save(self, value: Any) -> None:
-        """Keep the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup (C7).
+        """Keep the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup.
 
         A predecessor that is damaged, or of a later version, does not become the backup but is set aside, with the event StateSetAside.
         Raises ConfigError for a value that JSON cannot hold as it is (tuples become lists) or for a path that is not safe, what
@@ -101,17 +100,17 @@ class StateFile:
         """
         data = self._document(value)
         self._demands.refuse_unfit(self._form.read(data).value)
-        told: list[events.StateSetAside] = []
+        parts: list[events.StateSetAside] = []
         try:
             with self._lock:
                 prepare_directory(self._path, _FIELD)
-                self._back_up(told)
+                self._back_up(parts)
                 replace_atomically(self._path, data)
         finally:
-            _tell(told)
+            _tell(parts)
 
     def load(self) -> Loaded:
-        """Return the value, or what can be had of it, and where it comes from (C5).
+        """Return the value, or what can be had of it, and where it comes from.
 
         A file that is damaged, of another version or program, or refused by `check`, is kept beside the original. In its place comes
         the backup; else its own value, if only the checksum is wrong and `check` lets it pass; else nothing, and the next save begins
@@ -121,12 +120,12 @@ class StateFile:
         Raises StoreError (SYS_STORE_UNAVAILABLE), with everything as it was, if a file is there and cannot be read, or nothing can be
         written; ConfigError for a path that is not safe; and what a migration raises.
         """
-        told: list[events.StateSetAside] = []
+        parts: list[events.StateSetAside] = []
         try:
             with self._lock:
-                return self._load(told)
+                return self._load(parts)
         finally:
-            _tell(told)
+            _tell(parts)
 
     def _back_up(self, told: list[events.StateSetAside]) -> None:
         """Make what is there the backup, in one step; a backup is better than something damaged."""
@@ -175,7 +174,7 @@ class StateFile:
         # All that can be refused is refused first. Nothing is replaced before it is kept and its successor is safe, so that a crash
         # at any point leaves what this began with, or what it ends with. What was lost stands in the new files.
         fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
-        kept = _kept([one for one in (main, backup) if one.data is not None and not one.is_sound])
+        kept = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
         told.append(_event(main, kept, used, lost))
         if best is None:
             remove(self._backup)
@@ -224,7 +223,7 @@ def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 
-def _kept(ones: list[Candidate]) -> list[Path]:
+def _with_copies(ones: list[Candidate]) -> list[Path]:
     """Keep copies of all of them, or of none."""
     kept: list[Path] = []
     try:

@@ -25,8 +25,8 @@ class Flow:
     def build(self, **options):
         """Declare the phases; `options` by phase."""
         for one in self.options:
-            told = {"artifacts": [f"{one}.txt"], "idempotent": True, **options.get(one, {})}
-            self.flow.phase(name=one, **told)(self._phase(one))
+            fields = {"artifacts": [f"{one}.txt"], "idempotent": True, **options.get(one, {})}
+            self.flow.phase(name=one, **fields)(self._phase(one))
         return self
 
     def _phase(self, one):
@@ -46,11 +46,11 @@ class Flow:
 
 def fails(*errors):
     """An act that raises these in turn, then nothing more."""
-    left = list(errors)
+    remaining = list(errors)
 
     async def act(_):
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
 
     return act
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import resilient_bridge as rb
 from resilient_bridge.agent.tools.toolbox import Toolbox
 from resilient_bridge.agent.workflow import runner, verification, workflow
-from resilient_bridge.agent.workflow.workflow_file import Keeping
+from resilient_bridge.agent.workflow.workflow_file import WorkflowStateFile
 
 
 LEDGER = ".ledger"
@@ -64,7 +64,7 @@ class Points:
 def live(program, told):
     """One life, in this process; what it came to."""
     points = Points(told["kill_at"])
-    points.around(Keeping, "_save")
+    points.around(WorkflowStateFile, "_save")
     points.around(Toolbox, "call")
     points.around(runner, "measure")
     points.around(verification, "problems")

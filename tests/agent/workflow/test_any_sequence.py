@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.agent.workflow.workflow_file import Keeping
+from resilient_bridge.agent.workflow.workflow_file import WorkflowStateFile
 from tests.agent.workflow.judge import Judge
 from tests.samples import IS_ALL
 from tests.stores.faulty_disk import FaultyDisk, insert
@@ -86,7 +86,7 @@ class World:
         except CrashError:
             return None
         finally:
-            flow._keeping.release()
+            flow._file.release()
         assert not self.judge.missing(report.to_dict()), report.explain()
         return report
 
@@ -96,7 +96,7 @@ def world(monkeypatch):
     """Makes worlds whose saves are steps."""
     insert(monkeypatch, FaultyDisk(fsync=lambda handle: None))
     made, current = [], []
-    save = Keeping._save
+    save = WorkflowStateFile._save
 
     def stepped(keeping, state):
         if current[-1].is_dead:  # whatever is done on the way out
@@ -105,7 +105,7 @@ def world(monkeypatch):
         save(keeping, state)
         current[-1].step()
 
-    monkeypatch.setattr(Keeping, "_save", stepped)
+    monkeypatch.setattr(WorkflowStateFile, "_save", stepped)
 
     def make():
         root = Path(tempfile.mkdtemp(prefix="flow-"))

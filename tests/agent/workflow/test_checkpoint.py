@@ -46,7 +46,7 @@ CALL = CallRecord(phase="implement", number=1, tool="order", arguments="sha256:d
 
 def _state(**given):
     """The state of the example, with something of everything."""
-    said = {
+    fields = {
         "id": "an-id",
         "workflow": "x-implement",
         "started_at": AT,
@@ -76,7 +76,7 @@ def _state(**given):
         "last_backup": AT + timedelta(seconds=342),
         "calls": (CALL, attrs.evolve(CALL, number=2, result={"json": [1, {"a": None}]})),
     }
-    return WorkflowState(**{**said, **given})
+    return WorkflowState(**{**fields, **given})
 
 
 def _value():

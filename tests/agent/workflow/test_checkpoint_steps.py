@@ -24,7 +24,7 @@ def test_steps_leave_the_state_as_it_was():
     state = _fresh()
     before = state.to_value()
     state.began("a").halted("a", FAILURE)
-    state.failed({"phase": "a"}).warned("x").left_out("a", AT, "r").ended(WorkflowStatus.ABORTED)
+    state.failed({"phase": "a"}).warned("x").marked_skipped("a", AT, "r").ended(WorkflowStatus.ABORTED)
     assert state.to_value() == before
 
 
@@ -43,7 +43,7 @@ def test_begun_counts_how_often_the_same_phase_began():
     [
         lambda state: state.began("a"),
         lambda state: state.halted("a", FAILURE),
-        lambda state: state.left_out("a", AT, "broken"),
+        lambda state: state.marked_skipped("a", AT, "broken"),
     ],
 )
 def test_a_phase_that_had_begun_stays_in_doubt_when_another_comes_first(step):

@@ -30,8 +30,8 @@ class Session:
         return f"answer {len(messages)}"
 
     async def talk(self, phase):
-        told = []
-        with rb.listen(told.append):
+        parts = []
+        with rb.listen(parts.append):
             self.restored.append(phase.restored)
             answers = list(phase.restored or ())
             history = [f"{len(answers)} answers are there"]  # the summary that a new session begins with
@@ -39,7 +39,7 @@ class Session:
                 history.append("x" * 10)
                 answers.append(await self.guard.call(self.model, history))
                 self.asked.append(turn)
-                is_full = any(isinstance(event, events.ContextNearlyFull) for event in told)
+                is_full = any(isinstance(event, events.ContextNearlyFull) for event in parts)
                 if is_full if self.listens else self.guard.is_nearly_full:
                     await phase.checkpoint(answers)
                     self.kept.append(len(answers))

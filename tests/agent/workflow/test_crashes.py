@@ -159,8 +159,8 @@ class Release:
         assert (self.root / "dist/notes.html").read_text() == f"<pre>{NOTES}</pre>"
         assert self.git("log", "--format=%s").split("\n")[:-1] == ["release notes", "begin"]
         assert self.git("status", "--porcelain") == ""
-        told = [key for path, key in host.announced if path.startswith(f"/{self.path}/")]
-        assert len(told) == 1, host.announced
+        parts = [key for path, key in host.announced if path.startswith(f"/{self.path}/")]
+        assert len(parts) == 1, host.announced
         assert [one["phase"] for one in report["skipped"]] == ["proofread"]
 
 

@@ -62,7 +62,7 @@ async def test_a_new_beginning_that_is_damaged_is_not_taken_for_the_aborted_one(
     await flow.flow.run()
     await flow.flow.abort()
     flow.acts["a"] = _leave
-    monkeypatch.setattr(flow.flow._keeping, "save_if_possible", lambda _: None)  # as a kill leaves it
+    monkeypatch.setattr(flow.flow._file, "save_if_possible", lambda _: None)  # as a kill leaves it
     with pytest.raises(SystemExit):
         await flow.flow.run()
     damage(tmp_path / "state.json")

@@ -27,7 +27,7 @@ async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tm
     flow = Flow(tmp_path).build()
     saving, go_on, was_free = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
-    keeping = flow.flow._keeping
+    keeping = flow.flow._file
     plain = keeping._save
 
     def slow(state):
@@ -54,7 +54,7 @@ async def test_nothing_is_written_after_the_file_was_released(tmp_path, monkeypa
     flow = Flow(tmp_path).build()
     reading, seen = asyncio.Event(), []
     loop = asyncio.get_running_loop()
-    keeping = flow.flow._keeping
+    keeping = flow.flow._file
     plain, free = keeping._file.load, keeping.release
     go_on = threading.Event()
 
@@ -92,7 +92,7 @@ async def test_an_unsafe_file_does_not_hide_that_it_was_cancelled(tmp_path):
 async def test_warnings_of_concurrent_calls_are_all_kept(tmp_path, monkeypatch):
     """A phase may do several things at once, each with a warning and a checkpoint; none takes another's place."""
     flow = Flow(tmp_path).build()
-    keeping = flow.flow._keeping
+    keeping = flow.flow._file
     plain, last = keeping._save, threading.Event()
 
     def overtaken(state):
@@ -308,7 +308,7 @@ async def test_a_directory_that_holds_the_state_file_can_be_an_artifact(tmp_path
         "flow.phase(name='other')(lambda: None)\n"
         "print(asyncio.run(flow.run()))\n"
     )
-    told = []
+    parts = []
 
     @flow.phase(artifacts=["out"])
     def makes():
@@ -319,11 +319,11 @@ async def test_a_directory_that_holds_the_state_file_can_be_an_artifact(tmp_path
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", program, str(flow.path), stderr=asyncio.subprocess.PIPE
         )
-        told.append((await child.communicate())[1].decode())
+        parts.append((await child.communicate())[1].decode())
 
     report = await flow.run()
     assert report.is_completed, report.explain()
-    assert "in use by process" in told[0]
+    assert "in use by process" in parts[0]
     (tmp_path / "out" / "a.txt").write_text("b")
     other = Workflow(flow.path, root=tmp_path)
     for name, artifacts in (("makes", ["out"]), ("looks", [])):
@@ -336,8 +336,8 @@ async def test_it_leaves_three_files_beside_what_the_phases_made(tmp_path):
     flow = Flow(tmp_path).build()
     flow.acts["b"] = stay
     await cancelled(await started(flow, until="ab"))
-    left = {path.name for path in tmp_path.iterdir()} - {"a.txt", "b.txt"}
-    assert left == {"state.json", "state.json.bak", "state.json.owner"}
+    remaining = {path.name for path in tmp_path.iterdir()} - {"a.txt", "b.txt"}
+    assert remaining == {"state.json", "state.json.bak", "state.json.owner"}
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------

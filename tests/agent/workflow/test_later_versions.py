@@ -99,13 +99,13 @@ async def test_it_is_seen_again_when_the_lock_is_had(tmp_path, monkeypatch):
     """A later version wrote while this one waited for its turn."""
     await Flow(tmp_path).build().flow.run()
     flow = Flow(tmp_path).build()
-    take = type(flow.flow._keeping._owner).take
+    take = type(flow.flow._file._owner).take
 
     def slow(owner):
         later(tmp_path, FILE, BACKUP)
         return take(owner)
 
-    monkeypatch.setattr(type(flow.flow._keeping._owner), "take", slow)
+    monkeypatch.setattr(type(flow.flow._file._owner), "take", slow)
     assert (await _refused(flow, "run")).code == "SYS_STATE_FOREIGN"
     assert not list(tmp_path.glob("*foreign*"))
 

@@ -40,7 +40,7 @@ def _report(state, phases=PHASES):
 def test_a_halt_is_explained_what_why_fixes_alternatives():
     """In that order, the likeliest fix first, then how far it is; nothing is said twice."""
     assert (
-        _report(HALTED.left_out("lint", AT, "no linter").halted("test", FAILURE)).explain()
+        _report(HALTED.marked_skipped("lint", AT, "no linter").halted("test", FAILURE)).explain()
         == """\
 release halted at phase test (1 of 4 phases finished, 1 skipped)
 
@@ -73,7 +73,10 @@ state: /x/state.json"""
         (None, "release has not begun (0 of 4 phases finished)"),
         (HALTED.began("test"), "release is not finished, in phase test (1 of 4 phases finished)"),
         (HALTED, "release halted at phase test (1 of 4 phases finished)"),
-        (HALTED.left_out("test", AT, "r"), "release is not finished (1 of 4 phases finished, 1 skipped)"),
+        (
+            HALTED.marked_skipped("test", AT, "r"),
+            "release is not finished (1 of 4 phases finished, 1 skipped)",
+        ),
         (HALTED.began("test").ended(WorkflowStatus.ABORTED), "release aborted (1 of 4 phases finished)"),
     ],
 )
@@ -116,7 +119,7 @@ def test_only_a_completed_one_is_completed():
     """Skipped phases do not hinder it."""
     over = HALTED
     for phase in ("lint", "test", "ship"):
-        over = over.left_out(phase, AT, "by hand")
+        over = over.marked_skipped(phase, AT, "by hand")
     found = [status for status in WorkflowStatus if _report(over.ended(status)).is_completed]
     assert found == [WorkflowStatus.COMPLETED]
 

@@ -122,11 +122,11 @@ async def test_a_phase_that_was_done_again_is_told(tmp_path, heard):
 
     flow.acts["b"] = make
     report = await flow.flow.run()
-    told = "phase b ended, but made-later.txt is missing"
-    assert report.warnings == (f"phase b was done again: {told}",)
-    assert f"\nwarning: phase b was done again: {told}\n" in report.explain()
+    text = "phase b ended, but made-later.txt is missing"
+    assert report.warnings == (f"phase b was done again: {text}",)
+    assert f"\nwarning: phase b was done again: {text}\n" in report.explain()
     (undone,) = [event for event in heard if isinstance(event, events.PhaseUndone)]
-    assert (undone.phase, undone.failure.message, undone.failure.kind) == ("b", told, Kind.PARTIAL)
+    assert (undone.phase, undone.failure.message, undone.failure.kind) == ("b", text, Kind.PARTIAL)
 
 
 @pytest.mark.requirement("C5")
@@ -170,12 +170,12 @@ async def test_a_phase_that_recovered_after_repeats_is_told(tmp_path, times, tol
 
 async def test_a_sync_phase_is_counted_too(tmp_path):
     """It runs in a thread, and its repeats are those of its policy as well."""
-    flow, left = Flow(tmp_path, names=""), [RESET]
+    flow, remaining = Flow(tmp_path, names=""), [RESET]
 
     @flow.flow.phase(idempotent=True)
     def plain():
-        if left:
-            raise left.pop()
+        if remaining:
+            raise remaining.pop()
 
     with rb.testing.virtual_time():
         report = await flow.flow.run()
@@ -197,18 +197,18 @@ async def test_a_phase_that_recovered_and_left_nothing_is_told_both(tmp_path):
 @pytest.mark.parametrize("required", [True, False])
 async def test_a_tool_that_recovered_after_repeats_is_told(tmp_path, required):
     """By name, with their number, once for the same; and it is on disk before the phase goes on, so that a crash does not hide it."""
-    box, left, on_disk = rb.Toolbox(rb.presets.ccsetup), [RESET, RESET], []
+    box, remaining, on_disk = rb.Toolbox(rb.presets.ccsetup), [RESET, RESET], []
     flow = Flow(tmp_path, names="a", tools=box).build()
 
     @box.tool(idempotent=True, required=required)
     async def fetch() -> None:
-        if left:
-            raise left.pop()
+        if remaining:
+            raise remaining.pop()
 
     async def calls(phase):
         await phase.call("fetch")
         on_disk.extend(flow.value()["warnings"])
-        left.extend([RESET, RESET])
+        remaining.extend([RESET, RESET])
         await phase.call("fetch")
         await phase.call("fetch")
 

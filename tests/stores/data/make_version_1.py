@@ -97,8 +97,8 @@ async def _main():
     await store.open(Now(asyncio.get_running_loop().time(), WALL + 60))
     (PLACE / f"{NAME}.json").write_text(json.dumps(told(store), indent=1, ensure_ascii=False) + "\n")
     await store.close()
-    for left in PLACE.glob("copy.db*"):
-        left.unlink()
+    for remaining in PLACE.glob("copy.db*"):
+        remaining.unlink()
 
 
 if __name__ == "__main__":

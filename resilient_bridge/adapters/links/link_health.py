@@ -12,12 +12,10 @@ from ...telemetry.events import BridgeState
 if TYPE_CHECKING:
     from ...errors import Failure
 
-__all__ = ["LinkHealth"]
-
 
 @attrs.frozen(kw_only=True)
 class LinkHealth:
-    """`ready` is True while there is a client to call (S11). `attempt` since the last stable connection, `reconnects` and
+    """`ready` is True while there is a client to call. `attempt` since the last stable connection, `reconnects` and
     `in_flight` calls are counts; `retry_in` seconds until the next attempt, None while none is planned. `failure` is the last loss,
     and in FAILED the final one.
     """

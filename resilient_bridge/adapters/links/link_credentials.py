@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ...errors import BridgeError
 
-__all__ = ["guarded"]
-
 
 def guarded(
     factory: Callable[[], AbstractAsyncContextManager[Any]], *, allow_plaintext_credentials: bool

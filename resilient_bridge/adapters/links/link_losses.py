@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...protocol.policies.reconnect import Reconnect
     from .connection import Connection
 
-__all__ = ["Losses"]
 
 _ACCEPTED: Final = 1.0  # seconds: who refuses credentials after the handshake closes sooner, often after a message that says why
 

@@ -19,8 +19,6 @@ from typing import Final
 from ..world import REAL
 
 
-__all__ = ["LINE_TOO_LONG", "Output", "lines_of"]
-
 LINE_TOO_LONG: Final = (
     b""  # what `lines_of` yields in place of a line without its end; a true line is never empty
 )

@@ -1,4 +1,4 @@
-"""Rules for TLS: which check a certificate failed, until when it was valid, and what to do about it (R5).
+"""Rules for TLS: which check a certificate failed, until when it was valid, and what to do about it.
 
 Rule: what failed verification fails again: never retryable. Only a handshake that was cut short is.
 """
@@ -14,51 +14,53 @@ from .finding import Finding, Rules
 
 
 @attrs.frozen
-class _Advice:
+class _TLSAdvice:
     message: str
     action: str
     suggestion: str
 
 
-_REASONS: Mapping[str, _Advice] = {
-    "CERTIFICATE_EXPIRED": _Advice(
+_REASONS: Mapping[str, _TLSAdvice] = {
+    "CERTIFICATE_EXPIRED": _TLSAdvice(
         "certificate expired",
         "regenerate_certificates",
         "renew the server's certificate and restart the server",
     ),
-    "NOT_YET_VALID": _Advice(
+    "NOT_YET_VALID": _TLSAdvice(
         "certificate not yet valid",
         "check_clock",
         "check the clocks of both ends, then the certificate's start date",
     ),
-    "SELF_SIGNED": _Advice(
+    "SELF_SIGNED": _TLSAdvice(
         "certificate is self-signed",
         "confirm_pinning_hash",
         "pin the certificate by its sha-256, or trust its issuer",
     ),
-    "UNTRUSTED_CHAIN": _Advice(
+    "UNTRUSTED_CHAIN": _TLSAdvice(
         "certificate chain not trusted",
         "verify_certificate_chain",
         "let the server send its whole chain, or add the issuer to the trusted ones",
     ),
-    "HOSTNAME_MISMATCH": _Advice(
+    "HOSTNAME_MISMATCH": _TLSAdvice(
         "certificate is for another host", "check_hostname", "connect by a name that the certificate lists"
     ),
-    "REVOKED": _Advice("certificate revoked", "regenerate_certificates", "replace the server's certificate"),
-    "PIN_MISMATCH": _Advice(
+    "REVOKED": _TLSAdvice(
+        "certificate revoked", "regenerate_certificates", "replace the server's certificate"
+    ),
+    "PIN_MISMATCH": _TLSAdvice(
         "certificate does not match the pin",
         "confirm_pinning_hash",
         "compare the pin with the server's certificate through another channel before changing it",
     ),
-    "CLIENT_CERTIFICATE": _Advice(
+    "CLIENT_CERTIFICATE": _TLSAdvice(
         "client certificate refused",
         "provide_client_certificate",
         "present a certificate that the server accepts",
     ),
-    "VERIFICATION_FAILED": _Advice(
+    "VERIFICATION_FAILED": _TLSAdvice(
         "certificate verification failed", "verify_certificate_chain", "check the certificate and its chain"
     ),
-    "PROTOCOL": _Advice(
+    "PROTOCOL": _TLSAdvice(
         "no common tls protocol",
         "check_tls_versions",
         "check that the port speaks tls, and the versions of both ends",
@@ -97,9 +99,9 @@ _DAMAGED = frozenset(
 def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Finding:
     """Return the verdict for a reason; `expiry` is the end of the certificate's validity as ISO 8601, if known."""
     advice = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
-    said: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
+    fields: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
     if expiry is not None:
-        said["expiry"] = expiry
+        fields["expiry"] = expiry
     when = details.get("start") if reason == "NOT_YET_VALID" else expiry
     return Finding(
         code="CONN_TLS_HANDSHAKE_FAILED",
@@ -107,7 +109,7 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
         retryable=False,
         proof="tls_failed" if reason in _OURS else "",
         suggestions=(advice.suggestion,),
-        details=said,
+        details=fields,
     )
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from .exchange import Exchange
 
-__all__ = ["LINGER", "Line", "Waiting"]
 
 LINGER: Final = 0.01
 """Seconds that an ending waits for others to be told with, unless it decides something; whoever asks does not wait for it."""
@@ -25,7 +24,7 @@ LINGER: Final = 0.01
 T = TypeVar("T")
 
 
-class Waiting(Generic[T]):
+class PendingQuestion(Generic[T]):
     """A question on its way. It is answered by the exchange's thread, and taken or cancelled by whoever asked."""
 
     def __init__(self, patience: float, late: Callable[[], None], give_back: Callable[[T], None]) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ...protocol.policies.heartbeat import Heartbeat
 
-__all__ = ["Connection", "Ended", "close_cause", "failure_of", "is_readable"]
 
 _SILENT: Final = "the client ended without saying why"
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls on a connection whose session is gone

@@ -26,28 +26,14 @@ from ..mcp_wire import is_command, never_sent_for
 
 if TYPE_CHECKING:
     from ..idempotency import Call
-    from ..mcp_wire import Wire
+    from ..mcp_wire import MCPWire
     from .connection import Connection, Ended
 
-__all__ = [
-    "did_not_run",
-    "ending",
-    "ends_client",
-    "is_loss",
-    "is_marked",
-    "is_proof",
-    "is_refusal",
-    "is_session_lost",
-    "is_silent",
-    "native",
-    "package_of",
-    "sends_no_more",
-]
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
 """Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
 
-_NOT_BEGUN: Final = frozenset({-32700, -32601})
+_NOT_STARTED: Final = frozenset({-32700, -32601})
 
 _MCP_CLOSED: Final = "Connection closed"
 
@@ -56,7 +42,7 @@ _MCP_REFUSED: Final = "Server returned an error response"  # for every status bu
 _MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 
 
-def did_not_run(ended: Ended, connection: Connection, call: Call, wire: Wire) -> bool:
+def did_not_run(ended: Ended, connection: Connection, call: Call, wire: MCPWire) -> bool:
     """Return whether a call that ended in an error, or with its client, provably did not run: only what the link itself knows of it.
 
     A method of an object that somebody else wrote may have done something before it raised, whatever its error is about: a refused
@@ -75,7 +61,7 @@ def did_not_run(ended: Ended, connection: Connection, call: Call, wire: Wire) ->
     return is_ours and error is not None and classify(error).executed is Executed.NO
 
 
-def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: Wire) -> bool:
+def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPWire) -> bool:
     """Return whether the one request of an mcp call was never sent, or refused for its session."""
     error = ended.error
     if wire.is_seen:
@@ -86,7 +72,7 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: Wire
     return ended.was_alone and never_sent_for(connection.cause, call)
 
 
-def is_proof(error: Exception, failure: Failure, client: Any, wire: Wire) -> bool:
+def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> bool:
     """Return whether an answer to a call proves that it did not run, as its failure says.
 
     Of one JSON-RPC request -32700 and -32601 do, unless mcp has made them up after the answer. Of a Peer also what it says itself.
@@ -97,11 +83,11 @@ def is_proof(error: Exception, failure: Failure, client: Any, wire: Wire) -> boo
     if number is None:
         return package == "resilient_bridge"
     is_made_up = text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
-    return package in {"mcp", "resilient_bridge"} and number in _NOT_BEGUN and not is_made_up
+    return package in {"mcp", "resilient_bridge"} and number in _NOT_STARTED and not is_made_up
 
 
 def is_marked(error: Exception) -> bool:
-    """Return whether the peer's own error says that it may be retried (S8)."""
+    """Return whether the peer's own error says that it may be retried."""
     if isinstance(error, BridgeError):  # of a Peer
         return error.failure.kind is Kind.TRANSIENT and error.failure.retryable
     return mapping_of(getattr(error, "data", None)).get("retryable") is True
@@ -113,7 +99,7 @@ def is_not_executed(error: Exception) -> bool:
     return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
 
 
-def is_session_lost(error: Exception, client: Any, wire: Wire) -> bool:
+def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of mcp says that the session is unknown to the server. A command has none that it could forget."""
     if package_of(client) != "mcp":
         return False
@@ -123,7 +109,7 @@ def is_session_lost(error: Exception, client: Any, wire: Wire) -> bool:
     return classify(error).code == "SESS_NOT_FOUND" and not has_data and not is_command(client)
 
 
-def ends_client(error: Exception, client: Any, wire: Wire) -> bool:
+def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of one call means that no other call will work on this client either."""
     if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import DeadlineExceededError, Executed, Record, attach
 from ..evidence import failure_in
 from ..finished import stream_finished
-from ..first_item import Begun, starting, starting_async
+from ..first_item import StartedStream, starting, starting_async
 from ..frame import CURRENT, CallFrame
 from ..frame import new_frame as begin_attempt
 from ..timeout.stream_limits import NO_LIMITS
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .binding import Binding
     from .plan import Plan
 
-__all__ = ["begin_held", "broken_off", "protect_async_stream", "protect_stream"]
 
 _NOTE = "not repeated: items had been handed out"
 
@@ -42,13 +41,13 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
-        begun: Begun | None = None
+        begun: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     turn.block()
-            begun = started = cast("Begun", begin(*args, **kwargs))
+            begun = started = cast("StartedStream", begin(*args, **kwargs))
             if started.is_empty:
                 return started.returned
             returned = yield from _rest(started)
@@ -69,9 +68,9 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
     return stream
 
 
-def _rest(begun: Begun) -> Generator[Any, Any, Any]:
+def _rest(started: StartedStream) -> Generator[Any, Any, Any]:
     """Hand on the first item, then everything else, in both directions."""
-    items, item, limits = begun.items, begun.item, begun.limits
+    items, item, limits = started.items, started.item, started.limits
     try:
         while True:
             try:
@@ -103,13 +102,13 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901, PLR0912, PLR0915 -- see above
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
-        begun: Begun | None = None
+        begun: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     await turn.suspend()
-            begun = started = cast("Begun", await begin(*args, **kwargs))
+            begun = started = cast("StartedStream", await begin(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits

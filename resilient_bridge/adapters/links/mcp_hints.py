@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Hint: TypeAlias = Literal["", "read", "idempotent"]
 
-__all__ = ["hint_for"]
 
 _PATIENCE: Final = 5.0  # seconds for the list of tools
 _PAGES: Final = 20
@@ -70,10 +69,10 @@ def _hint(tool: Any) -> Hint:
     if said is None:
         return ""
     # Of the second name: that of mcp 1.
-    if _is_said(said, "read_only_hint", "readOnlyHint"):
+    if _has_hint(said, "read_only_hint", "readOnlyHint"):
         return "read"
-    return "idempotent" if _is_said(said, "idempotent_hint", "idempotentHint") else ""
+    return "idempotent" if _has_hint(said, "idempotent_hint", "idempotentHint") else ""
 
 
-def _is_said(said: Any, *names: str) -> bool:
+def _has_hint(said: Any, *names: str) -> bool:
     return any(getattr(said, name, None) is True for name in names)

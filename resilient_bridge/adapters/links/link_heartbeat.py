@@ -15,8 +15,6 @@ from ...errors import Failure, error_for
 if TYPE_CHECKING:
     from ...protocol.policies.heartbeat import Heartbeat
 
-__all__ = ["beat", "has_heartbeat"]
-
 
 class Beating(Protocol):
     """What a heartbeat sees of a connection."""

@@ -18,7 +18,7 @@ from ...calls.states import States
 from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
 from ..idempotency import Call, permits
 from ..limits import check_bytes, named
-from ..mcp_wire import CURRENT_WIRE, Wire
+from ..mcp_wire import CURRENT_WIRE, MCPWire
 from .connection import close_cause, is_readable
 from .loss_rules import (
     did_not_run,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:
     _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
-__all__ = ["Calls", "linked"]
 
 _READS: Final[Mapping[str, frozenset[str]]] = {
     "mcp": frozenset(
@@ -69,7 +68,7 @@ _HIDES: Final = frozenset({"mcp"})
 _WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may say why
 
 
-class Link(Protocol):
+class LinkSeen(Protocol):
     """What calls see of their link."""
 
     @property
@@ -86,7 +85,7 @@ class Link(Protocol):
     def current(self) -> Any:
         """The client in use, or the last one; None before the first."""
 
-    def check_place(self) -> None:
+    def check_loop(self) -> None:
         """Refuse another process or loop."""
 
     def usable(self) -> Connection | None:
@@ -104,12 +103,12 @@ class Link(Protocol):
         """There is nothing more to read from a connection."""
 
 
-class Calls:
+class LinkCalls:
     """The calls of a link: which of them may be repeated, and what a loss in the middle of one means."""
 
     def __init__(
         self,
-        link: Link,
+        link: LinkSeen,
         policy: BridgePolicy,
         idempotent: Idempotent | None,
         patience: float,
@@ -132,7 +131,7 @@ class Calls:
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and again if the policy says so and it is safe."""
-        self.link.check_place()
+        self.link.check_loop()
         if self._max_bytes:
             method = getattr(self.link.current, name, None)
             check_bytes(self._max_bytes, kwargs if method is None else named(method, args, kwargs))
@@ -191,7 +190,7 @@ class Calls:
         until = self.link.loop.time() + self._patience
         for losses in count(1):
             connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
-            client, wire = connection.client, Wire(connection.client)
+            client, wire = connection.client, MCPWire(connection.client)
             if _receives(client, call.method):  # it was called before there was a client
                 return await self._receive(call)
             may_repeat = is_idempotent or (self._idempotent is not False and self._is_read(call, client))
@@ -222,7 +221,7 @@ class Calls:
         raise AssertionError
 
     def _answer(
-        self, error: Exception, client: Any, wire: Wire, call: Call, *, may_repeat: bool
+        self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
     ) -> Exception:
         """Return the error that is the answer to a call, and have the policy take it for what it proves: of a method, nothing."""
         attempt = CURRENT.get()
@@ -242,7 +241,7 @@ class Calls:
         """Receive from the connections in their order: what came before a loss comes before what comes after it."""
         while True:
             connection = await self._awaited(self.link.to_read(self._patience))
-            begin = _begin(connection.client, call, Wire())
+            begin = _begin(connection.client, call, MCPWire())
             if connection.is_usable:
                 ended = await connection.call(begin)
                 if ended.error is None and not ended.is_lost:
@@ -274,7 +273,7 @@ def _receives(client: Any, name: str) -> bool:
     return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
 
 
-def _begin(client: Any, call: Call, wire: Wire) -> Callable[[], Coroutine[Any, Any, Any]]:
+def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
     """Return what makes a call, in the task that it has to itself. `wire` learns what its HTTP requests did."""
 
     def begin() -> Coroutine[Any, Any, Any]:
@@ -295,7 +294,7 @@ def _operation(call: Call) -> str:
     return call.method
 
 
-async def _cause_of(ended: Ended, connection: Connection, wire: Wire) -> BaseException | None:
+async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> BaseException | None:
     """End the connection that a call was lost with, and return why it was lost."""
     if ended.error is None:
         return connection.cause
@@ -341,7 +340,7 @@ class _NotYet:
 class _Linked(_ObjectProxy):
     """The client of the moment, to `isinstance` and to everybody who reads its attributes."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: LinkCalls) -> None:
         super().__init__(calls.link.current or _NotYet())
         self._self_calls = calls
 
@@ -370,7 +369,7 @@ class _Linked(_ObjectProxy):
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Iterate over what comes in, across reconnects."""
         link = self._self_calls.link
-        link.check_place()
+        link.check_loop()
         while True:
             connection = await link.to_read(None)
             try:
@@ -386,13 +385,13 @@ class _Linked(_ObjectProxy):
             link.drained(connection)
 
 
-def _call(calls: Calls, name: str, method: Any) -> Callable[..., Any]:
+def _call(calls: LinkCalls, name: str, method: Any) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await calls.make(name, args, kwargs)
 
     return call if method is None else wraps(method)(call)
 
 
-def linked(calls: Calls) -> Any:
+def linked(calls: LinkCalls) -> Any:
     """Return what stands for the client of a link."""
     return _Linked(calls)

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ...errors import Executed
 from ...telemetry import emit, events
 from ..frame import CURRENT
-from ..timeout.guards import timed_out, too_late
+from ..timeout.guard import timed_out, too_late
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .plan import Plan
-
-__all__ = ["run_in_thread"]
 
 
 def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
@@ -32,10 +30,10 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
         attempt = CURRENT.get()
         timeout = plan.thread_timeout
         seconds = timeout.of(attempt.number) if timeout is not None else 0.0
-        left = attempt.remaining
-        is_last = left is not None and left < seconds
-        if left is not None and is_last:
-            seconds = left
+        remaining = attempt.remaining
+        is_last = remaining is not None and remaining < seconds
+        if remaining is not None and is_last:
+            seconds = remaining
         work = attempt.world.call_in_thread(partial(copy_context().run, function, *args, **kwargs), plan.name)
         try:
             if wait([work], seconds).done:

@@ -27,7 +27,7 @@ from ..sdk_errors import with_class_of
 from .connection import Connection, failure_of
 from .link_health import LinkHealth
 from .link_losses import Losses
-from .link_proxy import Calls, linked
+from .link_proxy import LinkCalls, linked
 
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     Seconds: TypeAlias = float | timedelta
 
-__all__ = ["LinkSupervisor"]
 
 T = TypeVar("T")
 _MOST_UNREAD: Final = 16
@@ -65,8 +64,8 @@ class LinkSupervisor(Generic[T]):
         self._policy = policy
         self._wall = world.loop_wall
         self._losses = Losses(policy.reconnect, world.new_rng())
-        self._calls = Calls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
-        self._place = LoopGuard("Reconnecting")
+        self._calls = LinkCalls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
+        self._guard = LoopGuard("Reconnecting")
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._client: Any = None
@@ -85,16 +84,16 @@ class LinkSupervisor(Generic[T]):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that entered it."""
-        return self._place.loop or asyncio.get_running_loop()
+        return self._guard.loop or asyncio.get_running_loop()
 
     async def enter(self) -> T:
         """Start, wait for the first client or its failure, and return what stands for it."""
-        self.check_place()
+        self.check_loop()
         if self._owner is not None or self.state is not BridgeState.IDLE:
             raise config_error(
                 "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
             )
-        loop = self._place.loop = asyncio.get_running_loop()
+        loop = self._guard.loop = asyncio.get_running_loop()
         self._changed = loop.create_future()
         self._owner = loop.create_task(self._own(), name="resilient_bridge link")
         try:
@@ -117,7 +116,7 @@ class LinkSupervisor(Generic[T]):
         if self.is_over or self._owner is None:
             self._end()
             return
-        self.check_place()
+        self.check_loop()
         self._owner.cancel()
         connection = self._connection
         if connection is not None:
@@ -141,17 +140,17 @@ class LinkSupervisor(Generic[T]):
 
     def events(self) -> EventStream:
         """Return this link's events from now on, to iterate over."""
-        self.check_place()
-        return EventStream(self, self._place)
+        self.check_loop()
+        return EventStream(self, self._guard)
 
     def health(self) -> LinkHealth:
-        """Return how the link is, in plain numbers (S11); any thread of this process may ask."""
-        self._place.check_process()
+        """Return how the link is, in plain numbers; any thread of this process may ask."""
+        self._guard.check_process()
         connection = self._connection
-        left = (
+        remaining = (
             None
-            if self._retry_at is None or self._place.loop is None
-            else max(0.0, self._retry_at - self._place.loop.time())
+            if self._retry_at is None or self._guard.loop is None
+            else max(0.0, self._retry_at - self._guard.loop.time())
         )
         return LinkHealth(
             ready=self.state is BridgeState.READY,
@@ -160,13 +159,13 @@ class LinkSupervisor(Generic[T]):
             attempt=self._losses.attempt,
             reconnects=max(0, self._reconnects),
             in_flight=0 if connection is None else connection.calls,
-            retry_in=left,
+            retry_in=remaining,
             failure=self._failure,
         )
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
-        self.check_place()
+        self.check_loop()
         seconds = as_seconds(timeout, "wait_ready.timeout")
         try:
             await self.connection(seconds)
@@ -180,7 +179,7 @@ class LinkSupervisor(Generic[T]):
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next connection attempt."""
-        self.check_place()
+        self.check_loop()
         if self._cut_wait is not None and not self._cut_wait.done():
             self._cut_wait.set_result(None)
 
@@ -195,9 +194,9 @@ class LinkSupervisor(Generic[T]):
 
     # ---- for calls --------------------------------------------------------------------------------------------
 
-    def check_place(self) -> None:
+    def check_loop(self) -> None:
         """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
-        self._place.check()
+        self._guard.check()
 
     @property
     def is_over(self) -> bool:
@@ -235,10 +234,14 @@ class LinkSupervisor(Generic[T]):
                 return connection
             if self.state is BridgeState.FAILED and self._failure is not None:
                 raise self._final(self._failure)
-            left = None if until is None else until - self.loop.time()
-            if self.state is BridgeState.CLOSED or (left is not None and left <= 0) or self._changed is None:
+            remaining = None if until is None else until - self.loop.time()
+            if (
+                self.state is BridgeState.CLOSED
+                or (remaining is not None and remaining <= 0)
+                or self._changed is None
+            ):
                 raise self._away()
-            await asyncio.wait([self._changed], timeout=left)
+            await asyncio.wait([self._changed], timeout=remaining)
 
     def _away(self) -> BridgeError:
         failure = self._failure

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Seconds: TypeAlias = float | timedelta
 
-__all__ = ["Reconnecting", "reconnecting"]
 
 T = TypeVar("T")
 

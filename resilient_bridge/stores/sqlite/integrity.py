@@ -10,14 +10,11 @@ import sqlite3
 from typing import NamedTuple
 
 from .database import APPLICATION, is_damage, is_good, name_of
-from .migration import are_tables_in_place
+from .migration import are_tables_on_first_pages
 from .versions import LAYOUTS, newest
 
 
-__all__ = ["Faults", "faults_of", "is_about_content", "schema_of", "version_of"]
-
-
-class Faults(NamedTuple):
+class FileFaults(NamedTuple):
     """What is wrong with a file: with all of it, in words, and how many rows of which tables; false if nothing is.
 
     `log`: what of its log is gone. `version`: the one as which it was judged; `is_in_place`: its tables begin where those of a new one do.
@@ -54,7 +51,7 @@ def version_of(schema: tuple[str, ...]) -> int | None:
     return next((version for version, layout in LAYOUTS.items() if layout.schema == schema), None)
 
 
-def faults_of(connection: sqlite3.Connection) -> Faults:
+def faults_of(connection: sqlite3.Connection) -> FileFaults:
     """What is wrong with an open database, as one of its version; if nothing, every row of it can be trusted. Raises sqlite3.Error."""
     whole: list[str] = []
     told = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -70,14 +67,14 @@ def faults_of(connection: sqlite3.Connection) -> Faults:
         f"its structure: {said}" for (said,) in connection.execute("PRAGMA quick_check(1)") if said != "ok"
     ]
     if whole or version is None:
-        return Faults(tuple(whole))
+        return FileFaults(tuple(whole))
     rows: list[tuple[str, int]] = []
     for table, columns in LAYOUTS[version].tables.items():
         every = f"SELECT {', '.join(columns)}, crc FROM {table}"  # noqa: S608 -- names of ours
         bad = sum(not is_good(row) for row in connection.execute(every))
         if bad:
             rows.append((table, bad))
-    return Faults(rows=tuple(rows), version=version, is_in_place=are_tables_in_place(connection))
+    return FileFaults(rows=tuple(rows), version=version, is_in_place=are_tables_on_first_pages(connection))
 
 
 def is_about_content(error: sqlite3.Error) -> bool:

@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from .value import Timeout
 
-__all__ = [
-    "BlockDeadlineGuard",
-    "DeadlineGuard",
-    "SyncDeadlineGuard",
-    "TimeoutGuard",
-    "bound",
-    "still_left",
-    "timed_out",
-    "too_late",
-]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -78,7 +68,7 @@ class BlockDeadlineGuard(Guard):
         self.running: dict[CallFrame, Timers] = {}
 
     def enter(self, attempt: CallFrame) -> None:
-        timers = self.running[attempt] = Timers(still_left(attempt, self.seconds))
+        timers = self.running[attempt] = Timers(remaining_or_raise(attempt, self.seconds))
         timers.enter(attempt, attempt.world)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
@@ -102,7 +92,7 @@ class SyncDeadlineGuard(Guard):
 
     def enter(self, attempt: CallFrame) -> None:
         if self.is_bound:
-            still_left(attempt, self.seconds)
+            remaining_or_raise(attempt, self.seconds)
         else:
             bound(attempt, self.seconds)
 
@@ -118,15 +108,15 @@ def bound(attempt: CallFrame, seconds: float) -> None:
         raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
 
 
-def still_left(attempt: CallFrame, seconds: float) -> float:
+def remaining_or_raise(attempt: CallFrame, seconds: float) -> float:
     """Return the seconds left of a deadline that has been set; an attempt that comes too late is not begun."""
-    left = attempt.remaining
-    if left is None:
+    remaining = attempt.remaining
+    if remaining is None:
         return seconds
-    if left <= 0:
+    if remaining <= 0:
         attempt.is_rejected = True
         raise too_late(seconds, Executed.NO, None)
-    return left
+    return remaining
 
 
 def too_late(seconds: float, executed: Executed, cause: BaseException | None) -> DeadlineExceededError:

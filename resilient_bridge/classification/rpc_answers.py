@@ -92,7 +92,7 @@ def tool_finding(content: object, structured: object) -> Finding:
     """Return the verdict on a tool's reported failure: its structured content, else its text as JSON, else its text."""
     text = _text_of(content)
     for said in (structured, read_json(text)):
-        found = _told(mapping_of(said))
+        found = _error_finding(mapping_of(said))
         if found is not None:
             return found
     by_text = text_finding(text)
@@ -101,7 +101,7 @@ def tool_finding(content: object, structured: object) -> Finding:
     return attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
 
 
-def _told(said: Mapping[object, Any]) -> Finding | None:
+def _error_finding(said: Mapping[object, Any]) -> Finding | None:
     inner = said.get("error")
     if isinstance(inner, str) and "code" not in said:  # {"error": "CSP_BLOCKED", "message": …}
         said = {**said, "code": inner}

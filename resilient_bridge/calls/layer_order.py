@@ -1,0 +1,35 @@
+"""Which orders of layers do harm. Pure, and small: a Policy looks at its order whenever one is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from .retry.value import Retry
+from .timeout.deadline import Deadline
+from .timeout.value import Timeout
+
+
+if TYPE_CHECKING:
+    from .layer import Layer
+
+L = TypeVar("L")
+
+
+def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    """Return what is wrong with this order, a sentence each; empty when nothing is."""
+    retry = next((number for number, layer in enumerate(layers) if isinstance(layer, Retry)), None)
+    found = [
+        said
+        for number, layer in enumerate(layers)
+        if retry is not None and (said := layer.outside_retry if number < retry else layer.inside_retry)
+    ]
+    deadline, timeout = only(layers, Deadline), only(layers, Timeout)
+    # In a thread, the deadline ends the call by its timeout.
+    if deadline and timeout and timeout.of(1) > deadline.seconds and not timeout.thread:
+        found.append(f"{timeout!r} never fires: {deadline!r} ends the call before")
+    return tuple(found)
+
+
+def only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:
+    """Return the layer of this class, None where there is none."""
+    return next((layer for layer in layers if isinstance(layer, kind)), None)
