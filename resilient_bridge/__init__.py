@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
+    from .protocol import dialects as dialects
     from .protocol.policies import Dialect as Dialect
     from .protocol.policies import Heartbeat as Heartbeat
     from .protocol.policies import Inbox as Inbox
@@ -105,6 +106,7 @@ _NAMES = {
     "presets": "BridgePolicy",
     "=presets": "presets",
     "protocol": "Gap Message",
+    "=protocol.dialects": "dialects",
     "protocol.policies": "Dialect Heartbeat Inbox Outbox Reconnect Replay",
     "=stores": "stores",
     "telemetry": "listen",

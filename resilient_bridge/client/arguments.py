@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error
 from ..presets import BridgePolicy, default
-
-
-if TYPE_CHECKING:
-    from ..protocol.policies.dialect import Dialect
+from ..protocol.policies.dialect import Dialect
 
 
 def check_url(url: object) -> None:
@@ -66,13 +64,51 @@ def check_health_check(check: object, dialect: Dialect) -> None:
         )
 
 
-def checked_policy(policy: object, path: str = "BridgeClient.policy") -> BridgePolicy:
-    """A BridgePolicy; a Policy, which is for calls, stands in the recommended one."""
+def checked_policy(policy: object, dialect: object = None, path: str = "BridgeClient.policy") -> BridgePolicy:
+    """A BridgePolicy, with `dialect` in the place of its own; a Policy, which is for calls, stands in the recommended one."""
     if isinstance(policy, Policy):
-        return default.evolve(calls=policy)
+        policy = default.evolve(calls=policy)
     if not isinstance(policy, BridgePolicy):
         raise config_error(path, "a Policy or a BridgePolicy", policy)
-    return policy
+    if dialect is None:
+        return policy
+    if not isinstance(dialect, Dialect):
+        raise config_error("BridgeClient.dialect", "a Dialect, such as rb.dialects.plain", dialect)
+    return policy.evolve(dialect=dialect)
+
+
+def message_of(
+    dialect: Dialect, type_: str | Mapping[str, Any], payload: Mapping[str, Any] | None
+) -> tuple[str, Mapping[str, Any]]:
+    """What `send` was given, as type and payload: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
+    if dialect.encode is None:
+        if isinstance(type_, Mapping):
+            raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
+        return type_, cast("Mapping[str, Any]", payload)  # anything else is refused as a message
+    if payload is None and isinstance(type_, Mapping):
+        return "", type_
+    if payload is not None and isinstance(type_, str):
+        return type_, payload
+    raise config_error("send", "send({…}), your own frame", type(type_).__name__)
+
+
+def check_request(dialect: Dialect) -> None:
+    """Refuse to ask where nobody could tell which frame is the answer."""
+    if dialect.encode is not None:
+        wanted = "a dialect that matches answers; here: send({…}), and look for the answer among the messages"
+        raise config_error("request", wanted, "one whose frames are its own")
+
+
+def check_dialect(
+    dialect: Dialect, on_connect: object, token: object, *, owner: str = "BridgeClient"
+) -> None:
+    """What is spoken, what is said at each connection, and whether the dialect knows what to do with a token."""
+    if on_connect is not None and not callable(on_connect):
+        wanted = "an async function of the connection that has just been made"
+        raise config_error(f"{owner}.on_connect", wanted, on_connect)
+    if token is not None and dialect.auth is None and not dialect.bearer:
+        wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
+        raise config_error(f"{owner}.token", wanted, "one that does not")
 
 
 def shown(url: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import (
     AttemptTimeoutError,
     Failure,
-    SessionError,
     config_error,
     stays_here,
 )
@@ -19,14 +18,18 @@ from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..world import current_world
 from .arguments import (
+    check_dialect,
     check_factory,
     check_health_check,
     check_pin,
+    check_request,
     check_session,
     check_url,
     checked_policy,
+    message_of,
     shown,
 )
+from .beginning import open_store
 from .dialing import FactoryDialer, URLDialer
 from .driver import Driver
 from .ending import drain as drain_client
@@ -42,28 +45,20 @@ from .supervisor import Supervisor
 
 
 if TYPE_CHECKING:
-    import os
     import ssl as ssl_module
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from datetime import timedelta
     from types import TracebackType
-    from typing import TypeAlias
+    from typing import Unpack
 
     from ..calls.policy import Policy
     from ..presets import BridgePolicy
-    from ..protocol import Gap, Message, Store
+    from ..protocol import Message
+    from ..protocol.policies import Dialect
     from ..telemetry.events import Event
     from .dialing import Dialer
-
-    Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
-    Headers: TypeAlias = (
-        Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
-    )
-    Seconds: TypeAlias = float | timedelta
-    OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
-    Storage: TypeAlias = str | os.PathLike[str] | Store
-    Check: TypeAlias = Callable[[], Awaitable[bool]] | Callable[[], bool]
+    from .pump import OnConnect
+    from .signature import Check, Headers, OnGap, Seconds, SendOptions, Storage, Text
 
 
 class BridgeClient:
@@ -72,7 +67,8 @@ class BridgeClient:
     `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
     join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
     survive `kill -9`), a redis:// URL, or a store object; by default memory, which ends with the process.
-    `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
+    `dialect` takes the place of the policy's. `on_connect`, an async function of the connection, runs each time one is made, after auth and before
+    READY: what you say to a server once (subscriptions) it has to be told again. `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
     SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick,
     is asked every `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer
     sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either.
@@ -91,6 +87,8 @@ class BridgeClient:
         headers: Headers | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
+        dialect: Dialect | None = None,
+        on_connect: OnConnect | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
@@ -98,8 +96,9 @@ class BridgeClient:
         ssl: ssl_module.SSLContext | None = None,
         health_check: Check | None = None,
     ) -> None:
-        chosen = checked_policy(policy)
+        chosen = checked_policy(policy, dialect)
         check_url(url)
+        check_dialect(chosen.dialect, on_connect, token)
         check_pin(pin)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
         dial = URLDialer(
@@ -119,6 +118,7 @@ class BridgeClient:
             on_gap,
             receive=receive,
             health_check=health_check,
+            on_connect=on_connect,
             can_refresh=any(map(callable, (url, token, headers))),
         )
 
@@ -131,6 +131,8 @@ class BridgeClient:
         token: Text | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
+        dialect: Dialect | None = None,
+        on_connect: OnConnect | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
@@ -139,10 +141,12 @@ class BridgeClient:
         """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
         check_factory(factory)
         self = cls.__new__(cls)
+        chosen = checked_policy(policy, dialect)
+        check_dialect(chosen.dialect, on_connect, token)
         self._name = "<own websocket>"
         self._build(
-            FactoryDialer(factory, token), checked_policy(policy), session_id, store, on_gap,
-            receive=receive, health_check=health_check, can_refresh=callable(token),
+            FactoryDialer(factory, token, keeps_bytes=chosen.dialect.decode is not None), chosen, session_id, store, on_gap,
+            receive=receive, health_check=health_check, on_connect=on_connect, can_refresh=callable(token),
         )  # fmt: skip
         return self
 
@@ -156,12 +160,13 @@ class BridgeClient:
         *,
         receive: bool,
         health_check: Check | None,
+        on_connect: OnConnect | None,
         can_refresh: bool,
     ) -> None:
         check_session(session_id, on_gap)
         check_health_check(health_check, policy.dialect)
         world = current_world()
-        kept = store_of(store)
+        used_store = store_of(store)
         self._is_recorded = store is not None
         session = Session(
             reconnect=policy.reconnect,
@@ -170,17 +175,18 @@ class BridgeClient:
             inbox=policy.inbox,
             replay=policy.replay,
             dialect=policy.dialect,
-            store=kept,
+            store=used_store,
             session_id=session_id,
             rng=world.new_rng(),
             can_refresh=can_refresh,
             receives=receive,
             mask=dial.secrets.mask,
+            greets=on_connect is not None,
         )
         self._policy = policy
         self._session = session
-        self._driver = Driver(session, kept, world.loop_wall)
-        self._supervisor = Supervisor(self._driver, dial, policy.reconnect.connect_timeout)
+        self._driver = Driver(session, used_store, world.loop_wall)
+        self._supervisor = Supervisor(self._driver, dial, policy.reconnect.connect_timeout, on_connect)
         self._task: asyncio.Task[None] | None = None
         self._on_gap = on_gap
         self._reader: weakref.ref[Messages] | None = None
@@ -210,28 +216,11 @@ class BridgeClient:
             )
         loop = self._driver.loop
         if self._is_recorded:
-            await self._open_store()
+            await open_store(self._driver)
         self._task = loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
         if self._check is not None:
             self._checking = loop.create_task(self._check.run(), name="resilient_bridge health check")
         return self
-
-    async def _open_store(self) -> None:
-        driver, session = self._driver, self._session
-        await driver.store.open(driver.now())
-        try:
-            if driver.is_durable:
-                session.take_over()
-            try:
-                await driver.enter()
-            except SessionError:
-                if session.is_named:
-                    raise
-                session.take_over(anew=True)  # the last one is over, and nobody asked for it
-                await driver.enter()
-        except BaseException:
-            await driver.store.close()
-            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -257,10 +246,16 @@ class BridgeClient:
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
+    @overload
+    async def send(
+        self, type: str, payload: Mapping[str, Any], /, **options: Unpack[SendOptions]
+    ) -> Receipt: ...
+    @overload
+    async def send(self, frame: Mapping[str, Any], /, **options: Unpack[SendOptions]) -> Receipt: ...
     async def send(
         self,
-        type: str,
-        payload: Mapping[str, Any],
+        type: str | Mapping[str, Any],
+        payload: Mapping[str, Any] | None = None,
         /,
         *,
         idempotency_key: str | None = None,
@@ -268,7 +263,9 @@ class BridgeClient:
         coalesce: str | None = None,
         volatile: bool = False,
     ) -> Receipt:
-        """Accept a message for delivery, in order; it is kept while the link is down and carries one key on every resend.
+        """Accept a message for delivery, in order; it is stored while the link is down and carries one key on every resend.
+
+        `send(type, payload)`; where the dialect has frames of its own and no types, `send({…})` sends your frame as it is.
 
         `idempotency_key`: yours (a key still pending or confirmed returns its receipt), else ours. `ttl`: seconds after
         which it is no longer sent. `coalesce`: of several still unsent with this name only the latest goes. `volatile`:
@@ -277,8 +274,9 @@ class BridgeClient:
         cancelled `send` was not accepted.
         """
         self._check_entered()
+        named, payload = message_of(self._policy.dialect, type, payload)
         return await self._sender.send(
-            type, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
+            named, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
         )
 
     async def request(
@@ -297,6 +295,7 @@ class BridgeClient:
         left), AttemptTimeoutError (`failure.executed` says whether it left), the server's own error, the fatal error.
         """
         self._check_entered()
+        check_request(self._policy.dialect)
         return await self._sender.request(type, payload, timeout=timeout, idempotent=idempotent)
 
     def receipt(self, idempotency_key: str, /) -> Receipt:

@@ -78,14 +78,22 @@ class URLDialer:
             has_credentials=token is not None,
             resolved=resolved,
         )
+        transport.keeps_bytes = self._dialect.decode is not None
         return transport, token
 
 
 class FactoryDialer:
     """Enter the user's context manager on each attempt; it is left again when the connection ends."""
 
-    def __init__(self, factory: Callable[[], AbstractAsyncContextManager[Any]], token: Any) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], AbstractAsyncContextManager[Any]],
+        token: Any,
+        *,
+        keeps_bytes: bool = False,
+    ) -> None:
         self.secrets = Secrets()
+        self._keeps_bytes = keeps_bytes
         self._factory, self._token = factory, token
 
     async def __call__(
@@ -99,7 +107,9 @@ class FactoryDialer:
         self.secrets.learn(token)
         entered = self._factory()
         websocket = await entered.__aenter__()
-        return _Entered(WebSocketTransport.wrap(websocket), entered), token
+        transport = WebSocketTransport.wrap(websocket)
+        transport.keeps_bytes = self._keeps_bytes
+        return _Entered(transport, entered), token
 
 
 class _Entered:

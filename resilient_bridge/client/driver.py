@@ -32,6 +32,7 @@ class Connection(Protocol):
     def wake_writer(self) -> None: ...
     def wake_reader(self) -> None: ...
     def end(self, cause: Failure) -> None: ...
+    def greet(self) -> None: ...
     def look(self, now: Now) -> None: ...
 
 
@@ -44,7 +45,7 @@ class Driver:
         self.is_durable = store.is_durable
         store.on_failure = self._on_store
         self._failed_store = False
-        self.is_kept = self.is_durable  # has the store to know what is about to move?
+        self.is_stored = self.is_durable  # has the store to know what is about to move?
         self._recorded: tuple[Watermark, str] | None = (
             None  # the session whose record is active, and its name there
         )
@@ -74,16 +75,16 @@ class Driver:
     def after(self, now: Now) -> None:
         """Carry out what the session has decided."""
         session = self.session
-        told = False
+        has_news = False
         if session.outbound.settled:
-            told = True
+            has_news = True
             for entry in session.outbound.take_settled(now):
-                if not entry.is_left:
+                if not entry.is_handed_over:
                     self.store.settle(entry)
                 if entry.waiters is not None:
                     _wake(entry.waiters)
         if session.events:
-            told = True
+            has_news = True
             self._tell()
             self._arm(now)
         if self.is_durable:
@@ -93,7 +94,7 @@ class Driver:
             self._reader = None
         if self.pump is not None:
             self._move_pump(self.pump)
-        if told and self._watchers:
+        if has_news and self._watchers:
             watchers, self._watchers = self._watchers, []
             _wake(watchers)
 
@@ -111,6 +112,10 @@ class Driver:
         death = self.session.death
         if death is not None:
             pump.end(death)
+        elif (link := self.session.link) is not None and link.awaits_greeting:
+            pump.greet()
+            if self.session.wants_to_send:
+                pump.wake_writer()
         elif self.session.wants_to_send:
             pump.wake_writer()
 
@@ -171,9 +176,9 @@ class Driver:
     async def mark(self, through: int, now: Now) -> bool:
         """Have entries up to this number marked in the store, before a byte of them moves; False: it cannot now."""
         try:
-            kept = self.store.mark(through, now.wall)
-            if kept is not None:
-                await kept
+            writing = self.store.mark(through, now.wall)
+            if writing is not None:
+                await writing
         except StoreError as error:
             self.store_failed(error)
             return False
@@ -183,16 +188,16 @@ class Driver:
 
     async def keep_position(self) -> None:
         """Before a join is sent: a later process has to know that it was. Raises StoreError."""
-        while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_kept:
+        while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_stored:
             try:
-                kept = self.store.keep(watermark)
-                if kept is not None:
-                    await kept
+                writing = self.store.keep(watermark)
+                if writing is not None:
+                    await writing
                 await self._move_record(watermark)
             except StoreError as error:
                 self.store_failed(error)
                 raise
-            watermark.is_kept = True
+            watermark.is_stored = True
             self.store_works()
 
     # ---- the session's record ---------------------------------------------------------------------------------
@@ -203,7 +208,7 @@ class Driver:
 
         watermark = self.session.inbound.watermark
         await on_enter(self.store, watermark.session_id, self.now())
-        self.is_kept = True
+        self.is_stored = True
         self._recorded = watermark, watermark.session_id
 
     async def _move_record(self, watermark: Watermark) -> None:
@@ -296,9 +301,9 @@ class Driver:
         except StoreError as error:
             raise self._refused(error) from None
 
-    async def kept(self, keeping: Awaitable[None]) -> None:
+    async def written(self, writing: Awaitable[None]) -> None:
         """Wait for that, without cutting it short if we are cancelled. Raises what `before_taking` does."""
-        future = asyncio.ensure_future(keeping)
+        future = asyncio.ensure_future(writing)
         await asyncio.wait([future])
         try:
             future.result()

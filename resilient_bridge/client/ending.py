@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError
 from ..telemetry.events import BridgeState
-from .supervisor import ended
+from .cancelled import ended
 
 
 if TYPE_CHECKING:

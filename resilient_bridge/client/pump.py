@@ -11,22 +11,30 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ..errors import StoreError
+from .cancelled import ended
+from .greeting import Greeting
 
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ..errors import Failure
     from ..protocol import Now
+    from ..protocol.link import Link
     from ..transports.contract import Transport
     from .driver import Driver
 
+    OnConnect = Callable[[Greeting], Awaitable[None]]
 
+
+_GREETING_ENDS: Final = 5.0  # seconds for an `on_connect` that was cancelled
 _STORE_PATIENCE: Final = 1.0  # seconds until a store that refused is asked again
 
 
 class Pump:
     """Runs once. `loss` is what ended it: the native exception, or the session's verdict."""
 
-    def __init__(self, driver: Driver, transport: Transport) -> None:
+    def __init__(self, driver: Driver, transport: Transport, on_connect: OnConnect | None = None) -> None:
         self.loss: Exception | Failure | None = None
         self._driver = driver
         self._transport = transport
@@ -35,6 +43,8 @@ class Pump:
         self._mark_again_at = -inf
         self._half: int | None = None  # how much of a frame had come when that was looked at last
         self._half_since = 0.0
+        self._on_connect = on_connect
+        self._greeting: asyncio.Task[None] | None = None
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
@@ -47,6 +57,9 @@ class Pump:
         finally:
             driver.pump = None
             self._transport.abort()
+            if self._greeting is not None:
+                self._greeting.cancel()
+                await ended(self._greeting, _GREETING_ENDS)
             await self._transport.close()
         assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
         return self.loss
@@ -62,6 +75,24 @@ class Pump:
     async def close(self) -> None:
         """Say goodbye to the other side; the caller bounds it."""
         await self._transport.close()
+
+    def greet(self) -> None:
+        """The server has accepted us: the user says what has to be said at each connection, once."""
+        link = self._driver.session.link
+        if self._greeting is None and self._on_connect is not None and link is not None:
+            greeted = self._greet(self._on_connect, link)
+            self._greeting = self._driver.loop.create_task(greeted, name="resilient_bridge on_connect")
+
+    async def _greet(self, on_connect: OnConnect, link: Link) -> None:
+        driver = self._driver
+        try:
+            await on_connect(Greeting(driver, link))
+        except Exception as error:  # noqa: BLE001 -- it ends this connection; the session decides what it means
+            self.end(error)
+            return
+        now = driver.now()
+        link.greeted(now)
+        driver.after(now)
 
     # ---- the two tasks ----------------------------------------------------------------------------------------
 
@@ -93,7 +124,7 @@ class Pump:
         session = driver.session
         while self.loss is None:
             now = driver.now()
-            if driver.is_kept and not await self._may_write(now):
+            if driver.is_stored and not await self._may_write(now):
                 return
             frames = session.frames_to_send(now)
             driver.after(now)

@@ -37,24 +37,24 @@ class Messages:
         self._driver.guard.check()
         if self._busy:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
-        keeping = self._driver.before_taking() if self._driver.is_durable else None
-        message = self._driver.session.inbound.take() if keeping is None else None
+        writing = self._driver.before_taking() if self._driver.is_durable else None
+        message = self._driver.session.inbound.take() if writing is None else None
         if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
             self._busy = True
             try:
-                message = await self._wait(keeping)
+                message = await self._wait(writing)
             finally:
                 self._busy = False
         self._driver.taken()
         return message
 
-    async def _wait(self, keeping: Awaitable[None] | None) -> Message:
+    async def _wait(self, writing: Awaitable[None] | None) -> Message:
         driver = self._driver
         session = driver.session
         inbound = session.inbound
         while True:
-            if keeping is not None:
-                await driver.kept(keeping)
+            if writing is not None:
+                await driver.written(writing)
             message = inbound.take()
             if message is not None:
                 return message
@@ -70,7 +70,7 @@ class Messages:
                 if driver.pump is not None:
                     driver.pump.wake_reader()
                 await driver.readable()
-            keeping = driver.before_taking()
+            writing = driver.before_taking()
 
     async def _tell(self, gap: Gap) -> None:
         if self._on_gap is not None:

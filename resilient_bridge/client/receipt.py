@@ -94,9 +94,9 @@ class Receipt:
 
     def _failure(self) -> Failure:
         entry = self._entry
-        if entry.is_left:
-            said = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
-            text = f"{entry.type} was {said} when the client ended: it is in the store, and the next client goes on with it"
+        if entry.is_handed_over:
+            note = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
+            text = f"{entry.type} was {note} when the client ended: it is in the store, and the next client goes on with it"
             return Failure.of("SYS_OUTCOME_UNKNOWN", text)
         if entry.failure is not None and not entry.is_poison:
             return entry.failure

@@ -33,7 +33,7 @@ class Sender:
         self._session = driver.session
         self._policy = policy
         self._turnstile = asyncio.Lock()
-        self._keeping: dict[Entry, asyncio.Future[None]] = {}  # what a store is about to accept
+        self._accepting: dict[Entry, asyncio.Future[None]] = {}  # what a store is about to accept
 
     async def send(
         self,
@@ -102,8 +102,8 @@ class Sender:
 
     async def _known(self, entry: Entry) -> Receipt:
         """The receipt of a send with the same key, once the store has accepted it."""
-        while (keeping := self._keeping.get(entry)) is not None:
-            await asyncio.wait([keeping])
+        while (accepting := self._accepting.get(entry)) is not None:
+            await asyncio.wait([accepting])
             if entry.is_settled and entry.reason == "refused by the store":
                 raise self._driver.error(
                     Failure.of("SYS_STORE_UNAVAILABLE", f"{entry.type} was not accepted")
@@ -113,18 +113,18 @@ class Sender:
     async def _keep(self, entry: Entry) -> None:
         """Have the store accept it. What it refuses, or what is cancelled meanwhile, was never accepted."""
         driver, outbound = self._driver, self._session.outbound
-        kept = None
+        writing = None
         try:
-            kept = driver.store.put(entry)
-            if kept is not None:
-                self._keeping[entry] = keeping = driver.loop.create_future()
+            writing = driver.store.put(entry)
+            if writing is not None:
+                self._accepting[entry] = accepting = driver.loop.create_future()
                 outbound.outbox.hold(entry)  # others look for room meanwhile
                 try:
-                    await kept
+                    await writing
                 finally:
                     outbound.outbox.free(entry)
-                    del self._keeping[entry]
-                    keeping.set_result(None)
+                    del self._accepting[entry]
+                    accepting.set_result(None)
         except StoreError as error:
             outbound.forget(entry)
             entry.settle(EntryState.DROPPED, reason="refused by the store")

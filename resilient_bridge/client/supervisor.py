@@ -16,15 +16,19 @@ from .pump import Pump
 if TYPE_CHECKING:
     from .dialing import Dialer
     from .driver import Driver
+    from .pump import OnConnect
 
 
 class Supervisor:
     """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS."""
 
-    def __init__(self, driver: Driver, dial: Dialer, connect_timeout: float) -> None:
+    def __init__(
+        self, driver: Driver, dial: Dialer, connect_timeout: float, on_connect: OnConnect | None = None
+    ) -> None:
         self._driver = driver
         self._dial = dial
         self._timeout = connect_timeout
+        self._on_connect = on_connect
         self._waiting: asyncio.Future[None] | None = None
         self._address: tuple[str, int] | None = None
         self.pump: Pump | None = None
@@ -62,7 +66,7 @@ class Supervisor:
         self._address = transport.address or self._address
         now = driver.now()
         driver.session.connection_made(token, now)
-        self.pump = Pump(driver, transport)
+        self.pump = Pump(driver, transport, self._on_connect)
         try:
             driver.after(now)
             loss = await self.pump.run()
@@ -96,20 +100,3 @@ def _classified(error: Exception) -> Failure:
     if isinstance(error, TimeoutError) and not isinstance(error, BridgeError):
         return Failure.of("CONN_TIMEOUT", "no connection within the connect timeout", cause=error)
     return classify(error)
-
-
-async def ended(task: asyncio.Task[None], within: float | None = None) -> None:
-    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first.
-
-    `within`: seconds after which it is left behind, for a task that runs code of the user's, which may ignore a cancellation.
-    """
-    loop = asyncio.get_running_loop()
-    until = None if within is None else loop.time() + within
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done() and (until is None or loop.time() < until):
-        try:
-            await asyncio.wait([task], timeout=None if until is None else until - loop.time())
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

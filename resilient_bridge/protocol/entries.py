@@ -96,7 +96,7 @@ class Entry:
             self.written_at = now
 
     @property
-    def is_left(self) -> bool:
+    def is_handed_over(self) -> bool:
         """Did the client end, and leave this to the next one of its store?"""
         return self.is_settled and self.reason == "kept"
 
@@ -140,12 +140,12 @@ def check_key(key: object) -> None:
 
 def outcome_event(entry: Entry, now: Now) -> Event | None:
     """The event of a send that ended without arriving, or without anybody knowing; None for all others."""
-    if entry.is_request or entry.state not in _TOLD:
+    if entry.is_request or entry.state not in _EVENTS:
         return None
-    return _TOLD[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)
+    return _EVENTS[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)
 
 
-_TOLD: Final = {
+_EVENTS: Final = {
     EntryState.DROPPED: MessageDropped,
     EntryState.EXPIRED: MessageDropped,
     EntryState.UNKNOWN: DeliveryUnknown,
@@ -177,6 +177,6 @@ def lost_answer(entry: Entry, failure: Failure) -> Failure:
     )
 
 
-def never_left(failure: Failure) -> Failure:
+def not_handed_out(failure: Failure) -> Failure:
     """The failure of a request that waited for a link that `failure` ended."""
     return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

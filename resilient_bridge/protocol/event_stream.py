@@ -182,7 +182,7 @@ class EventStream:
             return event
         return None
 
-    def told(self) -> None:
+    def gap_reported(self) -> None:
         """The gap was told."""
         self.gap = None
 

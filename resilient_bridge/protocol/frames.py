@@ -19,6 +19,8 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .facts import Event, Send
+
 
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -43,6 +45,17 @@ _canonical: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensu
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
+def decode_json(text: str) -> Any:
+    """The JSON value in `text`, whatever it is. Raises ValueError for what is no JSON, or none that could be written again."""
+    value = _decode(text)
+    if "\\u" in text and "\\ud" in text.lower():
+        _encode(value).encode()  # a lone surrogate cannot be written again
+    may_be_deep = len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH
+    if may_be_deep and is_deeper(value, _MAX_DEPTH):
+        raise ValueError("nested too deeply")
+    return value
+
+
 def _decode(text: str) -> Any:
     # JSONDecoder.decode looks for white space with two regular expressions, at a third of the cost of a message (P11).
     text = text.strip(" \t\n\r")
@@ -53,20 +66,18 @@ def _decode(text: str) -> Any:
 
 
 def canonical(text: str) -> str:
-    """Two frames are the same message exactly if their canonical texts are equal."""
-    return _canonical(json.loads(text))
+    """Two frames are the same message exactly if their canonical texts are equal; what is no JSON is itself."""
+    try:
+        return _canonical(json.loads(text))
+    except ValueError:
+        return text
 
 
 def decode(frame: str | bytes) -> dict[str, Any]:
     """The envelope in `frame`. Raises InvalidFrameError (PROTO_INVALID_FRAME or PROTO_INVALID_MESSAGE), nothing else."""
     try:
         text = frame if isinstance(frame, str) else frame.decode()
-        value: Any = _decode(text)
-        if "\\u" in text and "\\ud" in text.lower():
-            _encode(value).encode()  # a lone surrogate cannot be written again
-        may_be_deep = len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH
-        if may_be_deep and is_deeper(value, _MAX_DEPTH):
-            raise ValueError("nested too deeply")  # noqa: TRY301 -- it is one of the reasons below
+        value = decode_json(text)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise InvalidFrameError(
@@ -103,6 +114,16 @@ def envelope(value: Any) -> dict[str, Any]:
     )
 
 
+class Body(dict[str, Any]):
+    """A message in the form of an envelope, of a dialect whose frames are no envelopes: `raw` is what came."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, fact: Event) -> None:
+        super().__init__(type=fact.type, id=fact.id, timestamp=fact.timestamp, payload=fact.payload)
+        self.raw = fact.raw
+
+
 class _WithText(dict[str, Any]):
     """An envelope whose id or timestamp came as a number, as JavaScript's Date.now(): here they are text, in `raw` as they came."""
 
@@ -114,9 +135,9 @@ class _WithText(dict[str, Any]):
         self.raw = raw
 
 
-def raw_of(body: dict[str, Any]) -> dict[str, Any]:
+def raw_of(body: dict[str, Any]) -> Any:
     """The decoded frame as it came."""
-    return body.raw if type(body) is _WithText else body
+    return body.raw if isinstance(body, _WithText | Body) else body
 
 
 _NUMBERS: Final = (int, float)  # and not bool
@@ -193,6 +214,25 @@ def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
     if len(body) <= len(_ENVELOPE) and payload:
         return payload
     return {**{name: value for name, value in body.items() if name not in _ENVELOPE}, **payload}
+
+
+def own_frame(encode: Callable[[Send], str], message: Send) -> str:
+    """The frame of a dialect of its own. Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write."""
+    try:
+        frame = encode(message)
+        frame.encode()
+    except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a user of theirs wants sent
+        reason = {
+            "field": "frame",
+            "constraint": "a message that the dialect can write",
+            "received": str(error)[:_SHOWN],
+        }
+        text = f"message validation failed: frame ({reason['constraint']})"
+        details = {"violations": (reason,)}
+        raise ProtocolError(
+            Failure.of("PROTO_INVALID_MESSAGE", text, details=details, executed=Executed.NO)
+        ) from None
+    return frame
 
 
 class Encoder:

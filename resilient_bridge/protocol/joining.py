@@ -10,15 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from ..telemetry.events import (
-    BridgeState,
-    Connected,
-    Event,
-    Joined,
-    MessageRejected,
-    ReplayIgnored,
-    Resumed,
-)
+from ..telemetry.events import BridgeState, Connected, Event, Joined, MessageRejected, ReplayIgnored, Resumed
 from .asking import Awaited, Extent
 from .features import is_unknown_type
 from .messages import as_sent, parse_timestamp
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .clock import Identifiers, Now
+    from .expectations import Expectations
     from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
@@ -63,6 +56,7 @@ class Joining:
         die: Callable[[Failure], None],
         is_content: Callable[[dict[str, Any], Now], bool],
         counts: Callable[[str, dict[str, Any]], bool],
+        greeting: Expectations | None = None,
     ) -> None:
         self.state = BridgeState.AUTHENTICATING
         self.rejoin: Rejoin | None = Rejoin(inbound.watermark, replay)
@@ -78,7 +72,7 @@ class Joining:
         self._in, self._out, self._wire = inbound, outbound, wire
         self._dialect, self._policy, self._timeout = dialect, replay, timeout
         self._ids, self._emit, self._move, self._die = ids, emit, move, die
-        self._is_content, self._counts = is_content, counts
+        self._is_content, self._counts, self._greeting = is_content, counts, greeting
         self._features = features
         self._has_token = False
         self._epoch: str | None = None
@@ -114,6 +108,14 @@ class Joining:
             self._wire.start_heartbeat(now)
         self._move("authenticated", "authenticated", now)
         self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
+        if self._greeting is not None:
+            self._greeting.is_open = True
+            self._wait_from(now)
+        else:
+            self.join(now)
+
+    def join(self, now: Now) -> None:
+        """Join the session that this client is in, or a first one."""
         self._join(now, resume=self._in.watermark.joined)
 
     def _join(self, now: Now, *, resume: bool) -> None:
@@ -138,6 +140,8 @@ class Joining:
         """The answer that the handshake is waiting for, and how to do without it; None unless it waits for one."""
         if self._since is None or self.deadline is None:
             return None
+        if self._greeting is not None and self._greeting.is_open:
+            return Failure.of("CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s")
         pings = self._wire.heartbeat is not None
         return self._features.missing(self.state, self.waits(now), greeted=self.auth_id != "", pings=pings)
 
@@ -220,14 +224,6 @@ class Joining:
         has_sign = self._wire.heartbeat is not None or self._features.awaits_joined
         if self.state is BridgeState.JOINING and not has_sign:
             self.confirmed(now)
-
-    def is_about_session(self, payload: Mapping[str, Any]) -> bool:
-        """Is an error of the session's codes about the session that this client has joined?
-
-        Where there are none to join, or where it names another one, it is about something of the user's.
-        """
-        named = payload.get("session_id")
-        return self._features.join is not None and named in (None, self._in.watermark.session_id)
 
     def session_lost(self, failure: Failure, now: Now) -> None:
         """The session is unknown or closed: join a new one here, once per connection, else end the connection."""

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 from ..classification import classify_error_payload
 from ..errors import Failure
 from ..telemetry.events import BridgeState, Event, MessageRejected
+from .expectations import Expectations, Held
 from .features import is_unknown_type, refers_to
-from .frames import Encoder, InvalidFrameError, decode, fields_of, raw_of
+from .frames import Body, Encoder, InvalidFrameError, decode, fields_of, raw_of
 from .joining import SESSION_CODES, Joining
-from .outbound import BATCH_BYTES, BATCH_FRAMES
+from .outbox import BATCH_BYTES, BATCH_FRAMES
 from .transitions import EXPECTED
 from .wire import Wire
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .clock import Identifiers, Now
+    from .facts import Fact
     from .features import Features
     from .inbound import Inbound
     from .outbound import Outbound
@@ -59,13 +61,15 @@ class Link:
         pong: Callable[[], None],
         mask: Callable[[Failure], Failure],
         generation: int,
+        greets: bool = False,
     ) -> None:
         self.death: Failure | None = None
         self.generation = generation
+        self.greeting = Expectations(replay) if greets else None
         self.wire = Wire(ids, heartbeat, dialect.ping)
         self._max_seconds, self._asking = replay.max_seconds, features.asking
         self._in, self._out = inbound, outbound
-        self._dialect = dialect
+        self._dialect, self._features, self._read = dialect, features, dialect.decode
         self._emit, self._ponged, self._mask = emit, pong, mask
         self.joining = Joining(
             inbound,
@@ -81,6 +85,7 @@ class Link:
             die=self.die,
             is_content=self._is_content,
             counts=self._counts,
+            greeting=self.greeting,
         )
         fields = ("auth_ack", "auth_error", "joined", "replay", "pong", "ack", "error")
         names = ((field, getattr(dialect, field)) for field in fields)
@@ -104,10 +109,25 @@ class Link:
     def state(self, state: BridgeState) -> None:
         self.joining.state = state
 
+    @property
+    def awaits_greeting(self) -> bool:
+        """Has the user to say what is said at each connection?"""
+        return self.greeting is not None and self.greeting.is_open
+
+    def greeted(self, now: Now) -> None:
+        """The user has said it: what nobody waited for goes to the reader, and the join begins."""
+        if self.greeting is not None and self.greeting.is_open:
+            for held in self.greeting.close():
+                self._content(*held, now)
+            self.joining.join(now)
+
     # ---- the driver's verbs -----------------------------------------------------------------------------------
 
     def receive(self, frame: str | bytes, now: Now) -> None:
         """One frame of the other side; whatever it holds, nothing is raised."""
+        if self._read is not None:
+            self._receive_facts(self._read, frame, now)
+            return
         try:
             body = decode(frame)
         except InvalidFrameError as error:
@@ -127,6 +147,22 @@ class Link:
             self._handlers[field](body, now)
         else:
             self._reject(self._out_of_sequence(type_), now)
+
+    def _receive_facts(
+        self, read: Callable[[str | bytes], tuple[Fact, ...]], frame: str | bytes, now: Now
+    ) -> None:
+        """One frame of a dialect with frames of its own. A frame that its `decode` cannot read is rejected, and the link goes on."""
+        text = frame if isinstance(frame, str) else frame.decode("latin-1")
+        try:
+            facts = tuple(read(frame))
+        except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a server of anybody's has sent
+            reason = (
+                f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}"
+            )
+            self._reject(Failure.of("PROTO_INVALID_FRAME", reason, cause=error), now)
+            return
+        for fact in facts:
+            self._content(fact.type, Body(fact), text, now)
 
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
         """What goes on the wire now, control frames first. Entries count as WRITTEN once this has returned them."""
@@ -214,6 +250,12 @@ class Link:
     # ---- frames of the other side -----------------------------------------------------------------------------
 
     def _content(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+        if self.greeting is not None and self.greeting.is_open:
+            self.greeting.hold(Held(type_, body, text))
+            if self.greeting.overflowed:
+                more = "more arrived during on_connect than the side buffer may hold"
+                self.die(Failure.of("SYS_INBOX_FULL", more))
+            return
         if self._out.may_concern(body) and self._is_answer(type_, body, now):
             return
         rejoin = self.joining.rejoin
@@ -303,9 +345,9 @@ class Link:
         elif self._is_answer(body["type"], body, now) or self._out.refused(
             payload.get("request_type"), failure, self.generation, now
         ):
-            if failure.code in SESSION_CODES and joining.is_about_session(payload):
+            if failure.code in SESSION_CODES and self._is_about_session(payload):
                 joining.session_lost(failure, now)
-        elif failure.code in SESSION_CODES and joining.is_about_session(payload):
+        elif failure.code in SESSION_CODES and self._is_about_session(payload):
             joining.session_lost(failure, now)
         elif failure.code.startswith("AUTH_") and (
             failure.code != "AUTH_FORBIDDEN" or "request_type" not in payload
@@ -313,6 +355,14 @@ class Link:
             self.die(failure)
         else:  # an error about nothing we sent is news for the consumer, in its place in the stream
             self._content(body["type"], body, Encoder.text(raw_of(body)), now)
+
+    def _is_about_session(self, payload: Mapping[str, Any]) -> bool:
+        """Is an error of the session's codes about the session that this client has joined?
+
+        Where there are none to join, or where it names another one, it is about something of the user's.
+        """
+        named = payload.get("session_id")
+        return self._features.join is not None and named in (None, self._in.watermark.session_id)
 
     # ---- small steps ------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ _ISO: Final = re.compile(
 class Message:
     """One message of the bridge.
 
-    `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the whole frame as it came, decoded: for
-    fields that a server puts beside the payload, and for an id or a timestamp that is a number (in `id` it is text). `replayed`: it came from the replay
+    `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the whole frame as it came, decoded (an object; in
+    a dialect of its own also an array, a text or bytes): for fields that a server puts beside the payload, and for an id or a timestamp that is a number (in `id` it is text). `replayed`: it came from the replay
     after a loss. `redelivered`: a process that ended without taking the next message may have seen it. `maybe_duplicate`:
     it came after a GAP or UNKNOWN verdict and may repeat one already seen: it carries no id, or it is older than what the client
     remembers (the last 2,048 messages, at most 30 minutes of them).
@@ -41,7 +41,7 @@ class Message:
     replayed: bool = False
     redelivered: bool = False
     maybe_duplicate: bool = False
-    raw: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    raw: Any = attrs.field(factory=dict[str, Any])
 
     @property
     def timestamp(self) -> datetime | None:
@@ -53,11 +53,11 @@ class Message:
         flags = "".join(
             f" {name}" for name in ("replayed", "redelivered", "maybe_duplicate") if getattr(self, name)
         )
-        type_, id_, at = (None if part is None else redact(part, limit=_SHOWN) for part in self._told)
+        type_, id_, at = (None if part is None else redact(part, limit=_SHOWN) for part in self._parts)
         return f"<Message {type_} id={id_} at={at}{flags}>"
 
     @property
-    def _told(self) -> tuple[str | None, ...]:
+    def _parts(self) -> tuple[str | None, ...]:
         return self.type, self.id, self.raw_timestamp
 
 

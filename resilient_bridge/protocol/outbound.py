@@ -1,6 +1,6 @@
 """The sending half of a session: sends in the outbox, requests in their own lane, one numbering for both.
 
-A send is kept until its outcome is known; a request fails at the loss, unless it may be repeated. What the other side
+A send is stored until its outcome is known; a request fails at the loss, unless it may be repeated. What the other side
 says about an entry (an ack, an answer with its id, an error) is matched here, whether it arrives live or in a replay.
 Rule: matching settles; it never invents. An ack for something we never handed out is counted and ignored.
 """
@@ -8,7 +8,6 @@ Rule: matching settles; it never invents. An ack for something we never handed o
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +16,9 @@ from ..errors import Failure, config_error
 from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageResent
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
-from .entries import Entry, EntryState, check_key, lost_answer, never_left, outcome_event, unanswered
-from .frames import Encoder, fields_of, raw_of
+from .entries import Entry, EntryState, check_key, lost_answer, not_handed_out, outcome_event, unanswered
+from .facts import Send
+from .frames import Encoder, fields_of, own_frame, raw_of
 from .messages import Message
 from .outbox import Outbox
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from .policies.dialect import Dialect
     from .policies.outbox import Outbox as OutboxPolicy
 
-
-BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
-BATCH_BYTES: Final = 256 * 1024
 
 _REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
 
@@ -85,8 +82,8 @@ class Outbound:
         volatile: bool = False,
     ) -> Entry:
         """Check and number a send; it is not in the outbox yet. A key that is still known returns its entry."""
-        if key is None and isinstance(payload, dict):  # anything else is refused below, in words
-            key = payload.get("idempotency_key")
+        if key is None and isinstance(payload, dict) and self._dialect.encode is None:
+            key = payload.get("idempotency_key")  # what is no dict is refused below, in words
         if key is not None:
             check_key(key)
             known = self.standing(key)
@@ -145,14 +142,22 @@ class Outbound:
         return entry
 
     def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None) -> Entry:
-        text = self._encoder.payload(type_, payload)  # raises for what is no message, so below it is one
+        own = self._dialect.encode
+        text = (
+            "" if own is not None else self._encoder.payload(type_, payload)
+        )  # raises for what is no message
         if type_ in self._control:
             raise config_error("type", "a type of message that the client does not use itself", type_)
-        identity = self._ids()
+        identity, stamp = self._ids(), self._stamp(now.wall)
+        used = key or identity
+        if own is None:
+            wire_key = None if "idempotency_key" in payload else used
+            frame = self._encoder.frame(type_, identity, stamp, text, wire_key)
+        else:
+            message = Send(type=type_, payload=payload, id=identity, key=used, timestamp=stamp)
+            frame = own_frame(own, message)
         self._seq += 1
-        wire_key = None if "idempotency_key" in payload else key or identity
-        frame = self._encoder.frame(type_, identity, self._stamp(now.wall), text, wire_key)
-        return Entry(self._seq, identity, key or identity, type_, frame)
+        return Entry(self._seq, identity, used, type_, frame)
 
     def _remember(self, entry: Entry) -> None:
         self._by_id[entry.id] = entry
@@ -168,12 +173,11 @@ class Outbound:
         for entry in outcomes:
             self._remember(entry)
             self._remembered.append(entry)
-        kept = list(entries)
-        for entry in kept:
+        stored = list(entries)
+        for entry in stored:
             self._remember(entry)
-            self._seq = max(self._seq, entry.seq)
-        self._seq = max(self._seq, last_seq)
-        self.outbox.restore(kept)
+        self._seq = max((self._seq, last_seq, *(entry.seq for entry in stored)))
+        self.outbox.restore(stored)
 
     def give_up(self, entry: Entry, failure: Failure) -> None:
         """The caller of a request stopped waiting, or it can no longer be answered: it is withdrawn in this step."""
@@ -204,16 +208,7 @@ class Outbound:
 
     def to_mark(self) -> int | None:
         """The number through which entries have to be marked before the next can be handed out; None if it is already."""
-        outbox = self.outbox
-        if not outbox.may_hand_out or outbox.queued[0].seq <= self.cleared:
-            return None
-        size, through = 0, 0
-        for entry in islice(outbox.queued, BATCH_FRAMES):
-            size += entry.size
-            if through and size > BATCH_BYTES:
-                break
-            through = entry.seq
-        return through
+        return self.outbox.to_mark(self.cleared)
 
     def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
         """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
@@ -346,7 +341,7 @@ class Outbound:
                 elif entry not in self.requests:
                     self.requests.appendleft(entry)
             elif not entry.idempotent and generation:
-                self._end_request(entry, EntryState.DROPPED, never_left(failure))
+                self._end_request(entry, EntryState.DROPPED, not_handed_out(failure))
         self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
         return None if suspect is None else suspect.type
 
@@ -365,14 +360,14 @@ class Outbound:
             self.outbox.lose(entry, "inbox full")
             entry.failure = failure
 
-    def end_all(self, failure: Failure, *, is_kept: bool) -> list[Entry]:
-        """The client ends. Returns the sends whose outcome could not be settled; `is_kept`: the next client goes on with them."""
+    def end_all(self, failure: Failure, *, is_stored: bool) -> list[Entry]:
+        """The client ends. Returns the sends whose outcome could not be settled; `is_stored`: the next client goes on with them."""
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
-            self._end_request(entry, state, never_left(failure) if never else lost_answer(entry, failure))
+            self._end_request(entry, state, not_handed_out(failure) if never else lost_answer(entry, failure))
         confirmable = self._dialect.ping is not None or self._dialect.ack is not None
-        return self.outbox.keep_all() if is_kept else self.outbox.end_all(confirmable=confirmable)
+        return self.outbox.keep_all() if is_stored else self.outbox.end_all(confirmable=confirmable)
 
     # ---- the driver's side ------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _POISON_DEATHS: Final = 3
 _SPARE: Final = 64
+
+
+BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
+BATCH_BYTES: Final = 256 * 1024
 
 
 class Outbox:
@@ -308,6 +313,18 @@ class Outbox:
             else:
                 self._end(entry, entry.state, reason="kept")
         return remaining
+
+    def to_mark(self, cleared: float) -> int | None:
+        """The number through which entries have to be marked before the next can be handed out; None if it is already."""
+        if not self.may_hand_out or self.queued[0].seq <= cleared:
+            return None
+        size, through = 0, 0
+        for entry in islice(self.queued, BATCH_FRAMES):
+            size += entry.size
+            if through and size > BATCH_BYTES:
+                break
+            through = entry.seq
+        return through
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Take over what an earlier client of the same store left unsettled, in order."""

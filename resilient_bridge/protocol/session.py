@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _JUMP: Final = 5.0  # seconds the clocks may drift apart between two looks
+_UNREAD: Final = "the inbox is full and nobody reads messages; a send-only client says receive=False"
 _LOOK: Final = 1.0  # seconds between two looks at the clocks while linked
 
 
@@ -64,8 +65,9 @@ class Session:
         can_refresh: bool = False,
         receives: bool = True,
         mask: Callable[[Failure], Failure] = lambda failure: failure,
+        greets: bool = False,
     ) -> None:
-        self._mask = mask
+        self._mask, self._greets = mask, greets
         self.state = BridgeState.IDLE
         self.reason = ""
         self.failure: Failure | None = None
@@ -84,7 +86,7 @@ class Session:
         self._replay, self._dialect = replay, dialect
         self._generation = 0
         self._drift: float | None = None
-        self._new_session = self._paused = self._told_suspended = False
+        self._new_session = self._paused = self._is_suspended_reported = False
         self._features = Features(dialect)
         self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
         self.take_over()
@@ -158,6 +160,7 @@ class Session:
             pong=self.reconnection.pong,
             mask=self._mask,
             generation=self._generation,
+            greets=self._greets,
         )
         if self._new_session:
             self._new_session = False
@@ -198,8 +201,8 @@ class Session:
         return decision
 
     def _tell_suspended(self, failure: Failure | None, reason: str, now: Now) -> None:
-        if not self._told_suspended:
-            self._told_suspended = True
+        if not self._is_suspended_reported:
+            self._is_suspended_reported = True
             self.events.append(
                 Suspended(at=now.at, reason=reason, failure=failure, attempts=self.reconnection.failed)
             )
@@ -212,7 +215,7 @@ class Session:
         self.link = None
         self._move("fatal", reason, now)
         self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
-        self.undelivered += self.outbound.end_all(failure, is_kept=self._store.is_durable)
+        self.undelivered += self.outbound.end_all(failure, is_stored=self._store.is_durable)
 
     # ---- a running connection ---------------------------------------------------------------------------------
 
@@ -325,11 +328,7 @@ class Session:
             link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
             return False
         if not iterating:
-            self.outbound.inbox_full(
-                _inbox_full(
-                    "the inbox is full and nobody reads messages; a send-only client says receive=False"
-                )
-            )
+            self.outbound.inbox_full(_inbox_full(_UNREAD))
         elif self.outbound.open_requests:
             if not self.inbound.inbox.is_overfull:
                 return True
@@ -362,8 +361,8 @@ class Session:
             return []
         self._move("close", "user", now)
         closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
-        kept = self._store.is_durable
-        return [*self.undelivered, *self.outbound.end_all(self.failure or closed, is_kept=kept)]
+        ended = self.outbound.end_all(self.failure or closed, is_stored=self._store.is_durable)
+        return [*self.undelivered, *ended]
 
     def closed(self, now: Now) -> None:
         """The transport is gone as well."""
@@ -382,7 +381,7 @@ class Session:
         self.events.append(StateChanged(at=now.at, previous=previous, state=self.state, reason=reason))
         if trigger == "flushed":
             self.reconnection.ready(now)
-            self._told_suspended = False
+            self._is_suspended_reported = False
 
     def _look_at_clocks(self, now: Now) -> None:
         drift = now.wall - now.mono

@@ -93,7 +93,7 @@ class Watermark:
         self._keys: dict[Key, Mark] = {}
         self._bytes = 0
         self._stamp: str | None = None
-        self.is_kept = False  # by a durable store, since it last had to be
+        self.is_stored = False  # by a durable store, since it last had to be
         self.answers_used = 0
         self._unsure = 0  # messages that an earlier process may have had in its hands, nobody knows
         self._forgotten: deque[tuple[Key | None, str | None]] = deque(maxlen=_FORGOTTEN)

@@ -69,6 +69,8 @@ class WebSocketTransport:
         """Adopt an open connection; `open_websocket()` and `wrap()` are the ways in."""
         self.address = address
         """Host and port that were dialled; None behind an HTTP proxy or for a wrapped connection."""
+        self.keeps_bytes = False
+        """Whether what was sent as bytes is received as bytes, UTF-8 or not."""
         self._ws = ws
         self._aborted = False
         self._is_websockets = isinstance(ws, Connection)
@@ -106,12 +108,15 @@ class WebSocketTransport:
             await self._foreign(self._ws.send, frame)
 
     async def receive(self) -> str | bytes:
-        """Return the next frame: text, or bytes if it is not UTF-8; see `Transport.receive`.
+        """Return the next frame: text, or bytes if it is not UTF-8, or if it was sent as bytes and `keeps_bytes`; see `Transport.receive`.
 
-        Bytes that are not UTF-8 are handed on, because websockets itself would end the connection with 1007.
+        Bytes that are not UTF-8 are handed on, because websockets itself would end the connection with 1007; with `keeps_bytes` it does
+        so for a text that is none.
         """
         if self._aborted or not self._is_websockets:
             return await self._foreign(self._ws.recv)  # type: ignore[no-any-return]
+        if self.keeps_bytes:
+            return await self._ws.recv()  # type: ignore[no-any-return]
         frame: bytes = await self._ws.recv(decode=False)
         try:
             return frame.decode()

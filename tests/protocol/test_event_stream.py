@@ -137,7 +137,7 @@ def test_only_so_many_ids_are_remembered():
 
 def fed(stream, data):
     """The stream with a new connection, and these bytes read to the end."""
-    stream.told()
+    stream.gap_reported()
     stream.opened(Now(0, 0))
     stream.receive(data)
     while stream.take() is not None:

@@ -72,7 +72,7 @@ def reconnecting(
     check_flag("reconnecting.trust_hints", trust_hints)
     supervisor: LinkSupervisor[T] = LinkSupervisor(
         guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
-        checked_policy(policy, "reconnecting.policy"),
+        checked_policy(policy, path="reconnecting.policy"),
         idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
         trust_hints=trust_hints,
         patience=as_seconds(patience, "reconnecting.patience") or 0.0,

@@ -15,7 +15,7 @@ from ...classification.registry import applied
 from ...classification.statuses import status_finding
 from ...client import Health
 from ...client.arguments import shown
-from ...client.supervisor import ended
+from ...client.cancelled import ended
 from ...errors import Failure, config_error, error_for, redact, stays_here
 from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
@@ -104,9 +104,9 @@ class EventSource:
         self._guard = LoopGuard("EventSource")
         self._answer: _OpenAnswer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
-        self._told_suspended = False
+        self._is_suspended_reported = False
         self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
-        self._left: asyncio.Future[None] | None = None  # is set when that reader has left
+        self._reader_gone: asyncio.Future[None] | None = None  # is set when that reader has left
 
     __reduce__ = stays_here
 
@@ -159,9 +159,9 @@ class EventSource:
             return
         task, scope = self._reading
         if task is not asyncio.current_task():  # which would be `on_gap`: that reader ends when it returns
-            self._left = self._left or asyncio.get_running_loop().create_future()
+            self._reader_gone = self._reader_gone or asyncio.get_running_loop().create_future()
             scope.reschedule(self._now().mono)
-            await asyncio.wait([self._left], timeout=2 * _GOODBYE)
+            await asyncio.wait([self._reader_gone], timeout=2 * _GOODBYE)
 
     def __aiter__(self) -> Self:
         """Events in the server's order, across reconnects; those that come again after one are dropped."""
@@ -190,8 +190,8 @@ class EventSource:
             raise StopAsyncIteration from None
         finally:
             self._reading = None
-            if self._left is not None and not self._left.done():
-                self._left.set_result(None)
+            if self._reader_gone is not None and not self._reader_gone.done():
+                self._reader_gone.set_result(None)
 
     async def _next(self) -> ServerSentEvent:
         while True:
@@ -225,7 +225,7 @@ class EventSource:
         answer = None if self._on_gap is None else self._on_gap(gap)
         if answer is not None:
             await answer
-        self._stream.told()  # only now: what is cancelled or raises is told again
+        self._stream.gap_reported()  # only now: what is cancelled or raises is told again
 
     async def _step(self, step: Callable[[], Awaitable[Failure | None]]) -> None:
         """Connect or read. What goes wrong is a loss, and so is a cancellation: nobody reads the rest of that response."""
@@ -281,7 +281,7 @@ class EventSource:
             return failure
         now = self._now()
         self._stream.opened(now)
-        self._told_suspended = False
+        self._is_suspended_reported = False
         emit(events.Connected(at=now.at))
         self._move(BridgeState.READY, "connected")
         return None
@@ -311,8 +311,8 @@ class EventSource:
             return
         self._due = now.mono + decision.wait
         self._move(BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason)
-        if decision.suspended and not self._told_suspended:
-            self._told_suspended = True
+        if decision.suspended and not self._is_suspended_reported:
+            self._is_suspended_reported = True
             emit(events.Suspended(**fields, attempts=self._stream.reconnection.failed))
         fields["reason"] = "rate_capped" if decision.is_capped else decision.reason
         emit(events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait))

@@ -5,7 +5,7 @@ Rule: a server that names things otherwise, or cannot replay or acknowledge, is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
 
@@ -14,6 +14,7 @@ from ...values.fields import (
     as_tuple,
     count,
     flag,
+    function,
     is_count,
     one_of,
     optional,
@@ -24,7 +25,10 @@ from ...values.fields import (
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeAlias
+
+    from ..facts import Fact, Intent
 
 
 Name: TypeAlias = "str | None"
@@ -54,9 +58,38 @@ def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> Non
         refuse("Dialect.replay", "a name while request_replay has one", value)
 
 
-def _is_said(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _check_dedupes(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not (isinstance(value, bool) or (isinstance(value, str) and value == "stated")):
         refuse(path_of(instance, attribute), 'True, False, or "stated"', value)
+
+
+_OURS: Final = (
+    "auth",
+    "auth_ack",
+    "auth_error",
+    "join",
+    "joined",
+    "request_replay",
+    "replay",
+    "ping",
+    "pong",
+    "ack",
+)
+"""The messages of the protocol that the session speaks itself where a dialect has no frames of its own."""
+
+
+def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
+    if (value is None) != (dialect.decode is None):
+        refuse("Dialect.encode", "encode and decode, or neither", "one of them")
+    named = next(
+        (field for field in _OURS if value is not None and getattr(dialect, field) is not None), None
+    )
+    if named is not None:
+        refuse(
+            f"Dialect.{named}",
+            "None beside encode and decode, as in Dialect.plain(decode=, encode=)",
+            getattr(dialect, named),
+        )
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -71,6 +104,10 @@ class Dialect(Value):
     `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
     somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
     where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
+
+    A server with frames of its own has `decode`, from a frame to what it says, and `encode`, from a message of yours to a frame
+    (`rb.dialects.Event`, `rb.dialects.Send`); then `auth`, `join` and the other names are None. `bearer`: without an `auth` message the token
+    goes into the header `Authorization: Bearer`; False: this dialect says nothing of tokens, and one is refused.
     """
 
     @classmethod
@@ -80,21 +117,7 @@ class Dialect(Value):
         A token goes into the header `Authorization: Bearer`. READY comes with the connection; each reconnection ends UNKNOWN; a send
         ends `written` when it was written, unless the server answers with its id. `names` switch single ones on again.
         """
-        nothing: dict[str, Any] = dict.fromkeys(
-            (
-                "auth",
-                "auth_ack",
-                "auth_error",
-                "join",
-                "joined",
-                "request_replay",
-                "replay",
-                "ping",
-                "pong",
-                "ack",
-                "epoch",
-            )
-        )
+        nothing: dict[str, Any] = dict.fromkeys((*_OURS, "epoch"))
         settings: dict[str, Any] = {**nothing, "unreplayed": (), **names}
         return cls(**settings)
 
@@ -110,7 +133,7 @@ class Dialect(Value):
     ack: Name = attrs.field(default="message_ack", validator=optional(_word))
     error: Name = attrs.field(default="error", validator=optional(_word))
     epoch: Name = attrs.field(default="server_id", validator=optional(_word))
-    dedupes: Literal[True, False, "stated"] = attrs.field(default="stated", validator=_is_said)
+    dedupes: Literal[True, False, "stated"] = attrs.field(default="stated", validator=_check_dedupes)
     session_from_join: bool = attrs.field(default=False, validator=flag)
     superseded: tuple[int, ...] = attrs.field(
         default=(4409,),
@@ -126,3 +149,10 @@ class Dialect(Value):
         default="auto", validator=one_of("auto", "json", "orjson")
     )
     max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)
+    decode: Callable[[str | bytes], tuple[Fact, ...]] | None = attrs.field(
+        default=None, validator=optional(function("a function of a frame that returns a tuple of facts"))
+    )
+    encode: Callable[[Intent], str] | None = attrs.field(
+        default=None, validator=[optional(function("a function of an intent that returns a frame")), _both]
+    )
+    bearer: bool = attrs.field(default=True, validator=flag)

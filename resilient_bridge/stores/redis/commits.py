@@ -34,7 +34,7 @@ _EXTEND_EVERY: Final = TAIL_TTL / 1000 / 24  # seconds
 class Commits:
     """The writes of one open store. `error` is set for good once another process has taken it over.
 
-    `is_exact`: from here on nothing is handed out. `taken` counts what was, `kept` how many of those are in Redis. `tell` hears of a failure that nobody waits for, and None when it works again.
+    `is_exact`: from here on nothing is handed out. `taken` counts what was, `stored` how many of those are in Redis. `tell` hears of a failure that nobody waits for, and None when it works again.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Commits:
         self.pending = Change()
         self.error: StoreError | None = None
         self.is_exact = False
-        self.taken = self.kept = 0  # messages handed out, and how many of them Redis knows of
+        self.taken = self.stored = 0  # messages handed out, and how many of them Redis knows of
         self._tell = tell
         self._link, self._keys, self._known, self._clock = link, keys, known, clock
         self._token, self._opening = token, opening
@@ -191,7 +191,7 @@ class Commits:
             break
         for position, now_written in written:
             position.written = now_written
-        self.kept = taken
+        self.stored = taken
         change.done(self._known, self.pending)
         had_failed, self._retry, self._restoring_failed = self._retry > 0, 0.0, False
         self._due = self._loop.time() + self._lease / 3
@@ -225,7 +225,7 @@ class Commits:
             self.error = error
             is_untold = True  # whoever waits may not be the client
             for position in self._known.positions:
-                position.watermark.is_kept = (
+                position.watermark.is_stored = (
                     False  # so that a client that only listens asks, and learns of it
                 )
         self._restoring_failed = self._is_lost

@@ -195,14 +195,14 @@ class RedisStore:
         commits = self._commits
         if commits is None:
             return None
-        kept = None
-        if commits.taken + taken - commits.kept > _AT_MOST:
-            kept = self.keep(self._known.positions[-1].watermark)
-            kept.add_done_callback(noted)
+        stored = None
+        if commits.taken + taken - commits.stored > _AT_MOST:
+            stored = self.keep(self._known.positions[-1].watermark)
+            stored.add_done_callback(noted)
         commits.taken += taken
         if self._timer is None:
             self._timer = self._loop.call_later(_WITHIN, self._moved)
-        return kept
+        return stored
 
     def _moved(self) -> None:
         if self._timer is not None:

@@ -1,0 +1,22 @@
+"""The end of a task that was cancelled: what it owns must be gone before anybody goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+async def ended(task: asyncio.Task[None], within: float | None = None) -> None:
+    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first.
+
+    `within`: seconds after which it is left behind, for a task that runs code of the user's, which may ignore a cancellation.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if within is None else loop.time() + within
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done() and (until is None or loop.time() < until):
+        try:
+            await asyncio.wait([task], timeout=None if until is None else until - loop.time())
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,78 @@
+"""What `on_connect` is given: the connection that has just been made, before anything else is said on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Failure, config_error, error_for
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..protocol import Message
+    from ..protocol.link import Link
+    from .driver import Driver
+
+
+class Greeting:
+    """The connection that has just been made. `send` a frame, `expect` an answer; all else that comes waits, in its order, for the reader.
+
+    It ends with the function that it was given to: a connection that is lost meanwhile cancels that function, and the next one calls it again.
+    """
+
+    __slots__ = ("_driver", "_link")
+
+    def __init__(self, driver: Driver, link: Link) -> None:
+        """Made by the client, for each connection."""
+        self._driver = driver
+        self._link = link
+
+    async def send(self, frame: Mapping[str, Any], /) -> None:
+        """Send this JSON object as it is, on this connection alone: before all that is queued, never again, without a receipt.
+
+        Raises ConfigError for what is no JSON object, NotConnectedError if this connection is over.
+        """
+        if not isinstance(frame, dict):
+            raise config_error("on_connect.send", "a JSON object: a dict", frame)
+        try:
+            text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise config_error("on_connect.send", "what JSON can write", str(error)) from None
+        self._check()
+        self._link.wire.control.append(text)
+        self._driver.wake()
+
+    async def expect(self, pattern: Mapping[str, Any] | Callable[[Any], bool], /) -> Message:
+        """Return the first frame of this connection that fits and was not returned before; the reader does not get it then.
+
+        `pattern`: fields that the frame has with these values, or a function of the decoded frame. The whole of `on_connect` has `Reconnect.connect_timeout`; raises NotConnectedError if this connection is over.
+        """
+        wanted: Any = pattern
+        if not isinstance(wanted, dict) and not callable(wanted):
+            raise config_error("on_connect.expect", "a dict of fields, or a function of a frame", wanted)
+        self._check()
+        found: asyncio.Future[Message] = self._driver.loop.create_future()
+
+        def take(message: Message | Exception) -> None:
+            if found.done():
+                return
+            if isinstance(message, Exception):
+                found.set_exception(message)
+            else:
+                found.set_result(message)
+
+        assert self._link.greeting is not None  # noqa: S101 -- a link that is greeted has one
+        forget = self._link.greeting.expect(wanted, take)
+        try:
+            return await found
+        finally:
+            forget()
+
+    def _check(self) -> None:
+        greeting = self._link.greeting
+        if greeting is None or not greeting.is_open or self._driver.session.link is not self._link:
+            raise error_for(Failure.of("CONN_NOT_CONNECTED", "this connection is over, or its on_connect is"))

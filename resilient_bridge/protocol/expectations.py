@@ -1,0 +1,107 @@
+"""What the user says and hears at each connection, after auth and before the join: subscriptions, mostly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from .frames import raw_of
+from .messages import Message
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .policies.replay import Replay
+
+    Expected = tuple[Callable[[Any], bool], Callable[[Message | Exception], None]]
+
+
+class Held(NamedTuple):
+    """A frame that nobody has waited for so far: its type, its envelope, its text."""
+
+    type: str
+    body: dict[str, Any]
+    text: str
+
+
+class Expectations:
+    """The greeting of one connection. `is_open` from the end of auth until the user is done: the join waits for that.
+
+    Meanwhile every frame is held, so that an answer is found that came before it was waited for. What is left goes to the reader, in its
+    order, when the greeting is over. `overflowed`: more came than a side buffer may hold.
+    """
+
+    def __init__(self, policy: Replay) -> None:
+        self.is_open = False
+        self.overflowed = False
+        self._policy = policy
+        self._bytes = 0
+        self._held: list[Held] = []
+        self._expected: list[Expected] = []
+
+    def expect(self, pattern: Any, take: Callable[[Message | Exception], None]) -> Callable[[], None]:
+        """Hand the first frame that fits `pattern` to `take`, in the place of the stream; return what ends the waiting.
+
+        `pattern`: fields, or a function of the frame; what that raises is handed to `take` instead.
+        """
+        matches: Any = pattern if callable(pattern) else _holds(pattern)
+        expected = (matches, take)
+        for held in self._held:
+            fits = self._fits(expected, held)
+            if fits:
+                self._held.remove(held)
+                self._bytes -= len(held.text)
+            if fits is not False:
+                return _nothing
+        self._expected.append(expected)
+
+        def forget() -> None:
+            if expected in self._expected:
+                self._expected.remove(expected)
+
+        return forget
+
+    def hold(self, held: Held) -> None:
+        """A frame has come: it is what somebody waits for, or is held."""
+        for expected in tuple(self._expected):
+            fits = self._fits(expected, held)
+            if fits is not False:
+                self._expected.remove(expected)
+            if fits:
+                return
+        self._held.append(held)
+        self._bytes += len(held.text)
+        self.overflowed |= len(self._held) > self._policy.max_messages or self._bytes > self._policy.max_bytes
+
+    def close(self) -> list[Held]:
+        """The greeting is over. Returns what nobody has waited for."""
+        self.is_open = False
+        held, self._held = self._held, []
+        return held
+
+    def _fits(self, expected: Expected, held: Held) -> bool | None:
+        """Hand the frame over if it fits; None: the function that should say so has raised."""
+        matches, take = expected
+        body, raw = held.body, raw_of(held.body)
+        try:
+            if not matches(raw):
+                return False
+        except Exception as error:  # noqa: BLE001 -- a function of the user's: its caller is told
+            take(error)
+            return None
+        take(Message(held.type, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw))
+        return True
+
+
+def _nothing() -> None:
+    """Nothing is waited for any more."""
+
+
+def _holds(pattern: Mapping[str, Any]) -> Callable[[Any], bool]:
+    def matches(raw: Any) -> bool:
+        if not isinstance(raw, dict):
+            return False
+        body = cast("dict[str, Any]", raw)
+        return all(name in body and body[name] == value for name, value in pattern.items())
+
+    return matches
