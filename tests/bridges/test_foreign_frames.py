@@ -15,6 +15,7 @@ from aiohttp import WSMsgType, web
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import LateReply, MessageRejected
+from tests.bridges.aiohttp_server import serving
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
 
 
@@ -42,17 +43,8 @@ class Chat:
 
     @asynccontextmanager
     async def running(self):
-        app = web.Application()
-        app.add_routes([web.get("/", self.handle)])
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/"
+        async with serving(self.handle) as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     async def say(self, **frame):
         await self.sockets[-1].send_json(frame)
@@ -75,7 +67,7 @@ async def test_c03_a_plain_server_is_ready_at_once_and_hears_nothing_of_ours():
     assert chat.authorizations == ["Bearer secret"] * 2
 
 
-async def test_c03_without_a_token_and_an_answer_nobody_is_greeted():
+async def test_c03_without_a_token_and_an_answer_no_greeting_is_sent():
     """A dialect that waits for no greeting sends none without a token."""
     frames = []
     policy = quick(dialect=rb.Dialect.plain(auth="auth"))
@@ -189,7 +181,7 @@ async def test_c07_a_refused_request_ends_at_the_refusal():
         assert watch.read == []
 
 
-async def test_c07_of_several_requests_nobody_guesses_which_was_refused():
+async def test_c07_of_several_requests_none_is_blamed():
     """Two of one type: the error goes to the stream, and the timeout of each names it."""
     refuse = {"file_read": {"code": "PERMISSION_DENIED", "message": "not yours"}}
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t") as watch:
@@ -217,7 +209,7 @@ async def test_c07_a_late_refusal_is_not_the_answer_of_the_next_request():
         assert watch.of(LateReply) == []
 
 
-async def test_c07_a_refused_send_is_told_by_its_receipt():
+async def test_c07_a_refused_send_is_reported_by_its_receipt():
     """Of one send that waits, an error that names its type is the answer, too."""
     refuse = {"message": {"code": "PROTO_INVALID_MESSAGE", "message": "Unknown message type: message"}}
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t") as watch:

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 import resilient_bridge as rb
+from tests.bridges.aiohttp_server import serving
 from tests.bridges.foreign import Mini, quick
 
 
@@ -49,17 +50,8 @@ class Feed:
 
     @asynccontextmanager
     async def running(self):
-        app = web.Application()
-        app.add_routes([web.get("/", self.handle)])
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/"
+        async with serving(self.handle) as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     def client(self, **options):
         return rb.BridgeClient(self.url, policy=quick(), dialect=rb.dialects.plain, **options)
