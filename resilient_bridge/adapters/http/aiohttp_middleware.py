@@ -67,14 +67,14 @@ class HTTPMiddleware:
         )
         self._key_header = idempotency_header
         self._repeats = any(isinstance(layer, Retry) for layer in calls.layers)
-        self._given_up: WeakKeyDictionary[asyncio.Task[Any], Exception] = WeakKeyDictionary()
+        self._abandoned: WeakKeyDictionary[asyncio.Task[Any], Exception] = WeakKeyDictionary()
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send a request through `handler`, again if the policy says so, and return the last response."""
         task = asyncio.current_task()
-        if task is not None and (error := self._given_up.pop(task, None)) is not None:
+        if task is not None and (error := self._abandoned.pop(task, None)) is not None:
             raise error  # aiohttp came back by itself with what the policy had given up
         comes_back = self._repeats and _switch_off(request)
         carried = _carried(request)
@@ -91,8 +91,8 @@ class HTTPMiddleware:
         except Exception as error:
             if is_hop:  # a request before this one ran, so nothing is proved of the whole call
                 disprove(error)
-            if comes_back and task and not view.stream.is_begun and _is_repeated_by_aiohttp(error):
-                self._given_up[task] = error
+            if comes_back and task and not view.stream.is_started and _is_repeated_by_aiohttp(error):
+                self._abandoned[task] = error
             raise
         finally:
             carried.pop("rb.transport", None)
@@ -125,7 +125,7 @@ class _SentBody:
         self._request = request
 
     @property
-    def is_begun(self) -> bool:
+    def is_started(self) -> bool:
         return bool(getattr(self._request.body, "consumed", False))
 
 

@@ -93,7 +93,7 @@ def once(request: Any) -> None:
 
 def note_use(request: Any) -> None:
     """Tell the attempt that it is the last one, if the body has been read and cannot be read again."""
-    if getattr(request.stream, "is_begun", False):
+    if getattr(request.stream, "is_started", False):
         attempt = CURRENT.get()
         if not attempt.world.is_disabled:
             attempt.is_last = True
@@ -136,15 +136,15 @@ class _Bound:
     def __init__(
         self, most: int, request: Any, add_base: Callable[[BridgeError, Any], None], decoding: Decoding
     ) -> None:
-        self._most = self._left = self._decoded_left = most
+        self._most = self._allowance = self._decoded_allowance = most
         self._request = request
         self._add_base = add_base
         self._decoding: Decoding | None = decoding or None
 
     def count(self, part: bytes) -> None:
         """Raise the error of a body that is too long, before the client decodes the part that makes it so."""
-        self._left -= len(part)
-        if self._left < 0:
+        self._allowance -= len(part)
+        if self._allowance < 0:
             raise self._error("bytes")
         if self._decoding is not None and self._is_bomb(part):
             raise self._error("bytes once decoded")
@@ -153,8 +153,8 @@ class _Bound:
         assert self._decoding is not None  # noqa: S101 -- asked for by who has one
         try:
             for piece in self._decoding.pieces(part):
-                self._decoded_left -= len(piece)
-                if self._decoded_left < 0:
+                self._decoded_allowance -= len(piece)
+                if self._decoded_allowance < 0:
                     return True
         except Exception:  # noqa: BLE001 -- a broken body: the client raises its own error when it decodes this part
             self._decoding = None
@@ -213,14 +213,14 @@ class _Once:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.is_begun = False
+        self.is_started = False
 
     def __iter__(self) -> Iterator[bytes]:
-        self.is_begun = True
+        self.is_started = True
         yield from self._stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        self.is_begun = True
+        self.is_started = True
         async for part in self._stream:
             yield part
 

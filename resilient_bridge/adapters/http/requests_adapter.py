@@ -184,10 +184,10 @@ class _WatchedBody:
 
     def __init__(self, body: Any) -> None:
         self._body = body
-        self.is_begun = False
+        self.is_started = False
 
     def __iter__(self) -> Iterator[Any]:
-        self.is_begun = True
+        self.is_started = True
         return iter(self._body)
 
 
@@ -195,7 +195,7 @@ class _WatchedFile(_WatchedBody):
     """The same for what is read by pieces, as urllib3 does where it can."""
 
     def read(self, size: int = -1) -> Any:
-        self.is_begun = True
+        self.is_started = True
         return self._body.read(size)
 
 

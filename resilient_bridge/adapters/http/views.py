@@ -73,7 +73,7 @@ class _CookieLines:
 
 
 class RequestView:
-    """A request of another client. `stream` says with `is_begun` whether its body can no longer be sent again."""
+    """A request of another client. `stream` says with `is_started` whether its body can no longer be sent again."""
 
     __slots__ = ("extensions", "headers", "method", "native", "options", "stream", "url")
 

@@ -82,7 +82,7 @@ class BlockAttempt(Attempt):
         with suppress(ValueError):
             if block.entered is not None:
                 CURRENT.reset(block.entered)
-        return block.loop.left(block, error)
+        return block.loop.ended(block, error)
 
 
 class Attempts:
@@ -206,7 +206,7 @@ class _Loop:
         if deadline is not None:
             bound(block, deadline.seconds)
 
-    def left(self, block: _BlockFrame, error: BaseException | None) -> bool:
+    def ended(self, block: _BlockFrame, error: BaseException | None) -> bool:
         """A block has ended; return whether its error ends here."""
         if error is None:
             error = exit_layers(self.plan.exits, block, None)
@@ -261,7 +261,7 @@ class _Loop:
     def not_admitted_block(self, block: _BlockFrame, error: BaseException) -> None:
         """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
         block.was_entered = True
-        if not self.left(block, error):
+        if not self.ended(block, error):
             raise error
 
     def give_back(self, block: _BlockFrame) -> None:
