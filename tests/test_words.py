@@ -38,7 +38,7 @@ def test_a_file_may_keep_its_words_until_it_is_changed():
     assert not_needed == ["a.py"]
 
 
-def test_a_line_that_is_not_needed_is_told():
+def test_a_line_that_is_not_needed_is_reported():
     """A file that is clean, changed or gone has none."""
     text = "told = 1\n"
     assert words.problems({"a.py": "x = 1\n"}, listed(**{"a.py": text, "b.py": text}))[1] == ["a.py", "b.py"]

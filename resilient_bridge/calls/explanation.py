@@ -6,7 +6,7 @@ Rule: worst case means worst case: every attempt takes all its time, and the ser
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from .shared.ports import SharedState
 
 
-L = TypeVar("L")
-
-
 @attrs.frozen
 class Explanation:
     """What `policy.explain()` returns; `str()` is the text. `inf` means: nothing bounds it."""
@@ -47,8 +44,15 @@ class Explanation:
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
-        said = (f"repeats: {repeats}",) if repeats else ()
-        lines = ["outermost first:", *order, *said, worst, *shared, *(f"warning: {text}" for text in warned)]
+        repeated = (f"repeats: {repeats}",) if repeats else ()
+        lines = [
+            "outermost first:",
+            *order,
+            *repeated,
+            worst,
+            *shared,
+            *(f"warning: {text}" for text in warned),
+        ]
         return cls(tuple(lines), calls, seconds, warned)
 
     def __str__(self) -> str:

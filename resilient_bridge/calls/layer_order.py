@@ -19,9 +19,9 @@ def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
     """Return what is wrong with this order, a sentence each; empty when nothing is."""
     retry = next((number for number, layer in enumerate(layers) if isinstance(layer, Retry)), None)
     found = [
-        said
+        problem
         for number, layer in enumerate(layers)
-        if retry is not None and (said := layer.outside_retry if number < retry else layer.inside_retry)
+        if retry is not None and (problem := layer.outside_retry if number < retry else layer.inside_retry)
     ]
     deadline, timeout = only(layers, Deadline), only(layers, Timeout)
     # In a thread, the deadline ends the call by its timeout.

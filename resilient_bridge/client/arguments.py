@@ -99,16 +99,14 @@ def check_request(dialect: Dialect) -> None:
         raise config_error("request", wanted, "one whose frames are its own")
 
 
-def check_dialect(
-    dialect: Dialect, on_connect: object, token: object, *, owner: str = "BridgeClient"
-) -> None:
+def check_dialect(dialect: Dialect, on_connect: object, token: object) -> None:
     """What is spoken, what is said at each connection, and whether the dialect knows what to do with a token."""
     if on_connect is not None and not callable(on_connect):
         wanted = "an async function of the connection that has just been made"
-        raise config_error(f"{owner}.on_connect", wanted, on_connect)
+        raise config_error("BridgeClient.on_connect", wanted, on_connect)
     if token is not None and dialect.auth is None and not dialect.bearer:
         wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
-        raise config_error(f"{owner}.token", wanted, "one that does not")
+        raise config_error("BridgeClient.token", wanted, "one that does not")
 
 
 def shown(url: str) -> str:

@@ -67,11 +67,13 @@ class BridgeClient:
     `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
     join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
     survive `kill -9`), a redis:// URL, or a store object; by default memory, which ends with the process.
-    `dialect` takes the place of the policy's. `on_connect`, an async function of the connection, runs each time one is made, after auth and before
-    READY: what you say to a server once (subscriptions) it has to be told again. `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the
-    SHA-256 of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick,
-    is asked every `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer
-    sends a probe, as `reconnect_now()` does, and ends the link only if that is not answered either.
+    `dialect` takes the place of the policy's. `on_connect`, an async function of the connection, runs each time one is made,
+    after auth and before READY: there you subscribe again, because a server forgets that with the connection.
+
+    `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the SHA-256
+    of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick, is asked every
+    `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer sends a probe, as
+    `reconnect_now()` does, and ends the link only if that is not answered either.
 
     Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
     fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work, and from

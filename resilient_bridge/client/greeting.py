@@ -49,7 +49,8 @@ class Greeting:
     async def expect(self, pattern: Mapping[str, Any] | Callable[[Any], bool], /) -> Message:
         """Return the first frame of this connection that fits and was not returned before; the reader does not get it then.
 
-        `pattern`: fields that the frame has with these values, or a function of the decoded frame. The whole of `on_connect` has `Reconnect.connect_timeout`; raises NotConnectedError if this connection is over.
+        `pattern`: fields that the frame has with these values, or a function of the decoded frame. The whole of `on_connect` has
+        `Reconnect.connect_timeout`. Raises NotConnectedError if this connection is over, and what your function raises.
         """
         wanted: Any = pattern
         if not isinstance(wanted, dict) and not callable(wanted):
