@@ -19,6 +19,8 @@ import orjson
 from _clients import EVENT, PAYLOAD, bare, bridged, encode
 from _measure import Clock, holds, interleave, peer, rounds_asked, table
 
+import resilient_bridge as rb
+
 
 COUNT = 64 * 96  # whole barriers: the last one confirms everything
 
@@ -36,7 +38,7 @@ async def bare_send(url: str) -> float:
 
 async def least_send(url: str, dumps) -> float:
     """The least that deserves the name: number it, keep it, ask every 64 how far the other side has read."""
-    kept: deque[tuple[int, str]] = deque()
+    unread: deque[tuple[int, str]] = deque()
     async with bare(url) as websocket:
 
         async def confirm() -> None:
@@ -44,14 +46,14 @@ async def least_send(url: str, dumps) -> float:
             while read < COUNT:
                 assert json.loads(await websocket.recv())["type"] == "heartbeat_pong"
                 read += 64
-                while kept and kept[0][0] <= read:
-                    kept.popleft()
+                while unread and unread[0][0] <= read:
+                    unread.popleft()
 
         reader = asyncio.create_task(confirm())
         with Clock() as clock:
             for number in range(1, COUNT + 1):
                 frame = dumps({**EVENT, "id": number})
-                kept.append((number, frame))
+                unread.append((number, frame))
                 await websocket.send(frame)
                 if number % 64 == 0:
                     await websocket.send('{"type":"heartbeat_ping"}')
@@ -101,14 +103,25 @@ async def least_receive(url: str) -> float:
 async def reliable_receive(url: str, codec: str) -> float:
     """Iterate."""
     async with bridged(url, codec) as client:
-        left = COUNT
-        with Clock() as clock:
-            await client.send("start", {"count": COUNT})
-            async for message in client:
-                assert message.type
-                left -= 1
-                if not left:
-                    break
+        return await _received(client, "start", {"count": COUNT})
+
+
+async def table_receive(url: str, dialect: rb.Dialect) -> float:
+    """The same through a table of names."""
+    async with rb.BridgeClient(url, dialect=dialect) as client:
+        await client.wait_ready(timeout=5)
+        return await _received(client, {"type": "start", "payload": {"count": COUNT}})
+
+
+async def _received(client, *start) -> float:
+    missing = COUNT
+    with Clock() as clock:
+        await client.send(*start)
+        async for message in client:
+            assert message.type
+            missing -= 1
+            if not missing:
+                break
     return clock.cpu / COUNT * 1e6
 
 
@@ -128,6 +141,8 @@ async def main() -> None:
             "receive, hand-written lower bound": partial(least_receive, source),
             "receive, BridgeClient": partial(reliable_receive, source, "json"),
             "receive, BridgeClient, orjson": partial(reliable_receive, source, "orjson"),
+            "receive, plain": partial(table_receive, source, rb.dialects.plain),
+            "receive, a table with positions": partial(table_receive, source, rb.dialects.last_event_id()),
         }
         goals = {"send, BridgeClient": 1.35, "send, BridgeClient, orjson": 0.95, "receive, BridgeClient": 1.8}
         rounds = rounds_asked(21)
@@ -139,6 +154,12 @@ async def main() -> None:
         verdict = [goal, holds(ratio, goal)] if goal else ["", ""]
         rows.append([name, samples.low(name), ratio, samples.paired(name, base), *verdict])
     head = ["100 B", "CPU us a message, min", "x bare, min/min", "x bare, paired median", "goal <=", "P11"]
+    by_names = "receive, BridgeClient"
+    for name in ("receive, plain", "receive, a table with positions"):
+        ratio = samples.ratio(name, by_names)
+        rows.append(
+            [f"{name} / {by_names}", "", ratio, samples.paired(name, by_names), 1.2, holds(ratio, 1.2)]
+        )
     table(f"P11: websocket throughput, {rounds} rounds of {COUNT:,} messages", head, rows)
 
 

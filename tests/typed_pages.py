@@ -13,6 +13,19 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [
+    "dialects/agno.md",
+    "dialects/centrifugo.md",
+    "dialects/jsonrpc.md",
+    "dialects/jupyter.md",
+    "dialects/last-event-id.md",
+    "dialects/mattermost.md",
+    "dialects/openhands.md",
+    "dialects/plain.md",
+    "dialects/recursor.md",
+    "dialects/sequence.md",
+    "dialects/since.md",
+    "dialects/slack-socket-mode.md",
+    "dialects/socketio.md",
     "how-to/bound-spending.md",
     "how-to/coming-from-tenacity.md",
     "how-to/explain-an-error.md",
@@ -24,6 +37,7 @@ PAGES = [
     "how-to/test-your-policies.md",
     "how-to/validate-hook-events.md",
     "reference/events.md",
+    "reference/positions.md",
     "reference/severity.md",
     "strategies/backoff.md",
     "strategies/breaker.md",

@@ -94,17 +94,24 @@ def message_of(
 
 def check_request(dialect: Dialect) -> None:
     """Refuse to ask where nobody could tell which frame is the answer."""
-    if dialect.encode is not None:
+    if dialect.encode is not None and not dialect.answers:
         wanted = "a dialect that matches answers; here: send({…}), and look for the answer among the messages"
         raise config_error("request", wanted, "one whose frames are its own")
 
 
-def check_dialect(dialect: Dialect, on_connect: object, token: object) -> None:
+def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill: object) -> None:
     """What is spoken, what is said at each connection, and whether the dialect knows what to do with a token."""
     if on_connect is not None and not callable(on_connect):
         wanted = "an async function of the connection that has just been made"
         raise config_error("BridgeClient.on_connect", wanted, on_connect)
-    if token is not None and dialect.auth is None and not dialect.bearer:
+    if backfill is not None:
+        if not callable(backfill):
+            wanted = "an async iterator of frames, as a function of a Record"
+            raise config_error("BridgeClient.backfill", wanted, backfill)
+        if dialect.positions is None:
+            wanted = "a dialect with positions, which say from where to fetch"
+            raise config_error("BridgeClient.backfill", wanted, "one without")
+    if token is not None and dialect.auth is None and not dialect.bearer and dialect.sends_auth is None:
         wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
         raise config_error("BridgeClient.token", wanted, "one that does not")
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ..protocol import Message
     from ..protocol.policies import Dialect
     from ..telemetry.events import Event
+    from .backfilling import Backfill
     from .dialing import Dialer
     from .pump import OnConnect
     from .signature import Check, Headers, OnGap, Seconds, SendOptions, Storage, Text
@@ -68,7 +69,8 @@ class BridgeClient:
     join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
     survive `kill -9`), a redis:// URL, or a store object; by default memory, which ends with the process.
     `dialect` takes the place of the policy's. `on_connect`, an async function of the connection, runs each time one is made,
-    after auth and before READY: there you subscribe again, because a server forgets that with the connection.
+    after auth and before READY: there you subscribe again, because a server forgets that with the connection. `backfill`, an async
+    iterator of frames after a position (`rb.dialects.Record`), fetches what was missed where the server has it elsewhere.
 
     `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the SHA-256
     of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick, is asked every
@@ -91,6 +93,7 @@ class BridgeClient:
         policy: BridgePolicy | Policy = default_policy,
         dialect: Dialect | None = None,
         on_connect: OnConnect | None = None,
+        backfill: Backfill | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
@@ -100,7 +103,7 @@ class BridgeClient:
     ) -> None:
         chosen = checked_policy(policy, dialect)
         check_url(url)
-        check_dialect(chosen.dialect, on_connect, token)
+        check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
         dial = URLDialer(
@@ -121,6 +124,7 @@ class BridgeClient:
             receive=receive,
             health_check=health_check,
             on_connect=on_connect,
+            backfill=backfill,
             can_refresh=any(map(callable, (url, token, headers))),
         )
 
@@ -135,6 +139,7 @@ class BridgeClient:
         policy: BridgePolicy | Policy = default_policy,
         dialect: Dialect | None = None,
         on_connect: OnConnect | None = None,
+        backfill: Backfill | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
         receive: bool = True,
@@ -144,11 +149,12 @@ class BridgeClient:
         check_factory(factory)
         self = cls.__new__(cls)
         chosen = checked_policy(policy, dialect)
-        check_dialect(chosen.dialect, on_connect, token)
+        check_dialect(chosen.dialect, on_connect, token, backfill)
         self._name = "<own websocket>"
         self._build(
             FactoryDialer(factory, token, keeps_bytes=chosen.dialect.decode is not None), chosen, session_id, store, on_gap,
-            receive=receive, health_check=health_check, on_connect=on_connect, can_refresh=callable(token),
+            receive=receive, health_check=health_check, on_connect=on_connect, backfill=backfill,
+            can_refresh=callable(token),
         )  # fmt: skip
         return self
 
@@ -163,6 +169,7 @@ class BridgeClient:
         receive: bool,
         health_check: Check | None,
         on_connect: OnConnect | None,
+        backfill: Backfill | None,
         can_refresh: bool,
     ) -> None:
         check_session(session_id, on_gap)
@@ -184,11 +191,14 @@ class BridgeClient:
             receives=receive,
             mask=dial.secrets.mask,
             greets=on_connect is not None,
+            is_backfilled=backfill is not None,
         )
         self._policy = policy
         self._session = session
         self._driver = Driver(session, used_store, world.loop_wall)
-        self._supervisor = Supervisor(self._driver, dial, policy.reconnect.connect_timeout, on_connect)
+        self._supervisor = Supervisor(
+            self._driver, dial, policy.reconnect.connect_timeout, on_connect, backfill
+        )
         self._task: asyncio.Task[None] | None = None
         self._on_gap = on_gap
         self._reader: weakref.ref[Messages] | None = None
@@ -303,7 +313,7 @@ class BridgeClient:
     def receipt(self, idempotency_key: str, /) -> Receipt:
         """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
         self._driver.guard.check()
-        entry = self._session.outbound.find(idempotency_key)
+        entry = self._session.outbound.known.find(idempotency_key)
         if entry is None or entry.is_request:
             text = f"no send with the idempotency key {idempotency_key}"
             raise self._driver.error(Failure.of("SESS_NOT_FOUND", text))

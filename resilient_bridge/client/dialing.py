@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from ..errors import config_error
 from .arguments import secrets_of
 from .credentials import ask
 from .secrets import Secrets
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from ssl import SSLContext
 
+    from ..protocol.facts import Resume
     from ..protocol.policies.dialect import Dialect
     from ..protocol.policies.reconnect import Reconnect
     from ..transports.contract import Transport
@@ -27,9 +30,12 @@ class Dialer(Protocol):
     secrets: Secrets
 
     async def __call__(
-        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+        self,
+        address: tuple[str, int] | None,
+        resolved: Callable[[tuple[str, int]], None],
+        resume: Resume | None,
     ) -> tuple[Transport, str | None]:
-        """Connect: to `address` without DNS if it is given, else tell `resolved` what DNS said."""
+        """Connect: to `address` without DNS if it is given, else tell `resolved` what DNS said; with what `resume` asks."""
         ...
 
 
@@ -54,18 +60,26 @@ class URLDialer:
         self._dialect = dialect
 
     async def __call__(
-        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+        self,
+        address: tuple[str, int] | None,
+        resolved: Callable[[tuple[str, int]], None],
+        resume: Resume | None,
     ) -> tuple[Transport, str | None]:
         """One attempt, everything afresh."""
         from ..transports.websocket import open_websocket
 
-        url: str = await ask(self._url)
+        url: str = await ask(self._url) if resume is None or resume.url is None else resume.url
         token: str | None = await ask(self._token)
-        headers: dict[str, str] = dict(await ask(self._headers) or {})
+        headers: dict[str, str] = {
+            **(await ask(self._headers) or {}),
+            **({} if resume is None else resume.headers),
+        }
         # Of "Bearer X" the X alone is the secret.
         bare = [value.rpartition(" ")[2] for value in headers.values()]
         self.secrets.learn(token, *headers.values(), *bare, *secrets_of(url))
-        if self._dialect.auth is None and token is not None:
+        if resume is not None and resume.query:
+            url = _with_query(url, resume.query)
+        if self._dialect.auth is None and self._dialect.sends_auth is None and token is not None:
             headers["Authorization"] = f"Bearer {token}"
         transport = await open_websocket(
             url,
@@ -97,10 +111,16 @@ class FactoryDialer:
         self._factory, self._token = factory, token
 
     async def __call__(
-        self, address: tuple[str, int] | None, resolved: Callable[[tuple[str, int]], None]
+        self,
+        address: tuple[str, int] | None,
+        resolved: Callable[[tuple[str, int]], None],
+        resume: Resume | None,
     ) -> tuple[Transport, str | None]:
-        """One attempt; the address is the user's own business."""
+        """One attempt; the address is the user's own business. Raises ConfigError if the dialect asks in the URL or in headers."""
         del address, resolved
+        if resume is not None and (resume.url or resume.query or resume.headers):
+            wanted = "BridgeClient(url), as this dialect asks in the URL or in headers for what was missed"
+            raise config_error("BridgeClient.over", wanted, "a websocket that was opened elsewhere")
         from ..transports.websocket import WebSocketTransport
 
         token: str | None = await ask(self._token)
@@ -128,6 +148,9 @@ class _Entered:
     def half_received(self) -> int | None:
         return self._transport.half_received
 
+    async def ping(self) -> Awaitable[Any] | None:
+        return await self._transport.ping()
+
     async def close(self, code: int = 1000) -> None:
         entered, self._entered = self._entered, None
         try:
@@ -136,3 +159,14 @@ class _Entered:
             if entered is not None:
                 task = asyncio.ensure_future(entered.__aexit__(None, None, None))
                 await asyncio.shield(task)
+
+
+def _with_query(url: str, fields: Mapping[str, str | int]) -> str:
+    """`url` with these fields in its query, in the stead of those of the same name."""
+    parts = urlsplit(url)
+    others = [
+        (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in fields
+    ]
+    return urlunsplit(
+        parts._replace(query=urlencode([*others, *((name, str(v)) for name, v in fields.items())]))
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from attrs import evolve
 
@@ -17,6 +17,7 @@ from ..protocol import Now
 from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
 from ..transports.loop_guard import LoopGuard
+from .defects import defect_of
 from .streams import EventStream, deliver
 
 
@@ -33,6 +34,7 @@ class Connection(Protocol):
     def wake_reader(self) -> None: ...
     def end(self, cause: Failure) -> None: ...
     def greet(self) -> None: ...
+    def fetch(self) -> None: ...
     def look(self, now: Now) -> None: ...
 
 
@@ -52,6 +54,7 @@ class Driver:
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
+        self.on_closing: Callable[[], None] = _ignore  # the server has announced the end of the connection
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
         self._timer: asyncio.TimerHandle | None = None
@@ -109,14 +112,18 @@ class Driver:
             self._reader = None
 
     def _move_pump(self, pump: Connection) -> None:
-        death = self.session.death
+        death, link = self.session.death, self.session.link
         if death is not None:
             pump.end(death)
-        elif (link := self.session.link) is not None and link.awaits_greeting:
-            pump.greet()
-            if self.session.wants_to_send:
-                pump.wake_writer()
-        elif self.session.wants_to_send:
+            return
+        if link is not None:
+            if link.awaits_greeting:
+                pump.greet()
+            elif link.awaits_backfill:
+                pump.fetch()
+            if link.closing:
+                self.on_closing()
+        if self.session.wants_to_send:
             pump.wake_writer()
 
     def _tell(self) -> None:
@@ -160,7 +167,7 @@ class Driver:
     def defect(self, error: Exception) -> None:
         """Something of ours is broken: fail the client in words, so that whoever waits learns that nobody works for him."""
         now = self.now()
-        failure = _defect(error)
+        failure = defect_of(error)
         self.session.fail(failure, "internal_error", now)
         if self.pump is not None:
             self.pump.end(failure)
@@ -321,8 +328,11 @@ class Driver:
         """The consumer took a message: whoever waits for room may go on."""
         if self.is_durable:
             self.store.touch()
-        if self.session.is_paused and self.pump is not None:
-            self.pump.wake_reader()
+        if self.pump is not None:
+            if self.session.is_paused:
+                self.pump.wake_reader()
+            if self.session.inbound.acknowledgements is not None and self.session.wants_to_send:
+                self.pump.wake_writer()
         if self._room is not None and self.session.inbound.inbox.has_room:
             _wake([self._room])
 
@@ -378,15 +388,11 @@ _ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING}
 _REFUSING = frozenset({BridgeState.DRAINING, BridgeState.CLOSING, BridgeState.CLOSED})
 
 
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
 def _wake(futures: list[asyncio.Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
-
-
-def _defect(error: Exception) -> Failure:
-    first: BaseException = error
-    while isinstance(first, BaseExceptionGroup):
-        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
-    text = f"the client failed with {type(first).__name__}, which is a defect of resilient_bridge"
-    return Failure.of("SYS_INTERNAL_ERROR", text, cause=first)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..protocol import Message
-    from ..protocol.link import Link
+    from ..protocol.facts import Record
+    from ..protocol.link import AnyLink
     from .driver import Driver
 
 
@@ -25,10 +26,15 @@ class Greeting:
 
     __slots__ = ("_driver", "_link")
 
-    def __init__(self, driver: Driver, link: Link) -> None:
+    def __init__(self, driver: Driver, link: AnyLink) -> None:
         """Made by the client, for each connection."""
         self._driver = driver
         self._link = link
+
+    @property
+    def record(self) -> Record:
+        """What is known of the session: `record.joined` is False at the first connection, `record.positions` say how far it was read."""
+        return self._driver.session.record()
 
     async def send(self, frame: Mapping[str, Any], /) -> None:
         """Send this JSON object as it is, on this connection alone: before all that is queued, never again, without a receipt.

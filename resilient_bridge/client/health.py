@@ -56,7 +56,7 @@ def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) 
     link = session.link
     if link is None or now is None or link.joining.waits(now) < patience:
         return session.reconnection.last_loss
-    return link.joining.missing(now) or session.reconnection.last_loss
+    return link.missing(now) or session.reconnection.last_loss
 
 
 def not_ready(driver: Driver, timeout: object) -> BridgeError:

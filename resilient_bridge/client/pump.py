@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..errors import StoreError
 from .cancelled import ended
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
     from ..protocol import Now
-    from ..protocol.link import Link
+    from ..protocol.fact_link import FactLink
+    from ..protocol.link import AnyLink
     from ..transports.contract import Transport
+    from .backfilling import Backfill
     from .driver import Driver
 
     OnConnect = Callable[[Greeting], Awaitable[None]]
@@ -34,7 +36,13 @@ _STORE_PATIENCE: Final = 1.0  # seconds until a store that refused is asked agai
 class Pump:
     """Runs once. `loss` is what ended it: the native exception, or the session's verdict."""
 
-    def __init__(self, driver: Driver, transport: Transport, on_connect: OnConnect | None = None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        transport: Transport,
+        on_connect: OnConnect | None = None,
+        backfill: Backfill | None = None,
+    ) -> None:
         self.loss: Exception | Failure | None = None
         self._driver = driver
         self._transport = transport
@@ -43,13 +51,16 @@ class Pump:
         self._mark_again_at = -inf
         self._half: int | None = None  # how much of a frame had come when that was looked at last
         self._half_since = 0.0
-        self._on_connect = on_connect
+        self._on_connect, self._backfill = on_connect, backfill
         self._greeting: asyncio.Task[None] | None = None
+        self._fetching: asyncio.Task[None] | None = None
+        self.heard = 0  # frames
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
         driver = self._driver
         driver.pump = self
+        alive = self._keep_alive()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(), name="resilient_bridge reader")
@@ -57,12 +68,27 @@ class Pump:
         finally:
             driver.pump = None
             self._transport.abort()
-            if self._greeting is not None:
-                self._greeting.cancel()
-                await ended(self._greeting, _GREETING_ENDS)
+            for task in (self._greeting, self._fetching, alive):
+                if task is not None:
+                    task.cancel()
+                    await ended(task, _GREETING_ENDS)
             await self._transport.close()
         assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
         return self.loss
+
+    def _keep_alive(self) -> asyncio.Task[None] | None:
+        policy = self._driver.session.keepalive
+        if policy is None:
+            return None
+        from .keepalive import keep_alive  # here: most dialects have pings of their own
+
+        asking = keep_alive(self, self._transport, policy)
+        return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
+
+    @property
+    def is_paused(self) -> bool:
+        """Is nobody reading at the moment, because the inbox is full?"""
+        return self._driver.session.is_paused
 
     def end(self, cause: Exception | Failure) -> None:
         """This connection is over; the first cause stands."""
@@ -74,7 +100,7 @@ class Pump:
 
     async def close(self) -> None:
         """Say goodbye to the other side; the caller bounds it."""
-        await self._transport.close()
+        await self._transport.close(self._driver.session.close_code)
 
     def greet(self) -> None:
         """The server has accepted us: the user says what has to be said at each connection, once."""
@@ -83,7 +109,16 @@ class Pump:
             greeted = self._greet(self._on_connect, link)
             self._greeting = self._driver.loop.create_task(greeted, name="resilient_bridge on_connect")
 
-    async def _greet(self, on_connect: OnConnect, link: Link) -> None:
+    def fetch(self) -> None:
+        """The join waits for what was missed, which a function of the user's fetches, once for each connection."""
+        if self._fetching is None and self._backfill is not None:
+            from .backfilling import fetch  # here: most clients have no such function
+
+            link = cast("FactLink", self._driver.session.link)
+            fetched = fetch(self._backfill, self._driver, link)
+            self._fetching = self._driver.loop.create_task(fetched, name="resilient_bridge backfill")
+
+    async def _greet(self, on_connect: OnConnect, link: AnyLink) -> None:
         driver = self._driver
         try:
             await on_connect(Greeting(driver, link))
@@ -116,6 +151,7 @@ class Pump:
                 self.end(error)
                 return
             now = driver.now()
+            self.heard += 1
             session.receive(frame, now)
             driver.heard(now)
 

@@ -67,6 +67,7 @@ class Messages:
             elif session.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
                 raise StopAsyncIteration
             else:
+                driver.taken()  # the last message, perhaps: its server may wait for that
                 if driver.pump is not None:
                     driver.pump.wake_reader()
                 await driver.readable()

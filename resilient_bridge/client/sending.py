@@ -64,7 +64,7 @@ class Sender:
         if self._policy.overflow == "block" and waits:
             async with self._turnstile:  # in the order of the calls, whoever finds room
                 await self._room(entry)
-                twin = outbound.standing(entry.key)  # accepted under the same key while this one waited
+                twin = outbound.known.standing(entry.key)  # accepted under the same key while this one waited
                 return await self._accept(entry) if twin is None else await self._known(twin)
         return await self._accept(entry)
 

@@ -10,25 +10,39 @@ from typing import TYPE_CHECKING
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
+from .cancelled import ended
 from .pump import Pump
 
 
 if TYPE_CHECKING:
+    from ..transports.contract import Transport
+    from .backfilling import Backfill
     from .dialing import Dialer
     from .driver import Driver
     from .pump import OnConnect
+
+
+_DIALLING_ENDS = 5.0  # seconds for an attempt that was cancelled
 
 
 class Supervisor:
     """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS."""
 
     def __init__(
-        self, driver: Driver, dial: Dialer, connect_timeout: float, on_connect: OnConnect | None = None
+        self,
+        driver: Driver,
+        dial: Dialer,
+        connect_timeout: float,
+        on_connect: OnConnect | None = None,
+        backfill: Backfill | None = None,
     ) -> None:
         self._driver = driver
         self._dial = dial
         self._timeout = connect_timeout
-        self._on_connect = on_connect
+        self._on_connect, self._backfill = on_connect, backfill
+        driver.on_closing = self._replace
+        self._dialling: asyncio.Task[None] | None = None
+        self._next: tuple[Transport, str | None] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._address: tuple[str, int] | None = None
         self.pump: Pump | None = None
@@ -39,6 +53,8 @@ class Supervisor:
             await self._run()
         except Exception as error:  # noqa: BLE001 -- whoever waits must learn that nobody works for him any more
             self._driver.defect(error)
+        finally:
+            await self._drop_next()
 
     async def _run(self) -> None:
         driver = self._driver
@@ -54,25 +70,59 @@ class Supervisor:
             if not decision.retry:
                 return
             reuse = decision.reuse_address
-            await self._wait(decision.wait)
+            await self._wait(0.0 if self._next is not None else decision.wait)
 
     async def _one_connection(self, address: tuple[str, int] | None) -> Failure:
         driver = self._driver
+        made, self._next = self._next, None
         try:
-            async with asyncio.timeout(self._timeout):
-                transport, token = await self._dial(address, self._note_address)
+            transport, token = made or await self._connect(address)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the session decides what it means
             return self._dial.secrets.mask(_classified(error))
         self._address = transport.address or self._address
         now = driver.now()
         driver.session.connection_made(token, now)
-        self.pump = Pump(driver, transport, self._on_connect)
+        self.pump = Pump(driver, transport, self._on_connect, self._backfill)
         try:
             driver.after(now)
             loss = await self.pump.run()
         finally:
             self.pump = None
         return self._dial.secrets.mask(loss if isinstance(loss, Failure) else _classified(loss))
+
+    async def _connect(self, address: tuple[str, int] | None) -> tuple[Transport, str | None]:
+        async with asyncio.timeout(self._timeout):
+            return await self._dial(address, self._note_address, self._driver.session.resume())
+
+    # ---- a server that announces its end -----------------------------------------------------------------------
+
+    def _replace(self) -> None:
+        """Make the next connection now, and end this one when that is there. If it cannot be made, this one ends when it ends."""
+        if self._dialling is None and self.pump is not None:
+            replacing = self._make_next(self.pump)
+            self._dialling = self._driver.loop.create_task(replacing, name="resilient_bridge replacement")
+
+    async def _make_next(self, pump: Pump) -> None:
+        try:
+            made = await self._connect(None)
+        except Exception:  # noqa: BLE001 -- the ordinary attempt, after the end that was announced, says what is wrong
+            return
+        finally:
+            self._dialling = None
+        if self.pump is pump and pump.loss is None:
+            self._next = made
+            pump.end(Failure.of("CONN_WEBSOCKET_CLOSED", "the server announced the end of this connection"))
+        else:
+            made[0].abort()
+            await made[0].close()
+
+    async def _drop_next(self) -> None:
+        if self._dialling is not None:
+            self._dialling.cancel()
+            await ended(self._dialling, _DIALLING_ENDS)
+        if self._next is not None:
+            self._next[0].abort()
+            await self._next[0].close()
 
     def _note_address(self, address: tuple[str, int]) -> None:
         self._address = address

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .exceptions import NotExecutedError as NotExecutedError
     from .exceptions import OutboxFullError as OutboxFullError
     from .exceptions import OutcomeUnknownError as OutcomeUnknownError
+    from .exceptions import PositionGoneError as PositionGoneError
     from .exceptions import ProtocolError as ProtocolError
     from .exceptions import RejectedError as RejectedError
     from .exceptions import SessionError as SessionError
@@ -82,8 +83,8 @@ _NAMES = {
     "exceptions": (
         "AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError ConfigError "
         "ContextOverflowError DeadlineExceededError InboxFullError NotConnectedError "
-        "NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError ProtocolError "
-        "RejectedError SessionError SpendLimitError StoreError ThrottledError"
+        "NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError "
+        "ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),
     "failure": "Failure",
     "taxonomy": "Category Executed Kind Severity",

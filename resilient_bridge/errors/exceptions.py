@@ -36,8 +36,8 @@ class BridgeError(Exception):
         return f"<{type(self).__name__} {self._failure.code} {self._failure}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        kept = {name: value for name, value in vars(self).items() if name in ("__notes__", ATTRIBUTE)}
-        return type(self), (self._failure,), kept or None
+        attached = {name: value for name, value in vars(self).items() if name in ("__notes__", ATTRIBUTE)}
+        return type(self), (self._failure,), attached or None
 
 
 class ConfigError(BridgeError, ValueError):
@@ -54,6 +54,16 @@ class ProtocolError(BridgeError):
 
 class SessionError(BridgeError):
     """The session is unknown, closed, not resumable, or somebody else's."""
+
+
+class PositionGoneError(SessionError):
+    """What came after a position is not held any more: raised by the function that you give as `backfill=`, it makes a gap of the verdict."""
+
+    def __init__(self, failure: Failure | str = "", /) -> None:
+        """Carry a failure, or make one of a text."""
+        if isinstance(failure, str):
+            failure = Failure.of("SESS_NOT_RESUMABLE", failure or "what came after this position is gone")
+        super().__init__(failure)
 
 
 class AttemptTimeoutError(BridgeError, TimeoutError):

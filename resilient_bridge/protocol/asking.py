@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _LATER: Final = 2.0  # seconds of overlap, where more does not fit
-_KEPT: Final = 600.0  # seconds after which a little more is asked for again
+_FORGIVEN_AFTER: Final = 600.0  # seconds after which a little more is asked for again
 _NEVER_FOR_IT: Final = frozenset({1000, 1001, 1012, 1013})  # closes that say nothing about what was asked
 
 
@@ -43,7 +43,7 @@ class Asking:
 
     def begin(self, now: Now) -> None:
         """A join begins. After a while without such a death a little more is asked for again."""
-        if self.extent and self._since is not None and now.since(self._since) >= _KEPT:
+        if self.extent and self._since is not None and now.since(self._since) >= _FORGIVEN_AFTER:
             self.extent = Extent(self.extent - 1) if self.extent <= Extent.NOTHING else Extent.NOTHING
             self._since = now
 

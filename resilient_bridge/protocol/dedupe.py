@@ -32,8 +32,8 @@ class Dedupe:
     @property
     def holds(self) -> bool:
         """May a message that may have arrived be handed out again?"""
-        said = self._dialect.dedupes
-        return self._is_stated if said == "stated" else said
+        dedupes = self._dialect.dedupes
+        return self._is_stated if dedupes == "stated" else dedupes
 
     def hello(self, payload: Mapping[str, Any], *, is_same_server: bool = True) -> None:
         """The server answered auth or join: it may say so there. Another server has to say it anew."""

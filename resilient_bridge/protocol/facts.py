@@ -6,13 +6,68 @@ knows nothing of a server beyond these facts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+Position: TypeAlias = int | str
+"""Where an event stands in the server's log: its number, or its id, or its time, as the server writes it."""
+Channel: TypeAlias = str | None
+"""Which log of the server; None where it has one for the session."""
+
+
+# ---- what we know when we connect ------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """What this client knows of its session when it connects; the dialect turns it into a request for what was missed.
+
+    `positions` has the position of the last event of each channel, of the channel None where the session has one log; `epochs` the
+    epochs of channels that have their own. `session`, `epoch`, `token` and `url` are what the server's `Hello` gave last. `joined`:
+    a connection before this one was READY. `moved`: channels whose position was reached without an event (`Moved`).
+    """
+
+    session_id: str = ""
+    session: str | None = None
+    epoch: str | None = None
+    token: str | None = attrs.field(default=None, repr=False)
+    url: str | None = attrs.field(default=None, repr=False)
+    positions: Mapping[Channel, Position] = attrs.field(factory=lambda: MappingProxyType({}))
+    epochs: Mapping[Channel, str] = attrs.field(factory=lambda: MappingProxyType({}))
+    joined: bool = False
+    overlap: int = attrs.field(default=0, repr=False)
+    moved: frozenset[Channel] = frozenset()
+
+    @property
+    def position(self) -> Position | None:
+        """The position of the last event, where the session has one log."""
+        return self.positions.get(None)
+
+    def after(self, channel: Channel = None) -> Position | None:
+        """The position to ask after: the last one, less `Positions.overlap`, so that the answer begins with what we know."""
+        position = self.positions.get(channel)
+        is_event = isinstance(position, int) and channel not in self.moved
+        return position - self.overlap if is_event and isinstance(position, int) else position
+
+
+@attrs.frozen(kw_only=True)
+class Resume:
+    """How to ask for what was missed: fields of the URL's query, headers, another URL, frames to send once we are accepted."""
+
+    query: Mapping[str, str | int] = attrs.field(factory=dict[str, "str | int"])
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
+    url: str | None = attrs.field(default=None, repr=False)
+    frames: Sequence[str] = ()
+
+
+# ---- facts ---------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +76,8 @@ class Event:
 
     `raw` is the frame as it came, decoded as far as the dialect reads it: an object, an array, a text, bytes. `payload` is what a reader of
     messages finds in it. Two events with one `type` and `id` are one message; without an `id` nothing is taken for a repetition.
+    `position` is where it stands in the log of `channel`; None: it is in no log and will not be replayed. `echo`: the text by which
+    it is known as a message of ours that has come back (`Send.echo`). `ack`: what the server wants acknowledged.
     """
 
     raw: Any
@@ -28,22 +85,170 @@ class Event:
     payload: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     id: str | None = None
     timestamp: str | None = None
+    channel: Channel = None
+    position: Position | None = None
+    echo: str | None = None
+    ack: Any = None
 
 
-Fact: TypeAlias = Event
+@attrs.frozen(kw_only=True)
+class Hello:
+    """The server has accepted this connection.
+
+    `session` is the name of what it keeps for us, `epoch` that of its log: with another one, positions mean nothing. `token` and `url`
+    are for the next connection. `silence`: after so many seconds without a frame the connection is dead.
+    """
+
+    session: str | None = None
+    epoch: str | None = None
+    token: str | None = attrs.field(default=None, repr=False)
+    url: str | None = attrs.field(default=None, repr=False)
+    silence: float | None = None
+
+
+@attrs.frozen
+class Challenge:
+    """The server wants to know who we are: the dialect's `Auth` is sent. `silence` as in `Hello`."""
+
+    silence: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Moved:
+    """The position of a channel moves without an event: what stands there is not for us, or has no content."""
+
+    position: Position
+    channel: Channel = None
+
+
+@attrs.frozen
+class Finished:
+    """The log of this channel is complete: nothing more will come, so nothing of it is asked for again."""
+
+    channel: Channel
+
+
+@attrs.frozen(kw_only=True)
+class Replayed:
+    """What the server says about the replay of a channel; the channel None speaks for all.
+
+    `complete`: True, it has sent all that was missed; False, it cannot; None, it does not say. `first` and `through` are the first
+    and last position that it replays: with `through` the replay ends there. `epoch` as in `Hello`, where a channel has one.
+    """
+
+    complete: bool | None = None
+    channel: Channel = None
+    first: Position | None = None
+    through: Position | None = None
+    epoch: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """The answer to a message of ours, found by its `Send.id` or `Send.number`. `duplicate`: the server had it already."""
+
+    to: str | int
+    raw: Any = None
+    type: str = ""
+    payload: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    duplicate: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Acked:
+    """The server has these messages of ours, by `Send.id` or `Send.number`; `through`: all of this connection up to that number."""
+
+    ids: Iterable[str | int] = ()
+    through: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """The server refuses something: `to` is the message of ours, `type` what kind it was, where the server says so.
+
+    `code` and `text` are the server's; without `to` and `type`, and if nothing of ours fits, the reader gets it as a message.
+    """
+
+    raw: Any = None
+    to: str | int | None = None
+    type: str | None = None
+    code: str = ""
+    text: str = ""
+    retry_after: float | None = None
+
+
+@attrs.frozen
+class Closing:
+    """The server will end this connection within so many seconds: the next one is made before that."""
+
+    within: float | None = None
+
+
+# ---- facts and intents ---------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Ping:
+    """A question for a sign of life: the server's, as a fact (`body` comes back), or ours, as an intent (`id` comes back)."""
+
+    id: str = ""
+    number: int = 0
+    body: Any = None
+    record: Record | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pong:
+    """The answer to a ping: the server's, as a fact (`id` where it repeats ours), or ours, as an intent (`body` of its ping)."""
+
+    id: str | None = None
+    body: Any = None
+
+
+CONTROL: Final = 1_000_000_000
+"""The numbers of frames that are no messages of the user's (`Auth.number`, `Ping.number`) begin above this."""
+
+Fact: TypeAlias = (
+    Event | Hello | Challenge | Moved | Finished | Replayed | Reply | Acked | Refused | Closing | Ping | Pong
+)
 """What `decode` returns a tuple of; an empty tuple for a frame that says nothing to anybody."""
+
+
+# ---- intents -------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class Send:
-    """A message of the user's that is to go out. `key` is the same on every resend; a server that reads it can tell a repetition."""
+    """A message of the user's that is to go out. `key` is the same on every resend; a server that reads it can tell a repetition.
+
+    `number` counts the messages of the session from 1; `is_request`: somebody waits for the `Reply`.
+    """
 
     type: str
     payload: Mapping[str, Any]
     id: str
     key: str
     timestamp: str
+    number: int = 0
+    is_request: bool = False
 
 
-Intent: TypeAlias = Send
-"""What `encode` is given."""
+@attrs.frozen(kw_only=True)
+class Auth:
+    """The first thing said on a connection, or the answer to a `Challenge`: who we are, and which session is ours."""
+
+    token: str | None = attrs.field(default=None, repr=False)
+    record: Record = attrs.field(factory=Record)
+    id: str = ""
+    number: int = 0
+
+
+@attrs.frozen
+class Acknowledge:
+    """An event has been received, or read: `ack` is what the event asked for."""
+
+    ack: Any
+
+
+Intent: TypeAlias = Send | Auth | Ping | Pong | Acknowledge
+"""What `encode` is given. It returns the frame, or None for what this server is not to be told."""

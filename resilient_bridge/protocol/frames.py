@@ -117,10 +117,11 @@ def envelope(value: Any) -> dict[str, Any]:
 class Body(dict[str, Any]):
     """A message in the form of an envelope, of a dialect whose frames are no envelopes: `raw` is what came."""
 
-    __slots__ = ("raw",)
+    __slots__ = ("fact", "raw")
 
     def __init__(self, fact: Event) -> None:
         super().__init__(type=fact.type, id=fact.id, timestamp=fact.timestamp, payload=fact.payload)
+        self.fact = fact
         self.raw = fact.raw
 
 
@@ -216,11 +217,11 @@ def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in body.items() if name not in _ENVELOPE}, **payload}
 
 
-def own_frame(encode: Callable[[Send], str], message: Send) -> str:
+def own_frame(encode: Callable[[Send], str | None], message: Send) -> str:
     """The frame of a dialect of its own. Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write."""
     try:
-        frame = encode(message)
-        frame.encode()
+        frame: Any = encode(message)
+        frame.encode()  # None has no such method: a dialect that does not send
     except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a user of theirs wants sent
         reason = {
             "field": "frame",
@@ -232,7 +233,7 @@ def own_frame(encode: Callable[[Send], str], message: Send) -> str:
         raise ProtocolError(
             Failure.of("PROTO_INVALID_MESSAGE", text, details=details, executed=Executed.NO)
         ) from None
-    return frame
+    return str(frame)
 
 
 class Encoder:

@@ -117,3 +117,45 @@ class Heartbeat:
                 self.verdict = Failure.of("CONN_HEARTBEAT_TIMEOUT", text, details=details)
                 return "dead"
         return "ping" if mono >= self._next else None
+
+
+class Silence:
+    """Of a server that gives signs of life by itself: `limit` seconds in which nothing came, and the connection is dead.
+
+    As for pings, a verdict needs a last look, in which what has arrived can be read, and none is made while reading is paused.
+    """
+
+    def __init__(self, limit: float, mono: float) -> None:
+        self._limit = limit
+        self._since = mono
+        self._last_look: float | None = None
+        self._paused = False
+
+    def alive(self, mono: float) -> None:
+        """Something came."""
+        self._since, self._last_look = mono, None
+
+    def pause(self) -> None:
+        """Reading stops: no verdict until it goes on."""
+        self._paused, self._last_look = True, None
+
+    def resume(self, mono: float) -> None:
+        """Reading goes on: the server gets its full time again."""
+        self._paused = False
+        self.alive(mono)
+
+    def next_timer(self) -> float | None:
+        """When `check` wants to be called (monotonic)."""
+        if self._paused:
+            return None
+        return self._since + self._limit if self._last_look is None else self._last_look
+
+    def check(self, mono: float) -> Failure | None:
+        """The verdict that the link is dead, or None."""
+        if self._paused or mono < self._since + self._limit:
+            return None
+        if self._last_look is None or mono - self._last_look > _LAST_LOOK:
+            self._last_look = mono + _LAST_LOOK
+        elif mono >= self._last_look:
+            return Failure.of("CONN_HEARTBEAT_TIMEOUT", f"nothing was heard for {self._limit:g} s")
+        return None

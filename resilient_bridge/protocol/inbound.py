@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from .acknowledgements import Acknowledgements
     from .clock import Now
     from .policies.inbox import Inbox as InboxPolicy
     from .ports import Store
     from .rejoin import Outcome
-    from .watermark import Memory, Watermark
+    from .watermark import Key, Memory, Watermark
 
 
 class Inbound:
@@ -46,6 +47,7 @@ class Inbound:
         self.duplicates = 0
         self.rejected = 0  # frames, and messages in replays, that could not be taken
         self._emit = emit
+        self.acknowledgements: Acknowledgements | None = None  # of a server that wants acknowledgements
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
@@ -58,14 +60,14 @@ class Inbound:
         identity = body.get("id")
         message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
         if identity is None:
-            self._accept(None, message, text, now.mono)
+            self.accept(None, message, text, now.mono)
             return
         key = (type_, identity)
         known = self.watermark.mark_of(key)
         if known is None:
             if self._memory is not None:
                 self._look_back(message)
-            self._accept(key, message, text, now.mono)
+            self.accept(key, message, text, now.mono)
             return
         self.duplicates += 1
         if known.text != text and canonical(known.text) != canonical(text):
@@ -78,6 +80,10 @@ class Inbound:
             message.maybe_duplicate = True
         elif stamp is not None:
             self._memory = None
+
+    def was_accepted(self, key: Key) -> bool:
+        """Has a message with this type and id entered the inbox, as far as is remembered?"""
+        return key in self.watermark or self.watermark.is_used_up(key)
 
     def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
         """A frame that is no part of the position: delivered once, whatever a replay may hold."""
@@ -120,7 +126,7 @@ class Inbound:
             )
             message.redelivered = message.replayed and self.watermark.was_in_hand(item.key, item.text)
             if item.counts:
-                self._accept(item.key, message, item.text, now.mono, floating=floating)
+                self.accept(item.key, message, item.text, now.mono, floating=floating)
             else:
                 self._put(message, len(item.text), None)
                 if item.key is not None:
@@ -133,6 +139,13 @@ class Inbound:
         self._memory = self.watermark.memory() if gap is not None and self.watermark.first > 1 else None
         self.inbox.absorb()
         return gap
+
+    def forget_positions(self, why: str) -> None:
+        """The server has forgotten what we have read. Before the next connection: its URL must not name that any more."""
+        bookmark = self.watermark.bookmark
+        if bookmark is not None:
+            bookmark.gone = why
+            bookmark.forget(self.watermark.accepted)
 
     def forget_session(self, session_id: str) -> None:
         """The session is gone on the server: from here on we are in another one."""
@@ -149,7 +162,7 @@ class Inbound:
         )
         return Item(message, text, counts=counts)
 
-    def _accept(
+    def accept(
         self,
         key: tuple[str, str] | None,
         message: Message,
@@ -158,6 +171,7 @@ class Inbound:
         *,
         floating: bool = False,
     ) -> None:
+        """A message enters the inbox, and is part of the position."""
         watermark = self.watermark
         doubtful = key is None and message.maybe_duplicate
         watermark.accept(key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating)
@@ -173,6 +187,8 @@ class Inbound:
         if self._in_hand is not None:
             done, position = self._in_hand
             position.take()
+            if self.acknowledgements is not None and done.id is not None:
+                self.acknowledgements.take((done.type, done.id))
             if done.redelivered:
                 position.out_of_hand(None if done.id is None else (done.type, done.id))
             self._in_hand = None

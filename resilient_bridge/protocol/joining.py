@@ -334,6 +334,11 @@ class Joining:
         self.advance(now)
 
     @property
+    def is_open(self) -> bool:
+        """Has the join not ended in its verdict?"""
+        return self.rejoin is not None
+
+    @property
     def replay_deadline(self) -> float | None:
         """When the replay has taken too long (monotonic)."""
         return self.rejoin.deadline if self.rejoin is not None else None

@@ -81,14 +81,14 @@ _ABSENT: Final = Cut("absent", 0, 0)
 def without_repeats(items: Sequence[Item]) -> list[Item]:
     """`items` without later occurrences of a key: a server may broadcast one id twice, we deliver it once."""
     seen: set[Key] = set()
-    kept: list[Item] = []
+    unique: list[Item] = []
     for item in items:
         if item.key is not None:
             if item.key in seen:
                 continue
             seen.add(item.key)
-        kept.append(item)
-    return kept
+        unique.append(item)
+    return unique
 
 
 def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
@@ -152,9 +152,9 @@ def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     """Where in `side` the answer can end: after that many side items, with all that both hold being equal."""
     if not answer or not side:
         return [0]
-    place = {item.key: at for at, item in enumerate(answer) if item.key is not None}
+    index_of = {item.key: at for at, item in enumerate(answer) if item.key is not None}
     # A key that both hold leaves one possible end.
-    proofs = {at + len(answer) - place[item.key] for at, item in enumerate(side) if item.key in place}
+    proofs = {at + len(answer) - index_of[item.key] for at, item in enumerate(side) if item.key in index_of}
     common = _common_suffixes(answer, side)
     ends = [end for end in range(len(side) + 1) if common[end] >= min(len(answer), end)]
     return [end for end in ends if not proofs or proofs == {end}]

@@ -68,13 +68,16 @@ class Gap:
     `verdict` is GAP (provably or presumably lost) or UNKNOWN (nobody can tell). `since` is the server's timestamp of the
     last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
     mismatch` for GAP; `order no_replay empty no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource
-    `no_event_id repeated_event_id event_id_jump`.
+    `no_event_id repeated_event_id event_id_jump`. Where the server numbers its events (docs/reference/positions.md has the reasons),
+    `channel` says whose are missing (None: the session's), and `missing` is the first and last number, where these are exact.
     """
 
     verdict: Verdict
     since: datetime | None
     until: datetime | None
     reason: str
+    channel: str | None = None
+    missing: tuple[int, int] | None = None
 
 
 def parse_timestamp(raw: str | None) -> datetime | None:

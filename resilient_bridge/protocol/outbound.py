@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
@@ -19,6 +19,7 @@ from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, lost_answer, not_handed_out, outcome_event, unanswered
 from .facts import Send
 from .frames import Encoder, fields_of, own_frame, raw_of
+from .known_entries import KnownEntries
 from .messages import Message
 from .outbox import Outbox
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from .clock import Identifiers
     from .policies.dialect import Dialect
     from .policies.outbox import Outbox as OutboxPolicy
-
-
-_REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
 
 
 class Outbound:
@@ -64,9 +62,8 @@ class Outbound:
         self._stamp = Stamps()
         self.cleared = inf  # entries up to this number may go: a durable store has them marked first
         self._seq = 0
-        self._by_id: dict[str, Entry] = {}
-        self._by_key: dict[str, Entry] = {}
-        self._remembered: deque[Entry] = deque()
+        self.known = KnownEntries(has_numbers=dialect.encode is not None)
+        self._by_id = self.known.by_id
 
     # ---- the user's side --------------------------------------------------------------------------------------
 
@@ -86,7 +83,7 @@ class Outbound:
             key = payload.get("idempotency_key")  # what is no dict is refused below, in words
         if key is not None:
             check_key(key)
-            known = self.standing(key)
+            known = self.known.standing(key)
             if known is not None:
                 return known
         entry = self._entry(type_, payload, now, key)
@@ -95,12 +92,6 @@ class Outbound:
             entry.expires = Now(now.mono + ttl, now.wall + ttl)
         return entry
 
-    def standing(self, key: str) -> Entry | None:
-        """The send under this key that a second one with it would only repeat: pending, or confirmed."""
-        known = self._by_key.get(key)
-        stands = known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
-        return known if stands else None
-
     def is_known(self, entry: Entry) -> bool:
         """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
         return self._by_id.get(entry.id) is entry
@@ -108,7 +99,7 @@ class Outbound:
     def admit(self, entry: Entry) -> bool:
         """Make room for a prepared send. False if the overflow policy dropped it. Raises OutboxFullError."""
         added = self.outbox.make_room(entry)
-        self._remember(entry)
+        self.known.add(entry)
         return added
 
     def add(self, entry: Entry) -> None:
@@ -117,15 +108,13 @@ class Outbound:
 
     def refuse(self, entry: Entry, reason: str) -> None:
         """A send that cannot go now and must not wait."""
-        self._remember(entry)
+        self.known.add(entry)
         entry.settle(EntryState.DROPPED, reason=reason)
         self.settled.append(entry)
 
     def forget(self, entry: Entry) -> None:
         """A send that the store has refused: it was never accepted, and its key is free."""
-        self._by_id.pop(entry.id, None)
-        if self._by_key.get(entry.key) is entry:
-            del self._by_key[entry.key]
+        self.known.drop(entry)
 
     def leave(self, entry: Entry) -> None:
         """The store has accepted a send while the client ended: it is the next client's."""
@@ -134,14 +123,16 @@ class Outbound:
 
     def request(self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool) -> Entry:
         """Queue a request in its lane."""
-        entry = self._entry(type_, payload, now, None)
+        entry = self._entry(type_, payload, now, None, is_request=True)
         entry.is_request, entry.idempotent = True, idempotent
-        self._remember(entry)
+        self.known.add(entry)
         self.open_requests[entry.id] = entry
         self.requests.append(entry)
         return entry
 
-    def _entry(self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None) -> Entry:
+    def _entry(
+        self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None, *, is_request: bool = False
+    ) -> Entry:
         own = self._dialect.encode
         text = (
             "" if own is not None else self._encoder.payload(type_, payload)
@@ -150,32 +141,28 @@ class Outbound:
             raise config_error("type", "a type of message that the client does not use itself", type_)
         identity, stamp = self._ids(), self._stamp(now.wall)
         used = key or identity
+        number = self._seq + 1
         if own is None:
             wire_key = None if "idempotency_key" in payload else used
             frame = self._encoder.frame(type_, identity, stamp, text, wire_key)
         else:
-            message = Send(type=type_, payload=payload, id=identity, key=used, timestamp=stamp)
+            message = Send(
+                type=type_,
+                payload=payload,
+                id=identity,
+                key=used,
+                timestamp=stamp,
+                number=number,
+                is_request=is_request,
+            )
             frame = own_frame(own, message)
-        self._seq += 1
-        return Entry(self._seq, identity, used, type_, frame)
-
-    def _remember(self, entry: Entry) -> None:
-        self._by_id[entry.id] = entry
-        if entry.key is not entry.id:
-            self._by_key[entry.key] = entry
-
-    def find(self, key: str) -> Entry | None:
-        """The entry with this idempotency key, while it is remembered."""
-        return self._by_key.get(key) or self._by_id.get(key)
+        self._seq = number
+        return Entry(number, identity, used, type_, frame)
 
     def restore(self, entries: Iterable[Entry], outcomes: Iterable[Entry], last_seq: int) -> None:
         """Take over what an earlier client left in the store, and what it knew."""
-        for entry in outcomes:
-            self._remember(entry)
-            self._remembered.append(entry)
         stored = list(entries)
-        for entry in stored:
-            self._remember(entry)
+        self.known.restore(outcomes, stored)
         self._seq = max((self._seq, last_seq, *(entry.seq for entry in stored)))
         self.outbox.restore(stored)
 
@@ -184,11 +171,12 @@ class Outbound:
         if entry.is_settled:
             return
         state = EntryState.WITHDRAWN if entry.state is EntryState.QUEUED else EntryState.UNKNOWN
-        self._end_request(entry, state, failure)
+        self.end_request(entry, state, failure)
 
-    def _end_request(
+    def end_request(
         self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None
     ) -> None:
+        """The outcome of a request is known."""
         self.open_requests.pop(entry.id, None)
         if entry in self.requests:
             self.requests.remove(entry)
@@ -228,7 +216,7 @@ class Outbound:
         how = "read" if is_repeat(payload) else "applied"
         confirmed = 0
         for name in names:
-            entry = self.find(name) if isinstance(name, str) else None
+            entry = self.known.find(name) if isinstance(name, str) else None
             if entry is not None and entry.state is EntryState.WRITTEN and not entry.is_request:
                 if not entry.is_settled:
                     self.outbox.confirm(entry, how)
@@ -267,7 +255,7 @@ class Outbound:
                 failure = self._mask(classify_error_payload(fields_of(body)))
                 self.quarantined(entry, "refused after it was read", failure, now)
             return is_error
-        return self._answered_request(entry, type_, body, now, is_error=is_error)
+        return self.answered_request(entry, type_, body, now, is_error=is_error)
 
     def refused(self, type_: object, failure: Failure, generation: int, now: Now) -> bool:
         """An error that names a type and no id of ours. True if exactly one message of that type waits, whose answer it is.
@@ -278,7 +266,7 @@ class Outbound:
         only = waiting[0] if len(waiting) == 1 else None
         if only is not None and not only.is_settled:
             if only.is_request:
-                self._end_request(only, EntryState.DEAD, failure)
+                self.end_request(only, EntryState.DEAD, failure)
             else:
                 self.outbox.kill(only, failure)
                 self.quarantined(only, "refused", failure, now)
@@ -300,17 +288,18 @@ class Outbound:
         self.outbox.kill(entry, failure)
         self.quarantined(entry, "refused", failure, now)
 
-    def _answered_request(
+    def answered_request(
         self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool
     ) -> bool:
+        """`body` answers this request. False if it had its answer, and this is another message."""
         if not entry.is_settled:
             if is_error:
                 failure = self._mask(classify_error_payload(fields_of(body)))
-                self._end_request(entry, EntryState.DEAD, failure)
+                self.end_request(entry, EntryState.DEAD, failure)
                 return True
             payload: dict[str, Any] = body.get("payload") or {}
             answer = Message(type_, body.get("id"), body.get("timestamp"), payload, raw=raw_of(body))
-            self._end_request(entry, EntryState.CONFIRMED, None, answer)
+            self.end_request(entry, EntryState.CONFIRMED, None, answer)
             return True
         if entry.answer is not None:
             return entry.answer.type == type_  # the same answer once more; another type is a message
@@ -333,15 +322,15 @@ class Outbound:
         if suspect is not None and suspect.is_poison:
             self.quarantined(suspect, "poison", failure, now)
             if suspect.is_request:
-                self._end_request(suspect, EntryState.DEAD, failure)
+                self.end_request(suspect, EntryState.DEAD, failure)
         for entry in list(self.open_requests.values()):
             if entry.state is EntryState.WRITTEN:
                 if not entry.idempotent:
-                    self._end_request(entry, EntryState.UNKNOWN, lost_answer(entry, failure))
+                    self.end_request(entry, EntryState.UNKNOWN, lost_answer(entry, failure))
                 elif entry not in self.requests:
                     self.requests.appendleft(entry)
             elif not entry.idempotent and generation:
-                self._end_request(entry, EntryState.DROPPED, not_handed_out(failure))
+                self.end_request(entry, EntryState.DROPPED, not_handed_out(failure))
         self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
         return None if suspect is None else suspect.type
 
@@ -355,7 +344,7 @@ class Outbound:
     def inbox_full(self, failure: Failure) -> None:
         """Nobody reads: whatever waits for an answer cannot get one."""
         for entry in list(self.open_requests.values()):
-            self._end_request(entry, EntryState.UNKNOWN, failure)
+            self.end_request(entry, EntryState.UNKNOWN, failure)
         for entry in list(self.outbox.unconfirmed):
             self.outbox.lose(entry, "inbox full")
             entry.failure = failure
@@ -365,8 +354,9 @@ class Outbound:
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
-            self._end_request(entry, state, not_handed_out(failure) if never else lost_answer(entry, failure))
-        confirmable = self._dialect.ping is not None or self._dialect.ack is not None
+            self.end_request(entry, state, not_handed_out(failure) if never else lost_answer(entry, failure))
+        dialect = self._dialect
+        confirmable = {dialect.ping, dialect.ack} != {None} or dialect.confirms or dialect.pings == "in_order"
         return self.outbox.keep_all() if is_stored else self.outbox.end_all(confirmable=confirmable)
 
     # ---- the driver's side ------------------------------------------------------------------------------------
@@ -379,12 +369,8 @@ class Outbound:
             event = outcome_event(entry, now)
             if event is not None:
                 self._emit(event)
-            self._remembered.append(entry)
-        while len(self._remembered) > _REMEMBERED:
-            old = self._remembered.popleft()
-            self._by_id.pop(old.id, None)
-            if self._by_key.get(old.key) is old:
-                del self._by_key[old.key]
+            self.known.settled(entry)
+        self.known.prune()
         return settled
 
     def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:

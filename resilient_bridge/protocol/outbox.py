@@ -17,7 +17,7 @@ from .entries import Entry, EntryState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
@@ -115,6 +115,11 @@ class Outbox:
         entry.write(now, generation)
         self.unconfirmed.append(entry)
         return entry
+
+    def written(self) -> Iterator[Entry]:
+        """What was handed out and is not settled, in order; some of it may wait to be handed out again."""
+        again = (entry for entry in self.queued if entry.state is EntryState.WRITTEN)
+        yield from sorted((*self.unconfirmed, *again), key=lambda entry: entry.seq)
 
     @property
     def last_queued(self) -> int:

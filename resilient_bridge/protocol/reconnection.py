@@ -2,7 +2,7 @@
 
 Two counters, because they answer different questions. `attempt` is the position in the schedule; it starts over only
 after a link that was READY for `stable_after` seconds and answered one ping, so accept-then-close never becomes a storm.
-`failed` counts attempts in a row that never became READY; it decides when the user is told, or the client gives up.
+`failed` counts attempts in a row that never became READY; it decides when the user is final, or the client gives up.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ class Reconnection:
         superseded: tuple[int, ...],
         can_refresh: bool,
         is_remade: bool = True,
+        has_pings: bool = True,
     ) -> None:
         self._policy = policy
         self._is_remade = is_remade
+        self._has_pings = has_pings
         self._rng = rng
         self._superseded = superseded
         self._can_refresh = can_refresh
@@ -74,7 +76,7 @@ class Reconnection:
         self._ready_at: Now | None = None
         self._ponged = False
         self._down_since: Now | None = None
-        self._was_told = False  # how long to wait, in this outage
+        self._had_hint = False  # how long to wait, in this outage
         self._tokens = self._most_tokens = float(policy.connect_burst)
         self._tokens_at: float | None = None
         self._rule_counts: dict[int, int] = {}
@@ -174,7 +176,7 @@ class Reconnection:
             self._tokens = self._most_tokens = float(self._policy.connect_burst)
         if self._down_since is None:
             self._down_since = now
-            self._was_told = False
+            self._had_hint = False
             self._failures.clear()
         elif not was_ready:
             self.failed += 1
@@ -188,8 +190,8 @@ class Reconnection:
             return Decision(False, 0.0, self.attempt, reason, failure)
         hint = _hint(failure, now)
         if hint is not None and hint > self._policy.max_retry_after:
-            told = attrs.evolve(failure, retry_after=hint, stopped="retry_after")
-            return Decision(False, 0.0, self.attempt, reason, told)
+            final = attrs.evolve(failure, retry_after=hint, stopped="retry_after")
+            return Decision(False, 0.0, self.attempt, reason, final)
         if self._is_exhausted(rule):
             return Decision(False, 0.0, self.attempt, "exhausted", self._exhausted(failure))
         return None
@@ -197,7 +199,7 @@ class Reconnection:
     def _is_stable(self, now: Now) -> bool:
         return (
             self._ready_at is not None
-            and self._ponged
+            and (self._ponged or not self._has_pings)
             and now.mono - self._ready_at.mono >= self._policy.stable_after
         )
 
@@ -229,9 +231,9 @@ class Reconnection:
         if hint is not None:
             # The first word of an outage is the server's plan for us, and kept as it is; a server that says the same again and
             # again has none, and our own spread is added. A schedule without chance keeps its waits.
-            is_plan = backoff.is_random and not self._was_told and hint > 0
+            is_plan = backoff.is_random and not self._had_hint and hint > 0
             wait = hint if is_plan else max(wait, hint)
-            self._was_told = True
+            self._had_hint = True
         elif wants_slow_start(failure):
             wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))
         return wait

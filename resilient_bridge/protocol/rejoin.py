@@ -269,7 +269,7 @@ class Rejoin:
         join = self._join(answer, proven=proven)
         moved = unshown(answer.items[:start], self._watermark) if proven else Counter[str]()
         news: list[News] = []
-        live = self._left_to_live(answer, join, proven=proven)
+        live = self._only_in_live(answer, join, proven=proven)
         if not join.subsumed:
             for at, (item, stamp) in enumerate(zip(answer.items, stamps_of(answer.items), strict=True)):
                 if at < start or not self._is_new(item):
@@ -284,7 +284,7 @@ class Rejoin:
         outcome = self._with_side(verdict, reason, answer, news, join, live=live)
         return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
 
-    def _left_to_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | str]:
+    def _only_in_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | str]:
         """What the answer holds, and the side buffer too, where nothing shows how the two fit: it is delivered in the live order alone.
 
         Delivered from the answer it would come twice, or before what was said before it; a gap is told in any case.
@@ -315,16 +315,16 @@ class Rejoin:
         texts = (
             {item.canonical for item in answer.items if item.key is None} if join.disagrees else set[str]()
         )
-        replayed, place = len(news), 0
+        replayed, index_in_side = len(news), 0
         for item in self.side:
             if item.counts:
-                place += 1
-                if place <= join.skip:
+                index_in_side += 1
+                if index_in_side <= join.skip:
                     continue
             if not self._is_new(item) or item.key in seen:
                 continue
             if item.key is None:
-                may_repeat = place <= join.skip + join.doubtful or item.canonical in texts
+                may_repeat = index_in_side <= join.skip + join.doubtful or item.canonical in texts
                 if not may_repeat and not self.first and verdict is not Verdict.RECOVERED:
                     may_repeat = self._is_old(item) or item.canonical in self._delivered
                 news.append(News(item, item.counts and may_repeat))

@@ -26,9 +26,13 @@ from ..telemetry.events import (
 from .clock import Identifiers
 from .features import Features
 from .inbound import Inbound
-from .link import Link
+from .link import AnyLink, LinkParts
+from .link_kinds import link_of
 from .outbound import Outbound
+from .policies.ends import by_rules
+from .reading import Reading
 from .reconnection import Decision, Reconnection
+from .record import record_of, resume_of
 from .transitions import LINKED, PROBED, SENDING, TRANSITIONS
 
 
@@ -38,12 +42,12 @@ if TYPE_CHECKING:
 
     from .clock import Now
     from .entries import Entry
+    from .facts import Record, Resume
     from .policies import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
     from .ports import Store
 
 
 _JUMP: Final = 5.0  # seconds the clocks may drift apart between two looks
-_UNREAD: Final = "the inbox is full and nobody reads messages; a send-only client says receive=False"
 _LOOK: Final = 1.0  # seconds between two looks at the clocks while linked
 
 
@@ -66,13 +70,14 @@ class Session:
         receives: bool = True,
         mask: Callable[[Failure], Failure] = lambda failure: failure,
         greets: bool = False,
+        is_backfilled: bool = False,
     ) -> None:
-        self._mask, self._greets = mask, greets
+        self._mask, self._greets, self._is_backfilled = mask, greets, is_backfilled
         self.state = BridgeState.IDLE
         self.reason = ""
         self.failure: Failure | None = None
         self.undelivered: list[Entry] = []  # what could not be settled when the session failed
-        self.link: Link | None = None
+        self.link: AnyLink | None = None
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
         self._store, self._named = store, session_id
@@ -80,13 +85,18 @@ class Session:
         self._receives = receives
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
         self.reconnection = Reconnection(
-            reconnect, rng, superseded=dialect.superseded, can_refresh=can_refresh
+            reconnect,
+            rng,
+            superseded=dialect.superseded,
+            can_refresh=can_refresh,
+            has_pings=dialect.ping is not None or bool(dialect.pings),
         )
         self._reconnect, self._heartbeat, self._inbox = reconnect, heartbeat, inbox
         self._replay, self._dialect = replay, dialect
         self._generation = 0
         self._drift: float | None = None
-        self._new_session = self._paused = self._is_suspended_reported = False
+        self._new_session = self._is_suspended_reported = False
+        self._reading = Reading(inbox)
         self._features = Features(dialect)
         self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
         self.take_over()
@@ -94,6 +104,24 @@ class Session:
     def __repr__(self) -> str:
         """A status line."""
         return f"<Session {self.session_id} {self.state.value} {self.reason}>"
+
+    def record(self) -> Record:
+        """What a dialect asks with."""
+        return record_of(self.inbound.watermark, self._dialect)
+
+    def resume(self) -> Resume | None:
+        """How the next connection asks for what was missed. Raises ConfigError for a dialect's function that cannot say it."""
+        return resume_of(self.record(), self._dialect)
+
+    @property
+    def keepalive(self) -> Heartbeat | None:
+        """How often to ask the connection itself for a sign of life; None where the dialect has pings."""
+        return None if self._dialect.ping is not None or self._dialect.pings else self._heartbeat
+
+    @property
+    def close_code(self) -> int:
+        """What a polite close of ours says."""
+        return self._dialect.close_code
 
     @property
     def is_named(self) -> bool:
@@ -124,7 +152,7 @@ class Session:
     @property
     def is_paused(self) -> bool:
         """Is reading stopped because the inbox is full?"""
-        return self._paused
+        return self._reading.is_paused
 
     @property
     def death(self) -> Failure | None:
@@ -145,15 +173,15 @@ class Session:
         """The transport is connected; frames may flow."""
         self.reconnection.connected()
         self._generation += 1
-        self._paused = False
-        self.link = Link(
+        self._reading.is_paused = False
+        parts = LinkParts(
             self.inbound,
             self.outbound,
             dialect=self._dialect,
             heartbeat=self._heartbeat,
             replay=self._replay,
             features=self._features,
-            handshake_timeout=self._reconnect.connect_timeout,
+            timeout=self._reconnect.connect_timeout,
             ids=self.ids,
             emit=self.events.append,
             move=self._move,
@@ -161,7 +189,9 @@ class Session:
             mask=self._mask,
             generation=self._generation,
             greets=self._greets,
+            is_backfilled=self._is_backfilled,
         )
+        self.link = link_of(parts)
         if self._new_session:
             self._new_session = False
             self.link.joining.forget_session()
@@ -171,6 +201,7 @@ class Session:
     def connection_lost(self, failure: Failure, now: Now) -> Decision:
         """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
         self._look_at_clocks(now)
+        failure, means = by_rules(failure, self._dialect.ends)
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
@@ -186,6 +217,8 @@ class Session:
             self.fail(decision.failure, decision.reason, now)
             return decision
         self._new_session |= decision.new_session or self._features.wants_new_session
+        if decision.new_session or means == "position_gone":
+            self.inbound.forget_positions("new_session" if decision.new_session else "position_gone")
         self._move("suspended" if decision.suspended else "lost", decision.reason, now)
         if decision.suspended:
             self._tell_suspended(decision.failure, decision.reason, now)
@@ -221,8 +254,11 @@ class Session:
 
     def receive(self, frame: str | bytes, now: Now) -> None:
         """A frame arrived. Never raises for what it holds; while closing it is too late for it."""
-        if self.link is not None and self.state in LINKED:
-            self.link.receive(frame, now)
+        link = self.link
+        if link is not None and self.state in LINKED:
+            if link.first is not None:
+                link.first.came(frame)
+            link.receive(frame, now)
 
     def frames_to_send(self, now: Now) -> list[str]:
         """What to write now; [] when there is nothing. What it returns counts as handed out."""
@@ -247,7 +283,7 @@ class Session:
         link = self.link
         if link is None or self.state not in LINKED:
             return False
-        if link.wire.control:
+        if link.wire.control or link.has_acknowledgements:
             return True
         outbound = self.outbound
         return self.state in SENDING and (outbound.next_entry() is not None or outbound.to_mark() is not None)
@@ -301,46 +337,15 @@ class Session:
     @property
     def may_connect(self) -> bool:
         """Has the inbox room for what a join would bring? Asked before each attempt after a loss."""
-        inbox = self.inbound.inbox
-        return not (inbox.is_overfull or (inbox.is_full and self._inbox.overflow == "resync"))
+        return self._reading.may_connect(self.inbound.inbox)
 
     def may_read(self, now: Now, *, iterating: bool) -> bool:
         """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
-        inbox = self.inbound.inbox
-        link = self.link
-        if link is None or link.death is not None:
+        if self.link is None or self.link.death is not None:
             return False
-        if link.joining.rejoin is not None:
-            return True  # the join has to end, whatever the inbox holds; what it brings is held within bounds of its own
-        if self._paused:
-            if not inbox.has_room:
-                self._full(link, iterating=iterating)
-                return False
-            self._paused = False
-            inbox.absorbs_replay = False
-            if link.wire.heartbeat is not None:
-                link.wire.heartbeat.resume(now.mono)
-        return not inbox.is_full or self._full(link, iterating=iterating)
-
-    def _full(self, link: Link, *, iterating: bool) -> bool:
-        """The inbox is full: drop the link, read on for a request that waits, or stop reading."""
-        if self._inbox.overflow == "resync" and not self.inbound.inbox.absorbs_replay:
-            link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
-            return False
-        if not iterating:
-            self.outbound.inbox_full(_inbox_full(_UNREAD))
-        elif self.outbound.open_requests:
-            if not self.inbound.inbox.is_overfull:
-                return True
-            link.die(
-                _inbox_full("the inbox is at twice its bound while a request waits: the link is dropped")
-            )
-            return False
-        if not self._paused:
-            self._paused = True
-            if link.wire.heartbeat is not None:
-                link.wire.heartbeat.pause()
-        return False
+        return self._reading.may_read(
+            self.link, self.inbound.inbox, self.outbound, now, is_iterating=iterating
+        )
 
     # ---- the end ----------------------------------------------------------------------------------------------
 
@@ -379,7 +384,8 @@ class Session:
         if self.link is not None and self.state in LINKED:
             self.link.state = self.state
         self.events.append(StateChanged(at=now.at, previous=previous, state=self.state, reason=reason))
-        if trigger == "flushed":
+        if trigger == "flushed" and self.link is not None:
+            self.link.first = None
             self.reconnection.ready(now)
             self._is_suspended_reported = False
 
@@ -392,7 +398,3 @@ class Session:
                 # Even if a probe is out: its pong may have come before the jump.
                 self.link.probe("suspected_sleep", now)
         self._drift = drift
-
-
-def _inbox_full(message: str) -> Failure:
-    return Failure.of("SYS_INBOX_FULL", message)

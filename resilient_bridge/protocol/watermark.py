@@ -20,6 +20,8 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .bookmark import Bookmark
+
 
 #: (type, id): ids alone are not unique, one id serves `tool_call` and then `approval_required`.
 Key: TypeAlias = tuple[str, str]
@@ -100,6 +102,7 @@ class Watermark:
         self._horizon: datetime | None = None  # of what an earlier process forgot
         # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
         self.seam = 0
+        self.bookmark: Bookmark | None = None  # of a server that gives its events positions
         self.is_shuffled = False  # has a replay of this session come in another order than the live stream?
 
     def __repr__(self) -> str:
@@ -165,6 +168,8 @@ class Watermark:
     def take(self) -> None:
         """The consumer asked for the next message: every message he was handed is done with."""
         self.taken = self.handed
+        if self.bookmark is not None:
+            self.bookmark.take(self.taken)
 
     def rollback(self) -> None:
         """The process is new: forget what was accepted and never taken, but not what the consumer had in his hands."""
@@ -175,6 +180,8 @@ class Watermark:
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.seam = min(self.seam, self.accepted)
+        if self.bookmark is not None:
+            self.bookmark.rollback()
 
     def was_in_hand(self, key: Key | None, text: str) -> bool:
         """Had the consumer of an earlier process got this message without asking for the next, or may he have?"""
@@ -207,6 +214,11 @@ class Watermark:
     def is_sure(self) -> None:
         """A join is over: what comes from here on was in no hands before."""
         self._unsure = 0
+
+    @property
+    def bookmark_changes(self) -> int:
+        """How often what a store has to write of the bookmark has changed."""
+        return 0 if self.bookmark is None else self.bookmark.changes
 
     # ---- kept by a store --------------------------------------------------------------------------------------
 
@@ -246,6 +258,7 @@ class Watermark:
         unsure: int,
         horizon: datetime | None = None,
         seam: int | None = None,
+        bookmark: Bookmark | None = None,
     ) -> None:
         """Take over what a store kept of an earlier process.
 
@@ -266,6 +279,7 @@ class Watermark:
         self._unsure = unsure
         self._horizon = horizon
         self.seam = taken if seam is None else seam
+        self.bookmark = bookmark
 
     # ---- what a replay is held against ------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Wire:
         self.barrier_due: float | None = None
         self._policy = policy
         self._ping_type = ping_type
-        self._ids = ids
+        self.ids = ids
         self._encoder = Encoder("json")
         self._stamp = Stamps()
         self._last_seq = 0
@@ -50,7 +50,7 @@ class Wire:
 
     def say(self, type_: str, payload: Mapping[str, str | bool | float], now: Now) -> str:
         """Queue a control frame; returns its id."""
-        identity = self._ids()
+        identity = self.ids()
         text = self._encoder.payload(type_, payload)
         self.control.append(self._encoder.frame(type_, identity, self._stamp(now.wall), text))
         return identity
@@ -59,11 +59,14 @@ class Wire:
         """Queue a ping and return its id; every ping is a barrier for what was handed out before it."""
         if self.heartbeat is None or self._ping_type is None:
             return None
-        identity = self.say(self._ping_type, {}, now)
+        identity = self._say_ping(self._ping_type, now)
         self.heartbeat.sent(identity, purpose, self._last_seq, now.mono, doubt)
         self._since_barrier = 0
         self.barrier_due = None
         return identity
+
+    def _say_ping(self, type_: str, now: Now) -> str:
+        return self.say(type_, {}, now)
 
     def pong(self, identity: str | None) -> list[Ping]:
         """The pings that a pong answers."""

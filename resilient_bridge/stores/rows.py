@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..protocol import Entry, EntryState, Mark, Now, Watermark
+from ..protocol.bookmark import Bookmark
 from ..protocol.messages import parse_timestamp
 
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 #: When an entry was handed out, if nobody can say: so long ago that it must not be repeated.
 UNSURE: Final = -inf
-#: How many messages may have been handed out since a position was last kept.
+#: How many messages may have been handed out since a position was last writing.
 UNSURE_MESSAGES: Final = 64
 
 
@@ -114,7 +115,7 @@ def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
 
 
 def outcome_of(row: OutcomeRow) -> Entry:
-    """The settled send of a row; what it said is forgotten."""
+    """The settled send of a row; what it stored is forgotten."""
     entry = Entry(row.seq, row.id, row.key, row.type, "")
     entry.settle(EntryState(row.state), confirmation=row.confirmation, reason=row.reason)
     return entry
@@ -141,6 +142,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
             "horizon": watermark.horizon_text,
             "seam": min(watermark.seam, watermark.taken),
             "shuffled": watermark.is_shuffled,
+            **({} if watermark.bookmark is None else {"bookmark": watermark.bookmark.to_stored()}),
         }
     )
 
@@ -169,32 +171,33 @@ def watermark_of(
     now: Now,
 ) -> Watermark:
     """The position of a session, from its rows in order. Raises ValueError or KeyError for what is none."""
-    said = cast("dict[str, Any]", json.loads(position))
+    stored = cast("dict[str, Any]", json.loads(position))
     watermark = Watermark(session_id)
-    watermark.asked_to_join = bool(said["asked_to_join"])
-    watermark.joined = bool(said["joined"])
-    watermark.replaces = bool(said["replaces"])
-    watermark.epoch = said["epoch"]
-    watermark.is_shuffled = bool(said.get("shuffled"))
+    watermark.asked_to_join = bool(stored["asked_to_join"])
+    watermark.joined = bool(stored["joined"])
+    watermark.replaces = bool(stored["replaces"])
+    watermark.epoch = stored["epoch"]
+    watermark.is_shuffled = bool(stored.get("shuffled"))
     newest = marks[-1].at if marks else now.wall  # the tail does not age while nobody is there
     watermark.restore(
         [_mark(row, now, newest) for row in marks],
-        taken=int(said["taken"]),
+        taken=int(stored["taken"]),
         answers=[(row.type, row.id) for row in answers],
-        answers_used=int(said["answers_used"]),
-        in_hand=[_mark(MarkRow(*row), now, newest) for row in said["in_hand"]],
-        unsure=int(said["unsure"]),
+        answers_used=int(stored["answers_used"]),
+        in_hand=[_mark(MarkRow(*row), now, newest) for row in stored["in_hand"]],
+        unsure=int(stored["unsure"]),
         # Release 0.1 wrote none of these.
-        horizon=parse_timestamp(said.get("horizon")),
-        seam=said.get("seam"),
+        horizon=parse_timestamp(stored.get("horizon")),
+        seam=stored.get("seam"),
+        bookmark=Bookmark.from_stored(stored["bookmark"]) if "bookmark" in stored else None,
     )
     return watermark
 
 
 def doubt_of(position: str) -> int:
     """The number of the last message that the process which wrote this position may have handed out."""
-    said = cast("dict[str, Any]", json.loads(position))
-    return int(said["taken"]) + int(said["unsure"])
+    stored = cast("dict[str, Any]", json.loads(position))
+    return int(stored["taken"]) + int(stored["unsure"])
 
 
 def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
@@ -209,7 +212,7 @@ def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
     )
 
 
-def noted(kept: asyncio.Future[None]) -> None:
+def noted(writing: asyncio.Future[None]) -> None:
     """Somebody may wait for it, or nobody: a failure is told elsewhere."""
-    if not kept.cancelled():
-        kept.exception()
+    if not writing.cancelled():
+        writing.exception()

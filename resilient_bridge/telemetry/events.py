@@ -16,6 +16,7 @@ from .event import Event
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from ..errors import Failure
@@ -44,62 +45,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "BridgeState",
-    "CallFinished",
-    "CallOutcome",
-    "CallRejected",
-    "CircuitClosed",
-    "CircuitHalfOpened",
-    "CircuitOpened",
-    "ClockJumped",
-    "Closed",
-    "Connected",
-    "ContextCompacted",
-    "ContextNearlyFull",
-    "Degraded",
-    "DeliveryUnknown",
-    "Disconnected",
-    "DuplicateConflict",
-    "Event",
-    "FeatureRefused",
-    "FellBack",
-    "GaveUp",
-    "HookRejected",
-    "Joined",
-    "LateReply",
-    "MessageDropped",
-    "MessageQuarantined",
-    "MessageRejected",
-    "MessageResent",
-    "PhaseCompleted",
-    "PhaseSkipped",
-    "PhaseStarted",
-    "PhaseUndone",
-    "ReconnectScheduled",
-    "ReplayIgnored",
-    "Restored",
-    "Resumed",
-    "RetryRecovered",
-    "RetryScheduled",
-    "SpendApproved",
-    "SpendCancelled",
-    "SpendPaused",
-    "SpendWarned",
-    "StateChanged",
-    "StateSetAside",
-    "StoreFailed",
-    "StoreRecovered",
-    "Suspended",
-    "TaskLeftBehind",
-    "ThreadLeftBehind",
-    "ToolFailed",
-    "ToolPending",
-    "Verdict",
-    "WorkflowAborted",
-    "WorkflowCompleted",
-    "WorkflowHalted",
-    "WorkflowStarted",
-]
+    "AcknowledgementLate", "BridgeState", "CallFinished", "CallOutcome", "CallRejected", "CircuitClosed",
+    "CircuitHalfOpened", "CircuitOpened", "ClockJumped", "Closed", "Connected", "ContextCompacted",
+    "ContextNearlyFull", "Degraded", "DeliveryUnknown", "Disconnected", "DuplicateConflict", "Event",
+    "FeatureRefused", "FellBack", "GaveUp", "HookRejected", "Joined", "LateReply", "MessageDropped",
+    "MessageQuarantined", "MessageRejected", "MessageResent", "PhaseCompleted", "PhaseSkipped",
+    "PhaseStarted", "PhaseUndone", "ReconnectScheduled", "ReplayIgnored", "Restored", "Resumed",
+    "RetryRecovered", "RetryScheduled", "SpendApproved", "SpendCancelled", "SpendPaused", "SpendWarned",
+    "StateChanged", "StateSetAside", "StoreFailed", "StoreRecovered", "Suspended", "TaskLeftBehind",
+    "ThreadLeftBehind", "ToolFailed", "ToolPending", "Verdict", "WorkflowAborted", "WorkflowCompleted",
+    "WorkflowHalted", "WorkflowStarted",
+]  # fmt: skip
 
 
 class BridgeState(StrEnum):
@@ -173,7 +129,9 @@ class Joined(Event):
 class Resumed(Event):
     """A join after a loss ended in `verdict`.
 
-    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a GAP, where known.
+    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a GAP, where known. `proof` is how
+    RECOVERED is known of a server with positions: "stated", "window", "anchor", "contiguity", "session", "barrier", "backfill"; `channels`
+    has the verdicts of its channels, of which `verdict` is the worst.
     """
 
     session_id: str
@@ -182,6 +140,16 @@ class Resumed(Event):
     replayed: int = 0
     since: datetime | None = None
     until: datetime | None = None
+    proof: str = ""
+    channels: Mapping[str, Verdict] = attrs.field(factory=dict[str, Verdict])
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class AcknowledgementLate(Event):
+    """The reader has not taken a message in the time in which its server wants an acknowledgement; the server may send it again."""
+
+    type: str
+    id: str
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)

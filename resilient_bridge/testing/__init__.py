@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .recording import record as record
     from .server import BridgeServer as BridgeServer
     from .server_faults import Behaviour as Behaviour
+    from .server_log_bridge import LogBridge as LogBridge
     from .simulation import simulate as simulate
     from .timeline import SimulationError as SimulationError
     from .virtual_clock import VirtualTime as VirtualTime
@@ -42,6 +43,7 @@ _NAMES = {
     "recording": "record",
     "server": "BridgeServer",
     "server_faults": "Behaviour",
+    "server_log_bridge": "LogBridge",
     "simulation": "simulate",
     "timeline": "SimulationError",
     "virtual_clock": "VirtualTime",

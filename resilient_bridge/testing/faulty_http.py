@@ -50,9 +50,9 @@ _STATUSES: Final = {
 class FaultyServer:
     """The server, listening while the block lasts. `effects` counts by method and path, `requests` what arrived; `url` is its address."""
 
-    def __init__(self, fault: HTTPFault | None, place: int, body: bytes) -> None:
+    def __init__(self, fault: HTTPFault | None, index: int, body: bytes) -> None:
         """Fail so at this request, counted from 1; answer the others with `body`."""
-        self.fault, self.place, self.body = fault, place, body
+        self.fault, self.index, self.body = fault, index, body
         self.effects: Counter[str] = Counter()
         self.requests = 0
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class FaultyServer:
 
     def __enter__(self) -> Self:
         """Listen, unless the first connection is to be refused."""
-        if self.fault is HTTPFault.REFUSED and self.place == 1:
+        if self.fault is HTTPFault.REFUSED and self.index == 1:
             self._listen_later()
         else:
             self._listen()
@@ -92,7 +92,7 @@ class FaultyServer:
         """Count a request that was read to its end; return what happens to it."""
         with self._lock:
             self.requests += 1
-            fault = self.fault if self.requests == self.place else None
+            fault = self.fault if self.requests == self.index else None
             if fault is HTTPFault.REFUSED:
                 fault = None  # its connection was refused, and this is a later one
             if method not in _SAFE and (fault is None or fault.has_effect):
@@ -102,7 +102,7 @@ class FaultyServer:
     @property
     def refuses_next(self) -> bool:
         """Whether the connection of the next request is to be refused: this one's ends, too."""
-        return self.fault is HTTPFault.REFUSED and self.requests == self.place - 1
+        return self.fault is HTTPFault.REFUSED and self.requests == self.index - 1
 
     def refuse(self) -> None:
         """Listen no more, for a moment."""

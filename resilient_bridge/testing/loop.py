@@ -71,9 +71,9 @@ class SimulatedLoop(Timeline):
         infos: list[AddressInfo] = []
         for address in await self.network.resolve(name):
             kind = socket.AF_INET6 if ":" in address else socket.AF_INET
-            place: Address = (address, int(port or 0), *((0, 0) if kind is socket.AF_INET6 else ()))
+            endpoint: Address = (address, int(port or 0), *((0, 0) if kind is socket.AF_INET6 else ()))
             if family in {0, kind}:
-                infos.append((kind, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place))
+                infos.append((kind, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", endpoint))
         if not infos:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return infos
@@ -94,9 +94,9 @@ class SimulatedLoop(Timeline):
         if happy_eyeballs_delay is not None and len(infos) > 1:
             return await self._race(protocol_factory, infos, happy_eyeballs_delay)
         failures: list[BaseException] = []
-        for kind, *_, place in infos:
+        for kind, *_, endpoint in infos:
             try:
-                return await self.network.connect(protocol_factory, kind, place)
+                return await self.network.connect(protocol_factory, kind, endpoint)
             except OSError as error:
                 failures.append(error)
         raise _one_of(failures)
@@ -124,8 +124,8 @@ class SimulatedLoop(Timeline):
     ) -> Listener:
         """Listen on one address (port 0: the next free one); OSError (EADDRINUSE) if it is taken."""
         _refuse(options, "ssl", "sock")
-        (kind, *_, place), *_ = await self.getaddrinfo(host or "0.0.0.0", port)  # noqa: S104 - nothing real is bound
-        listener = self.network.listen(protocol_factory, kind, place)
+        (kind, *_, endpoint), *_ = await self.getaddrinfo(host or "0.0.0.0", port)  # noqa: S104 - nothing real is bound
+        listener = self.network.listen(protocol_factory, kind, endpoint)
         if start_serving:
             await listener.start_serving()
         return listener

@@ -8,7 +8,6 @@ run repeats exactly.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import ssl as ssl_module
 import time
@@ -18,13 +17,11 @@ from typing import Any, Literal, Self
 
 import attrs
 
+from .server_door import Door
 from .server_faults import Behaviour
 from .server_listener import Listener
 from .server_session import BridgeMemory, Session
 from .server_wire import Message, new_id
-
-
-_TURN = 64  # pushes in a row before others get a turn
 
 
 class BridgeServer:
@@ -49,7 +46,7 @@ class BridgeServer:
         self._scheme_end = "s" if ssl is not None else ""
         self._memory = BridgeMemory(Behaviour(**behaviour), wall, rng or random.Random())
         self._memory.token = token
-        self._listener = Listener(self._memory, host, port, ssl)
+        self._listener = Listener(Door(self._memory), host, port, ssl)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -105,11 +102,7 @@ class BridgeServer:
         if isinstance(id, EllipsisType):
             id = None if type.startswith("stream_") else new_id(self._memory.rng)  # noqa: A001
         message = self._memory.push(type, payload, id, session)
-        # a turn for the loop when a client is behind, and now and then anyway; never a wait, the link may be dead
-        if len(self._memory.pushed) % _TURN == 0 or any(
-            link.connection.paused for link in self._listener.links
-        ):
-            await asyncio.sleep(0)
+        await self._listener.give_way(len(self._memory.pushed))
         return message
 
     async def push_raw(self, frame: str | bytes, /) -> None:
@@ -130,20 +123,12 @@ class BridgeServer:
         (with 0 it lasts until the peer gives up). Returns at once, without waiting for the end of the cut.
         On a loop with `cut_links(how, seconds)` the simulated network does it.
         """
-        listener = self._listener
-        loop = asyncio.get_running_loop()
-        if how == "close":
-            if seconds > 0:
-                listener.refuse(seconds, silently=False)
-            await listener.close_links(code, "scripted close")
+        if how != "close":
+            await self._listener.cut(how, seconds)
             return
-        cut_links = getattr(loop, "cut_links", None)
-        if cut_links is not None:
-            done = cut_links(how, seconds)
-            if inspect.isawaitable(done):
-                await done
-            return
-        await listener.cut(how, seconds)
+        if seconds > 0:
+            self._listener.refuse(seconds, silently=False)
+        await self._listener.close_links(code, "scripted close")
 
     async def truncate_replay(self, keep: int | None, /) -> None:
         """From now on the replay buffers hold at most that many of the newest messages; None lifts it."""

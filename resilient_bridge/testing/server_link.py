@@ -1,4 +1,4 @@
-"""One accepted connection: reads frames into the dialogue, writes answers, and can be cut in every way.
+"""One accepted connection: reads frames into a conversation, writes answers, and can be cut in every way.
 
 Rule: writing never waits (what is pushed must not hang on a dead link); reading does, so a client that does not
 read is not read either. A black hole holds frames back in both directions and lets them through when it ends.
@@ -57,13 +57,12 @@ def reset(connection: ServerConnection) -> None:
     connection.transport.abort()
 
 
-class Link:
-    """A connection with its conversation."""
+class AcceptedConnection:
+    """A connection without its conversation, which is a subclass's: `opened`, `read` for each frame, and `lost`."""
 
-    def __init__(self, connection: ServerConnection, memory: BridgeMemory, tasks: Tasks) -> None:
+    def __init__(self, connection: ServerConnection, tasks: Tasks) -> None:
         self.connection = connection
         self._tasks = tasks
-        self._dialogue = Dialogue(self, memory)
         self._light = asyncio.Event()
         self._light.set()
         self._held: list[str | bytes] = []
@@ -75,10 +74,23 @@ class Link:
         self._gone = asyncio.Event()
         self.is_ended = False
 
+    # ---- the conversation
+    def opened(self) -> None:
+        """Speak first, if the bridge does."""
+
+    def read(self, frame: str | bytes) -> None:
+        """Take one frame."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    # ---- reading
     async def run(self) -> None:
         """Read until the connection ends."""
-        connection, read = self.connection, self._dialogue.read
+        connection, read = self.connection, self.read
         try:
+            self.opened()
             while True:
                 frame = await connection.recv()
                 if not self._light.is_set():
@@ -96,7 +108,7 @@ class Link:
         for timer in (self._timer, self._dawn):
             if timer is not None:
                 timer.cancel()
-        self._dialogue.lost()
+        self.lost()
         self._gone.set()
 
     async def gone(self) -> None:
@@ -210,3 +222,28 @@ class Link:
         held, self._held = self._held, []
         for frame in held:
             self.send_raw(frame)
+
+
+class Link(AcceptedConnection):
+    """A connection that speaks the protocol of ReCursor's page."""
+
+    def __init__(self, connection: ServerConnection, memory: BridgeMemory, tasks: Tasks) -> None:
+        super().__init__(connection, tasks)
+        self._memory = memory
+        self._dialogue = Dialogue(self, memory)
+
+    def read(self, frame: str | bytes) -> None:
+        """Take one frame."""
+        self._dialogue.read(frame)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._dialogue.lost()
+
+    async def run(self) -> None:
+        """Read until the connection ends, or end it at once if the bridge behaves so."""
+        behaviour = self._memory.behaviour
+        if behaviour.accept_then_close is not None and behaviour.close_at == "accept":
+            await self.close(behaviour.accept_then_close, "scripted close at accept")
+        else:
+            await super().run()

@@ -1,4 +1,4 @@
-"""The bridge's door: the listening socket, the upgrade, GET /health, and an end that leaves nothing behind.
+"""A bridge's door: the listening socket, the upgrade, GET /health, and an end that leaves nothing behind.
 
 Rule: /health answers 200 when links are taken and 503 while starting or stopping, and every TCP connection is
 known from its first moment, so that stopping never waits for a peer.
@@ -8,27 +8,71 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import inspect
 import ssl as ssl_module
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
+import attrs
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from .server_link import Link, Tasks, reset
-from .server_session import BridgeMemory
+from .server_link import AcceptedConnection, Tasks, reset
 from .server_wire import ENCODE
 
+
+Cut = Literal["abort", "fin", "blackhole"]
 
 _READY, _UNAVAILABLE = 200, 503
 _OPEN_TIMEOUT = 60.0  # seconds: longer than any client's own, so that a black hole stays one
 _CLOSE_TIMEOUT = 1.0  # seconds for a client's own close frame
+_TURN = 64  # pushes in a row before others get a turn
+
+
+@attrs.frozen
+class Refusal:
+    """The answer to an upgrade that is not granted; `retry_after` is that header, verbatim."""
+
+    status: int
+    body: Mapping[str, Any]
+    retry_after: str | None = None
+
+
+class Bridge(Protocol):
+    """What a listener asks of the bridge whose door it is; at any time, so the answers may change."""
+
+    @property
+    def starting_for(self) -> float:
+        """Seconds after a start in which no connection is taken."""
+        ...
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """Larger frames end the connection with 1009; asked at each start."""
+        ...
+
+    def seconds(self) -> float:
+        """The bridge's own wall clock, for HTTP dates."""
+        ...
+
+    def health(self) -> Mapping[str, Any]:
+        """What /health says beside the status."""
+        ...
+
+    def refusal(self, request: Request, /) -> Refusal | None:
+        """Why this upgrade is refused, None if it is not."""
+        ...
+
+    def accept(self, connection: ServerConnection, tasks: Tasks, /) -> AcceptedConnection:
+        """A connection was made: what is said on it."""
+        ...
 
 
 class Listener:
-    """Takes connections while it is ready and gives each a Link."""
+    """Takes connections while it is ready, and lets the bridge talk on each."""
 
-    def __init__(self, memory: BridgeMemory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
-        self._memory = memory
+    def __init__(self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
+        self._bridge = bridge
         self._host = host
         self._ssl = ssl
         self._tasks = Tasks()
@@ -39,7 +83,7 @@ class Listener:
         self._is_dark_silent = False
         self.port = port
         self.state: Literal["stopped", "starting", "ready", "stopping"] = "stopped"
-        self.links: dict[Link, None] = {}  # in the order in which they came
+        self.links: dict[AcceptedConnection, None] = {}  # in the order in which they came
         self.connect_times: list[float] = []
         self.attempt_times: list[float] = []
 
@@ -48,7 +92,7 @@ class Listener:
         if self._server is not None:
             msg = f"a stopped bridge expected, got one that is {self.state}"
             raise RuntimeError(msg)
-        raw, behaviour = self._raw, self._memory.behaviour
+        raw = self._raw
 
         class Tracked(ServerConnection):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,7 +104,7 @@ class Listener:
                 super().connection_lost(exc)
 
         self.state = "starting"
-        self._ready_at = asyncio.get_running_loop().time() + behaviour.starting_for
+        self._ready_at = asyncio.get_running_loop().time() + self._bridge.starting_for
         try:
             self._server = await serve(
                 self._handle,
@@ -74,7 +118,7 @@ class Listener:
                 open_timeout=_OPEN_TIMEOUT,
                 ping_interval=None,  # the heartbeat is the protocol's own
                 close_timeout=_CLOSE_TIMEOUT,
-                max_size=behaviour.max_frame_bytes,
+                max_size=self._bridge.max_frame_bytes,
                 max_queue=256,
             )
         except OSError:
@@ -104,8 +148,14 @@ class Listener:
         if closing:
             await asyncio.wait(closing)
 
-    async def cut(self, how: Literal["abort", "fin", "blackhole"], seconds: float) -> None:
-        """Cut every link on real sockets."""
+    async def cut(self, how: Cut, seconds: float) -> None:
+        """Cut every link, and new ones for so long. On a loop with `cut_links(how, seconds)` its network does it."""
+        cut_links = getattr(asyncio.get_running_loop(), "cut_links", None)
+        if cut_links is not None:
+            done = cut_links(how, seconds)
+            if inspect.isawaitable(done):
+                await done
+            return
         if seconds > 0:
             self.refuse(seconds, silently=how == "blackhole")
         links = tuple(self.links)
@@ -125,16 +175,20 @@ class Listener:
         self._dark_until = asyncio.get_running_loop().time() + seconds
         self._is_dark_silent = silently
 
+    async def give_way(self, pushed: int) -> None:
+        """Behind push number `pushed`: let others run if a client is behind, and now and then anyway.
+
+        It is never a wait, because the link may be dead.
+        """
+        if pushed % _TURN == 0 or any(link.connection.paused for link in self.links):
+            await asyncio.sleep(0)
+
     async def _handle(self, connection: ServerConnection) -> None:
-        behaviour = self._memory.behaviour
         self.connect_times.append(asyncio.get_running_loop().time())
-        link = Link(connection, self._memory, self._tasks)
+        link = self._bridge.accept(connection, self._tasks)
         self.links[link] = None
         try:
-            if behaviour.accept_then_close is not None and behaviour.close_at == "accept":
-                await link.close(behaviour.accept_then_close, "scripted close at accept")
-            else:
-                await link.run()
+            await link.run()
         finally:
             del self.links[link]
 
@@ -144,12 +198,13 @@ class Listener:
         word = self.state if self.state == "stopping" else "ready" if is_up else "starting"
         if request.path.partition("?")[0] == "/health":
             status = _READY if is_up else _UNAVAILABLE
-            return _json(connection, status, {"status": word, "sessions": len(self._memory.sessions)})
+            return _json(connection, status, {"status": word, **self._bridge.health()})
         self.attempt_times.append(now)
         if now < self._dark_until:
             await self._swallow(connection, self._dark_until - now)
-        if self._memory.behaviour.reject_upgrade is not None:
-            return self._reject(connection, self._memory.behaviour.reject_upgrade)
+        refusal = self._bridge.refusal(request)
+        if refusal is not None:
+            return self._reject(connection, refusal)
         return None if is_up else _json(connection, _UNAVAILABLE, {"status": word})
 
     async def _swallow(self, connection: ServerConnection, seconds: float) -> None:
@@ -159,25 +214,20 @@ class Listener:
             reset(connection)
             await connection.wait_closed()
 
-    def _reject(self, connection: ServerConnection, status: int) -> Response:
-        behaviour = self._memory.behaviour
-        body: dict[str, Any] = {"error": "Rejected", "message": "upgrade rejected"}
-        if behaviour.reject_code is not None:  # an error body as the seed prints it (R9)
-            hints = ["Check session ID spelling", "Session may have expired"]
-            body = {**body, "code": behaviour.reject_code, "suggestions": hints}
-        response = _json(connection, status, body)
-        if behaviour.retry_after is not None:
-            response.headers["Retry-After"] = behaviour.retry_after
+    def _reject(self, connection: ServerConnection, refusal: Refusal) -> Response:
+        response = _json(connection, refusal.status, refusal.body)
+        if refusal.retry_after is not None:
+            response.headers["Retry-After"] = refusal.retry_after
         return response
 
     def _process_response(self, _connection: ServerConnection, _request: Request, response: Response) -> None:
         # the library prints the machine's time: the bridge has a clock of its own
         del response.headers["Date"]
-        response.headers["Date"] = email.utils.formatdate(self._memory.stamps.seconds(), usegmt=True)
+        response.headers["Date"] = email.utils.formatdate(self._bridge.seconds(), usegmt=True)
 
 
-def _json(connection: ServerConnection, status: int, body: dict[str, Any]) -> Response:
-    response = connection.respond(status, ENCODE(body))
+def _json(connection: ServerConnection, status: int, body: Mapping[str, Any]) -> Response:
+    response = connection.respond(status, ENCODE(dict(body)))
     del response.headers["Content-Type"]
     response.headers["Content-Type"] = "application/json"
     return response

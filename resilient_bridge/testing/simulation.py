@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import Context, copy_context
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
@@ -22,6 +22,7 @@ from .worlds import enter_simulation
 
 
 T = TypeVar("T")
+Server = TypeVar("Server")
 
 _SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end
 _COLLECT_EVERY: Final = (
@@ -29,17 +30,41 @@ _COLLECT_EVERY: Final = (
 )
 
 
+@overload
 def simulate(
     main: Callable[[BridgeServer], Coroutine[Any, Any, T]], /, *, seed: int = 0, faults: Faults | None = None
+) -> T: ...
+
+
+@overload
+def simulate(
+    main: Callable[[Server], Coroutine[Any, Any, T]],
+    /,
+    *,
+    server: Callable[..., AbstractAsyncContextManager[Server]],
+    seed: int = 0,
+    faults: Faults | None = None,
+) -> T: ...
+
+
+def simulate(
+    main: Callable[[Any], Coroutine[Any, Any, T]],
+    /,
+    *,
+    seed: int = 0,
+    faults: Faults | None = None,
+    server: Callable[..., AbstractAsyncContextManager[Any]] = BridgeServer,
 ) -> T:
     """Run `await main(server)` in virtual time, with a bridge that already listens, and return its result.
 
     The loop, the network, every clock, random number and id are simulated: the same seed and faults
-    give the same run. What `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
+    give the same run. `server` makes the bridge: it is called with `wall=` and `rng=` and returns an async context manager, as
+    `BridgeServer` and `functools.partial(LogBridge, field="seq")` do; of the faults of the bridge it has those whose methods it has. What
+    `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
     leaves tasks, open links or errors behind, `SimDeadlock` if it can never end, `SimOverrun` if it does not. Call it
     from a plain function, not from a coroutine.
     """
-    return Simulation(seed, faults).run(main)
+    return Simulation(seed, faults, server=server).run(main)
 
 
 class Simulation:

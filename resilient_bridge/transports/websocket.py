@@ -123,6 +123,10 @@ class WebSocketTransport:
         except UnicodeDecodeError:
             return frame
 
+    async def ping(self) -> Awaitable[Any] | None:
+        """Send a WebSocket ping; what it returns is done when the pong has come. None where the connection has no such thing."""
+        return await self._ws.ping() if self._is_websockets and not self._aborted else None
+
     async def _foreign(self, method: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         """Await a call on a connection that may have no abort: then `abort()` cancels the call instead."""
         if self._aborted:

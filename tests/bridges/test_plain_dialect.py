@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import WSMsgType, web
+from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
 from tests.bridges.aiohttp_server import serving
@@ -101,7 +102,7 @@ async def test_what_is_queued_goes_behind_the_subscription(feed):
 
 async def test_frames_of_any_form_arrive_as_they_are(feed):
     """Objects, arrays, numbers, texts and bytes; equal frames are not taken for one message."""
-    sent = [{"id": 7, "a": 1}, {"id": 7, "a": 1}, [1, 2], 5, None, "text", "{no json", b"\x00\xff"]
+    sent = [{"id": 7, "a": 1}, {"id": 7, "a": 1}, [1, 2], 5, None, "text", "{no json", b"\x00\xff", b"{}"]
     async with feed.client(on_connect=subscribe) as bridge:
         messages = aiter(bridge)
         await bridge.wait_ready(10)
@@ -110,6 +111,18 @@ async def test_frames_of_any_form_arrive_as_they_are(feed):
             await feed.publish(frame if is_raw else json.dumps(frame))
         received = [(await anext(messages)).raw for _ in range(len(sent) + 1)]
     assert received == ["welcome", *sent]
+
+
+async def test_bytes_are_bytes_over_a_websocket_of_ones_own(feed):
+    """`BridgeClient.over` reads as a URL does: bytes that happen to be text are not made one."""
+    client = rb.BridgeClient.over(
+        lambda: connect(feed.url), policy=quick(), dialect=rb.dialects.plain, on_connect=subscribe
+    )
+    async with asyncio.timeout(10), client as bridge:
+        messages = aiter(bridge)
+        await bridge.wait_ready(10)
+        await feed.publish(b"{}")
+        assert [(await anext(messages)).raw for _ in range(2)] == ["welcome", b"{}"]
 
 
 async def test_a_send_ends_as_written_and_is_not_sent_twice(feed):
@@ -186,14 +199,15 @@ async def test_a_condition_that_raises_raises_in_on_connect(feed):
     assert heard == ["subscribe"]
 
 
-async def test_what_is_held_during_on_connect_is_bounded(feed):
+@pytest.mark.parametrize("bound", [{"max_messages": 1}, {"max_bytes": 40}])
+async def test_what_is_held_during_on_connect_is_bounded(feed, bound):
     """More than the side buffer may hold ends the connection, in words; nothing is dropped in silence."""
 
     async def deaf(link):
         await link.send({"op": "subscribe", "topic": "news"})
         await link.expect({"never": True})
 
-    policy = quick(replay=rb.Replay(max_messages=1))
+    policy = quick(replay=rb.Replay(**bound))
     with rb.testing.record() as events:
         async with rb.BridgeClient(feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=deaf):
             while len(feed.sockets) < 2:
@@ -232,6 +246,27 @@ async def test_an_on_connect_that_hangs_is_cancelled_with_its_connection(feed):
         while not cancelled:
             await asyncio.sleep(0.01)
     assert not [task for task in asyncio.all_tasks() if "on_connect" in task.get_name()]
+
+
+async def test_an_on_connect_has_ended_before_the_next_one_starts(feed):
+    """What it does while it is cancelled is waited for, by the next connection as by the end of the client."""
+    log = []
+
+    async def tidy(link):
+        log.append("in")
+        try:
+            await link.expect({"never": True})
+        finally:
+            await asyncio.sleep(0.2)
+            log.append("out")
+
+    async with asyncio.timeout(10), feed.client(on_connect=tidy):
+        while not (log and feed.sockets):
+            await asyncio.sleep(0.01)
+        feed.sockets[-1]._req.transport.abort()
+        while log.count("in") < 2:
+            await asyncio.sleep(0.01)
+    assert log == ["in", "out"] * 2
 
 
 async def test_a_greeting_that_is_over_says_so(feed):
@@ -290,10 +325,11 @@ async def test_on_connect_comes_after_auth_and_before_the_join():
         ({"health_check": lambda: True}, "BridgeClient.health_check"),
     ],
 )
-def test_what_this_dialect_cannot_do_is_refused_by_name(arguments, named):
-    """Before anything is connected; the token is not in the message."""
+@pytest.mark.parametrize("client", [rb.BridgeClient, rb.BridgeClient.over])
+def test_what_this_dialect_cannot_do_is_refused_by_name(client, arguments, named):
+    """Before anything is connected, of a URL and over a websocket of one's own; the token is not in the message."""
     with pytest.raises(rb.ConfigError, match=named) as refused:
-        rb.BridgeClient("ws://127.0.0.1:1", dialect=rb.dialects.plain, **arguments)
+        client(lambda: None, dialect=rb.dialects.plain, **arguments)
     assert "secret" not in str(refused.value)
 
 

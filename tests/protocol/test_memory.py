@@ -45,7 +45,7 @@ def _offer(rig, count):
 
 def _held(rig):
     outbound = rig.session.outbound
-    return (len(outbound._by_id), len(outbound._by_key), len(outbound._remembered), len(outbound.outbox._expiring),
+    return (len(outbound._by_id), len(outbound.known._by_key), len(outbound.known._settled), len(outbound.outbox._expiring),
             len(outbound.outbox._coalesce), len(list(rig.store.entries())), len(outbound.settled))  # fmt: skip
 
 
@@ -102,11 +102,11 @@ def test_a_reader_who_stands_still_costs_one_inbox(overflow):
 def test_a_reader_who_stands_still_through_many_losses_costs_no_more(overflow):
     """The link flaps, each replay brings a hundred messages: beyond twice the bound the client does not dial again."""
     rig = Rig(inbox=Inbox(max_messages=50, overflow=overflow)).up()
-    said = 0
+    frames_in = 0
     for _ in range(60):
-        while rig.session.may_read(rig.now, iterating=True) and said < 100_000:
-            rig.hear("a", {}, id=str(said))
-            said += 1
+        while rig.session.may_read(rig.now, iterating=True) and frames_in < 100_000:
+            rig.hear("a", {}, id=str(frames_in))
+            frames_in += 1
         rig.lose(rig.session.death or CUT)
         rig.step(60)
         if not rig.session.may_connect:
@@ -114,7 +114,7 @@ def test_a_reader_who_stands_still_through_many_losses_costs_no_more(overflow):
         inbox = [item[0] for item in rig.session.inbound.inbox._items if isinstance(item, tuple)]
         last = int(inbox[-1].id)
         rig.up(*({"type": "a", "id": str(n)} for n in range(last, last + 101)))
-        said = last + 101
+        frames_in = last + 101
     assert len(rig.session.inbound.inbox) <= 2 * 50 + 101
 
 

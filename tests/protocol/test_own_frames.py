@@ -49,6 +49,7 @@ def test_the_dialects_are_values():
     ("frame", "raw", "type_"),
     [
         ('{"type": "news", "id": 7}', {"type": "news", "id": 7}, "news"),
+        ('{"type": "news", "id": "a"}', {"type": "news", "id": "a"}, "news"),
         ('{"type": 7}', {"type": 7}, ""),
         ("[1, 2]", [1, 2], ""),
         ("null", None, ""),

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from resilient_bridge.protocol import EntryState, Watermark
 from resilient_bridge.protocol import rejoin as rejoin_module
+from resilient_bridge.protocol.envelope_link import EnvelopeLink
 from resilient_bridge.protocol.joining import Joining
-from resilient_bridge.protocol.link import Link
 from resilient_bridge.protocol.merge import Cut
 from resilient_bridge.protocol.outbox import Outbox
 from resilient_bridge.protocol.reconnection import Reconnection
@@ -87,11 +87,12 @@ def backoff_reset_on_connect() -> Any:
 def live_before_replay() -> Any:
     """Delivers live messages while the replay is still on its way."""
 
-    def content(self: Link, type_: str, body: dict[str, Any], text: str, now: Any) -> None:
+    def content(self: EnvelopeLink, held: Any, now: Any) -> None:
+        type_, body, text = held
         if not self._is_answer(type_, body, now):
             self._in.live(type_, body, text, now)
 
-    return _patched((Link, "_content", content))
+    return _patched((EnvelopeLink, "_content", content))
 
 
 def client_clock_watermark() -> Any:

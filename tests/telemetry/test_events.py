@@ -45,7 +45,7 @@ def test_an_event_reads_as_one_line():
     event = events.Resumed(at=AT, session_id="s1", verdict=events.Verdict.GAP, reason="truncated", since=AT)
     assert repr(event) == (
         "Resumed(session_id='s1', verdict=GAP, reason='truncated', replayed=0, since=2026-03-20T14:32:00+00:00, "
-        "until=None, at=2026-03-20T14:32:00+00:00)"
+        "until=None, proof='', channels={}, at=2026-03-20T14:32:00+00:00)"
     )
 
 

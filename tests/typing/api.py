@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, assert_type
 
 import tenacity
@@ -138,6 +139,19 @@ async def main(server: rb.testing.BridgeServer) -> int:
 
 assert_type(rb.testing.simulate(main, seed=7), int)
 assert_type(rb.testing.simulate(main, seed=7, faults=rb.testing.Faults(seed=7, rate=0.2)), int)
+assert_type(rb.testing.simulate(main, server=rb.testing.BridgeServer), int)
+
+
+async def numbered(server: rb.testing.LogBridge) -> int | str:
+    """The same with a server of another kind."""
+    await server.cut("fin")
+    return await server.push({"n": 1})
+
+
+assert_type(rb.testing.simulate(numbered, server=rb.testing.LogBridge), int | str)
+assert_type(
+    rb.testing.simulate(numbered, server=partial(rb.testing.LogBridge, field="seq"), seed=7), int | str
+)
 crash: type[AssertionError] = rb.testing.SimulationError
 
 

@@ -76,10 +76,17 @@ def not_async(server: rb.testing.BridgeServer) -> int:
     return server.connections
 
 
+async def numbered(server: rb.testing.LogBridge) -> int:
+    """A program for a server of another kind."""
+    return server.connections
+
+
 async def tests(server: rb.testing.BridgeServer, proxy: rb.testing.FaultProxy) -> None:
     """What tests use."""
     rb.testing.simulate(not_async)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.testing.simulate(tests)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.testing.simulate(numbered)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.testing.simulate(numbered, server=rb.testing.BridgeServer)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     await server.cut("gently")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await server.push({"type": "a"})  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
     rb.testing.Fault.black_hole("sideways")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

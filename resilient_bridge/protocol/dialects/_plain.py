@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from ..facts import Event
-from ..frames import decode_json
+from ..facts import Send
 from ..policies.dialect import Dialect
+from ._json import own, table
 
 
 if TYPE_CHECKING:
-    from ..facts import Send
+    from ..facts import Intent
 
 
-def _decode(frame: str | bytes) -> tuple[Event, ...]:
-    if isinstance(frame, bytes):
-        return (Event(raw=frame),)
-    try:
-        value: Any = decode_json(frame)
-    except ValueError:
-        return (Event(raw=frame),)  # text that is no JSON is a message, too
-    if not isinstance(value, dict):
-        return (Event(raw=value),)
-    body = cast("dict[str, Any]", value)
-    named = body.get("type")
-    return (Event(raw=body, payload=body, type=named if isinstance(named, str) else ""),)
+def _encode(intent: Intent) -> str | None:
+    return own(intent, None) if isinstance(intent, Send) else None
 
 
-def _encode(message: Send) -> str:
-    return json.dumps(message.payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-plain: Final = Dialect.plain(decode=_decode, encode=_encode, error=None, bearer=False)
+plain: Final = Dialect.plain(decode=table(), encode=_encode, error=None, bearer=False)
 """Any frames, and nothing else known: no greeting, no session, no replay, no ping, no acknowledgement, no types.
 
 What you get: it connects again, `on_connect` says your subscriptions again, what was queued goes out in order, and each reconnection ends

@@ -1,11 +1,92 @@
-"""ReCursor's bridge, as its specification says."""
+"""ReCursor's bridge: as its specification says, and as it is."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ..facts import Acknowledge, Auth, Event, Hello, Ping, Pong, Refused, Send
+from ..frames import decode as read_envelope
+from ..frames import fields_of, raw_of
 from ..policies.dialect import Dialect
+from ..policies.ends import End
+from ._json import write
+
+
+if TYPE_CHECKING:
+    from ..facts import Fact, Intent
 
 
 recursor: Final = Dialect()
 """Sessions that are joined again, a replay since a timestamp, acknowledgements, pings. What a server refuses of it is gone without."""
+
+
+def _decode(frame: str | bytes) -> tuple[Fact, ...]:
+    body = read_envelope(frame)
+    type_, payload = body["type"], fields_of(body)
+    if type_ == "connection_ack":
+        return (Hello(),)
+    if type_ == "heartbeat_pong":
+        return (Pong(id=body.get("id")),)
+    if type_ in {"connection_error", "error"}:
+        code, words = payload.get("code"), payload.get("message")
+        about = payload.get("request_type")
+        return (
+            Refused(
+                raw=raw_of(body),
+                type=about if isinstance(about, str) else None,
+                code=code if isinstance(code, str) else "",
+                text=words if isinstance(words, str) else "",
+            ),
+        )
+    ack: Any = payload.get("notification_id") or body.get("id") if type_ == "notification" else None
+    return (
+        Event(
+            raw=raw_of(body),
+            type=type_,
+            payload=body.get("payload") or {},
+            id=body.get("id"),
+            timestamp=body.get("timestamp"),
+            ack=ack,
+        ),
+    )
+
+
+def _encode(intent: Intent) -> str | None:
+    match intent:
+        case Send():
+            return write(
+                {
+                    "type": intent.type,
+                    "id": intent.id,
+                    "timestamp": intent.timestamp,
+                    "payload": intent.payload,
+                }
+            )
+        case Auth():
+            return write({"type": "auth", "id": intent.id, "payload": {"token": intent.token}})
+        case Ping():
+            return write({"type": "heartbeat_ping", "id": intent.id, "payload": {}})
+        case Acknowledge():
+            return write({"type": "notification_ack", "payload": {"notification_ids": [intent.ack]}})
+        case _:
+            return None
+
+
+recursor_live: Final = Dialect.plain(
+    decode=_decode,
+    encode=_encode,
+    error=None,
+    bearer=False,
+    sends_auth="first",
+    waits_for_hello=True,
+    pings=True,
+    answers=True,
+    acknowledges="taken",
+    ends=(End(code="AUTH_FAILED", means="auth"), End(code="INSECURE_TRANSPORT", means="auth")),
+)
+"""The bridge as it is published: no join, no replay that could be asked for, no acknowledgement of what is sent.
+
+After each connection it pushes the notifications and hook events that it still has; what you had is dropped by its id. What an agent said
+meanwhile is not among them, so each reconnection ends UNKNOWN. A notification is acknowledged when you have read it, which is what
+removes it from that queue. `request()` works for the types that it answers (`session_start`, `git_*`, `file_*`, `health_check`).
+"""

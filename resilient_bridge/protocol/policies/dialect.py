@@ -15,20 +15,24 @@ from ...values.fields import (
     count,
     flag,
     function,
+    instance_of,
     is_count,
     one_of,
     optional,
     path_of,
     refuse,
+    short_seconds,
     tuple_of,
 )
+from .ends import End
+from .positions import Positions
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
-    from ..facts import Fact, Intent
+    from ..facts import Fact, Intent, Record, Resume
 
 
 Name: TypeAlias = "str | None"
@@ -40,6 +44,25 @@ def _is_word(value: object) -> bool:
 
 def _is_close_code(value: object) -> bool:
     return is_count(value, 1000) and not is_count(value, 5000)
+
+
+def _is_end(value: object) -> bool:
+    return isinstance(value, End)
+
+
+def _close_code(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not _is_close_code(value):
+        refuse(path_of(instance, attribute), "a close code from 1000 to 4999", value)
+
+
+def _check_pings(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not (isinstance(value, bool) or value == "in_order"):
+        refuse(path_of(instance, attribute), 'True, False, or "in_order"', value)
+
+
+def _has_barrier(dialect: Dialect, _: attrs.Attribute[Any], value: Positions | None) -> None:
+    if value is not None and value.ends == "barrier" and not dialect.pings:
+        refuse("Dialect.pings", 'pings, for positions that end by a "barrier"', dialect.pings)
 
 
 def _word(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -61,6 +84,11 @@ def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> Non
 def _check_dedupes(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not (isinstance(value, bool) or (isinstance(value, str) and value == "stated")):
         refuse(path_of(instance, attribute), 'True, False, or "stated"', value)
+
+
+def _with_functions(dialect: Dialect, attribute: attrs.Attribute[Any], value: object) -> None:
+    if dialect.decode is None and value != attribute.default:
+        refuse(path_of(dialect, attribute), "only beside encode and decode", value)
 
 
 _OURS: Final = (
@@ -105,9 +133,16 @@ class Dialect(Value):
     somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
     where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
 
-    A server with frames of its own has `decode`, from a frame to what it says, and `encode`, from a message of yours to a frame
-    (`rb.dialects.Event`, `rb.dialects.Send`); then `auth`, `join` and the other names are None. `bearer`: without an `auth` message the token
-    goes into the header `Authorization: Bearer`; False: this dialect says nothing of tokens, and one is refused.
+    `bearer`: without an `auth` message the token goes into the header `Authorization: Bearer`; False: this dialect says nothing of
+    tokens, and one is refused. `ends` are rules for how this server ends and refuses connections, before the general ones.
+
+    A server with frames of its own has `decode`, from a frame to the facts in it, and `encode`, from an intent to a frame (all in
+    `rb.dialects`); then `auth`, `join` and the other names are None, and these say what the server does: `positions`, its events have
+    them; `resume`, how to ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `sends_auth`, it is sent
+    an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it answers pings ("in_order": behind
+    what we said before, so that a pong proves that this was read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
+    `confirms`, it answers or acknowledges sends, or (`echo`) sends them back; `acknowledges`, it waits for our acknowledgement of
+    an event, when it was "received" or "taken" by the reader, and `acknowledge_within` so many seconds. `close_code` is sent when the client is closed.
     """
 
     @classmethod
@@ -149,10 +184,39 @@ class Dialect(Value):
         default="auto", validator=one_of("auto", "json", "orjson")
     )
     max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)
-    decode: Callable[[str | bytes], tuple[Fact, ...]] | None = attrs.field(
+    decode: Callable[[str | bytes], Iterable[Fact]] | None = attrs.field(
         default=None, validator=optional(function("a function of a frame that returns a tuple of facts"))
     )
-    encode: Callable[[Intent], str] | None = attrs.field(
+    encode: Callable[[Intent], str | None] | None = attrs.field(
         default=None, validator=[optional(function("a function of an intent that returns a frame")), _both]
     )
     bearer: bool = attrs.field(default=True, validator=flag)
+    positions: Positions | None = attrs.field(
+        default=None, validator=[optional(instance_of(Positions)), _with_functions, _has_barrier]
+    )
+    resume: Callable[[Record], Resume] | None = attrs.field(
+        default=None,
+        validator=[optional(function("a function of a Record that returns a Resume")), _with_functions],
+    )
+    waits_for_hello: bool = attrs.field(default=False, validator=[flag, _with_functions])
+    sends_auth: Literal["first", "asked"] | None = attrs.field(
+        default=None, validator=[optional(one_of("first", "asked")), _with_functions]
+    )
+    pings: Literal[False, True, "in_order"] = attrs.field(
+        default=False, validator=[_check_pings, _with_functions]
+    )
+    silence: float | None = attrs.field(default=None, validator=[optional(short_seconds), _with_functions])
+    answers: bool = attrs.field(default=False, validator=[flag, _with_functions])
+    confirms: bool = attrs.field(default=False, validator=[flag, _with_functions])
+    echo: Callable[[str], str | None] | None = attrs.field(
+        default=None,
+        validator=[optional(function("a function of a frame that returns a text")), _with_functions],
+    )
+    acknowledges: Literal["received", "taken"] | None = attrs.field(
+        default=None, validator=[optional(one_of("received", "taken")), _with_functions]
+    )
+    acknowledge_within: float | None = attrs.field(
+        default=None, validator=[optional(short_seconds), _with_functions]
+    )
+    ends: tuple[End, ...] = attrs.field(default=(), converter=as_tuple, validator=tuple_of("an End", _is_end))
+    close_code: int = attrs.field(default=1000, validator=_close_code)

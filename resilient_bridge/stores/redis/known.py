@@ -65,7 +65,7 @@ class StoredPosition:
         name = watermark.session_id
         state = (
             name, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join, watermark.joined,
-            watermark.replaces, watermark.epoch, is_exact,
+            watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
         )  # fmt: skip
         if before is not None and before.state == state:
             return None

@@ -110,7 +110,7 @@ class Positions:
         for watermark, used in self._in_use:
             state = (
                 watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
-                watermark.joined, watermark.replaces, watermark.epoch, self.is_exact,
+                watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, self.is_exact,
             )  # fmt: skip
             before = self._written[id(watermark)]
             if state != before.state:
@@ -126,9 +126,9 @@ class Positions:
         def done() -> None:
             self.says_exact = is_exact or (self.says_exact and not written)
             del self._late[: len(late)]
-            for place, now_written in written.items():
-                if place in self._written:
-                    self._written[place] = now_written
+            for identity, now_written in written.items():
+                if identity in self._written:
+                    self._written[identity] = now_written
 
         return ops, done
 

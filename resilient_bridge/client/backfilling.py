@@ -1,0 +1,43 @@
+"""Fetch what was missed with the user's own function, while what comes live is held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..calls.policy import Policy
+from ..calls.retry.value import Retry
+from ..errors import PositionGoneError
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from ..protocol.fact_link import FactLink
+    from ..protocol.facts import Record
+    from .driver import Driver
+
+    Backfill = Callable[[Record], AsyncIterator[str | bytes]]
+
+
+_READING = Policy(Retry(attempts=3))  # it is a read
+
+
+async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
+    """Hand the frames of `backfill` to the join of this link, and how that ended. Raises nothing but its own cancellation."""
+
+    async def once() -> None:
+        async for frame in backfill(link.begin_backfill()):
+            if link.backfilled(frame, driver.now()):
+                return
+
+    lost = ""
+    try:
+        reading: Any = _READING(idempotent=True)
+        await reading.call(once)
+    except PositionGoneError:
+        lost = "position_gone"
+    except Exception:  # noqa: BLE001 -- a function of the user's; the gap says that it failed, and the log of its retries why
+        lost = "backfill_failed"
+    now = driver.now()
+    link.joining.backfill_ended(now, lost)
+    driver.after(now)

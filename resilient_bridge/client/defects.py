@@ -1,0 +1,16 @@
+"""What a client says when something of its own is broken."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..errors import Failure
+
+
+def defect_of(error: Exception) -> Failure:
+    """The failure that names the error, the first of a group."""
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    text = f"the client failed with {type(first).__name__}, which is a defect of resilient_bridge"
+    return Failure.of("SYS_INTERNAL_ERROR", text, cause=first)

@@ -1,0 +1,50 @@
+"""Signs of life where a dialect has no pings: those of the WebSocket itself, which any server answers.
+
+They prove less than an answer of the application, since a proxy may give them. As there, a verdict of death needs more than an overdue
+answer: nothing else was heard, reading was not paused, and one more quiet moment has passed in which what had arrived could be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ..errors import Failure
+
+
+if TYPE_CHECKING:
+    from ..protocol.policies.heartbeat import Heartbeat
+
+
+class Carrier(Protocol):
+    """The connection that is asked: `heard` counts its frames, `end` is its end."""
+
+    loss: Exception | Failure | None
+    heard: int
+
+    @property
+    def is_paused(self) -> bool: ...
+    def end(self, cause: Failure) -> None: ...
+
+
+_LAST_LOOK: Final = 0.25  # seconds
+
+
+async def keep_alive(pump: Carrier, transport: Any, policy: Heartbeat) -> None:
+    """Ask every `every` seconds, and end the connection when nothing is heard for `timeout` after that."""
+    ping = getattr(transport, "ping", None)
+    while ping is not None and pump.loss is None:
+        await asyncio.sleep(policy.every)
+        heard = pump.heard
+        try:
+            answer = await ping()
+        except Exception:  # noqa: BLE001 -- the connection is ending; whoever reads says why
+            return
+        if answer is None:
+            return
+        await asyncio.wait([answer], timeout=policy.timeout)
+        if not answer.done():
+            await asyncio.sleep(_LAST_LOOK)
+        if not answer.done() and pump.heard == heard and not pump.is_paused:
+            text = f"no pong within {policy.timeout:g} s"
+            pump.end(Failure.of("CONN_HEARTBEAT_TIMEOUT", text))

@@ -1,0 +1,178 @@
+"""How far the channels of a session were read, in the server's own positions; part of the watermark.
+
+Two of each: what was accepted counts for a reconnection, what the consumer has taken for the next process. A position means
+nothing without the session and epoch that it belongs to, so these move together with it. Rule: a position moves only forward,
+until the server's log is another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .facts import Record
+
+
+if TYPE_CHECKING:
+    from .facts import Channel, Hello, Position
+
+
+class _Life(NamedTuple):
+    """Of which log the positions are: the server's names for our session and for its log."""
+
+    session: str | None = None
+    epoch: str | None = None
+
+
+class _Step(NamedTuple):
+    """What becomes true for the next process once the consumer has taken message `number`; without a position the channel has none."""
+
+    number: int
+    life: _Life
+    channel: Channel = None
+    position: Position | None = None
+    epoch: str | None = None  # of the channel
+    is_moved: bool = False
+
+
+class Bookmark:
+    """`positions` is what was accepted. `changes` counts what a store has to write."""
+
+    def __init__(self) -> None:
+        self.positions: dict[Channel, Position] = {}
+        self.epochs: dict[Channel, str] = {}  # of channels that have one of their own
+        self.moved: set[Channel] = set()  # channels whose position was reached without an event
+        self.token: str | None = None
+        self.url: str | None = None
+        self.changes = 0
+        self.gone = ""  # why the positions of before were forgotten, until that has been reported
+        self.holes: dict[Channel, Position] = {}  # where a hole was found, and is being asked for
+        self._life = self._taken_life = _Life()
+        self._taken: dict[Channel, tuple[Position, str | None, bool]] = {}
+        self._steps: deque[_Step] = deque()
+
+    @property
+    def session(self) -> str | None:
+        """The server's name for our session."""
+        return self._life.session
+
+    @property
+    def epoch(self) -> str | None:
+        """The server's name for its log."""
+        return self._life.epoch
+
+    def record(self, session_id: str, *, joined: bool, overlap: int) -> Record:
+        """What the dialect is shown of it."""
+        return Record(
+            session_id=session_id,
+            session=self.session,
+            epoch=self.epoch,
+            token=self.token,
+            url=self.url,
+            positions=MappingProxyType(dict(self.positions)),
+            epochs=MappingProxyType(dict(self.epochs)),
+            joined=joined,
+            overlap=overlap,
+            moved=frozenset(self.moved),
+        )
+
+    # ---- moving ------------------------------------------------------------------------------------------------
+
+    def reach(self, channel: Channel, position: Position, number: int, *, is_moved: bool = False) -> None:
+        """This position was accepted, with an event or without; for the next process it counts once message `number` was taken."""
+        self.positions[channel] = position
+        if is_moved:
+            self.moved.add(channel)
+        else:
+            self.moved.discard(channel)
+        self._steps.append(_Step(number, self._life, channel, position, self.epochs.get(channel), is_moved))
+
+    def greet(self, hello: Hello, number: int) -> None:
+        """The server has named the session and its log. Another name has to be preceded by `forget`."""
+        self.token = hello.token or self.token
+        self.url = hello.url or self.url
+        self._live(_Life(hello.session or self.session, hello.epoch or self.epoch), number)
+        self.changes += 1
+
+    def forget(self, number: int) -> None:
+        """The log is another one: no position means anything any more, once message `number` was taken."""
+        self.positions.clear()
+        self.epochs.clear()
+        self.moved.clear()
+        self.holes.clear()
+        self.token = self.url = None
+        self._live(_Life(), number)
+
+    def forget_channel(self, channel: Channel) -> None:
+        """The log of this channel is another one."""
+        self.positions.pop(channel, None)
+        self.epochs.pop(channel, None)
+        self.moved.discard(channel)
+        self.holes.pop(channel, None)
+
+    def finish(self, channel: Channel, number: int) -> None:
+        """The log of this channel is complete: for the next process, once message `number` was taken."""
+        self.forget_channel(channel)
+        self._steps.append(_Step(number, self._life, channel))
+
+    def _live(self, life: _Life, number: int) -> None:
+        if life != self._life:
+            self._life = life
+            self._steps.append(_Step(number, life))
+
+    def take(self, taken: int) -> None:
+        """The consumer has taken all messages through this number."""
+        steps = self._steps
+        while steps and steps[0].number <= taken:
+            step = steps.popleft()
+            self.changes += 1
+            if step.life != self._taken_life:
+                # The first name that a log is given makes no other log of it.
+                if not _continues(self._taken_life, step.life):
+                    self._taken.clear()
+                self._taken_life = step.life
+            if step.position is not None:
+                self._taken[step.channel] = step.position, step.epoch, step.is_moved
+            else:
+                self._taken.pop(step.channel, None)
+
+    def rollback(self) -> None:
+        """The process is new: only what was taken counts."""
+        self._steps.clear()
+        self._life = self._taken_life
+        self._from_taken()
+
+    def _from_taken(self) -> None:
+        taken = self._taken.items()
+        self.positions = {channel: position for channel, (position, _, _) in taken}
+        self.epochs = {channel: epoch for channel, (_, epoch, _) in taken if epoch is not None}
+        self.moved = {channel for channel, (_, _, is_moved) in taken if is_moved}
+
+    # ---- in a store --------------------------------------------------------------------------------------------
+
+    def to_stored(self) -> dict[str, Any]:
+        """What a store writes, as JSON values."""
+        return {
+            "session": self._taken_life.session,
+            "epoch": self._taken_life.epoch,
+            "token": self.token,
+            "url": self.url,
+            "positions": [[channel, *reached] for channel, reached in self._taken.items()],
+        }
+
+    @classmethod
+    def from_stored(cls, stored: dict[str, Any]) -> Bookmark:
+        """Read what `to_stored` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        self = cls()
+        self._life = self._taken_life = _Life(stored["session"], stored["epoch"])
+        self.token, self.url = stored["token"], stored["url"]
+        self._taken = {
+            channel: (position, epoch, moved) for channel, position, epoch, moved in stored["positions"]
+        }
+        self._from_taken()
+        return self
+
+
+def _continues(before: _Life, after: _Life) -> bool:
+    return all(old in {None, new} for old, new in zip(before, after, strict=True))

@@ -1,0 +1,211 @@
+"""The families of home-made bridges: events with a number, an id or a time, and a way to ask for what came after one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from ...errors import config_error
+from ..facts import Hello, Ping, Pong, Replayed, Resume, Send
+from ..policies.dialect import Dialect
+from ..policies.positions import Positions
+from ._json import filled, own, part, table, text, write
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..facts import Fact, Intent, Record
+
+    Ask: TypeAlias = str | Mapping[str, Any]
+    Body: TypeAlias = dict[str, Any]
+
+
+def sequence(
+    *,
+    field: str,
+    ask: Ask,
+    contiguous: bool = True,
+    inclusive: bool = False,
+    start: int | None = None,
+    reset: str | None = None,
+    end: str | None = None,
+    hello: str | None = None,
+    epoch: str | None = None,
+    type: str | None = "type",
+    payload: str | None = None,
+    ping: Mapping[str, Any] | None = None,
+    pong: str | None = None,
+) -> Dialect:
+    """A server that numbers its events, and sends again what comes after a number.
+
+    `field` is the dotted path of the number. `ask`: the name of a field of the URL's query, or a frame in which the text "{position}" stands
+    for the number; `start` is what the first connection asks after (None: it does not ask). The client asks one event early, so that the
+    answer begins with one that it knows: that proves the replay, and shows a server whose numbers began anew. `inclusive`: the server does
+    that itself. `contiguous=False`: other clients' events lie between, so a hole is no loss.
+
+    `reset` is the type of the frame that says "not held any more", `end` that of the frame behind a replay, `hello` that of the first
+    frame, with the name of the server's log at `epoch`. `ping` is a frame that a frame of the type `pong` answers.
+    """
+    policy = Positions(
+        contiguous=contiguous,
+        repeats=inclusive,
+        overlap=0 if inclusive else 1,
+        ends="stated" if end is not None else "anchor",
+    )
+    decode = table(type=type, payload=payload, position=field, others=_others(reset, end, hello, epoch, pong))
+    return _family(
+        "sequence", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong, start=start, hello=hello
+    )
+
+
+def last_event_id(
+    *,
+    field: str = "id",
+    ask: Ask = "last_event_id",
+    reset: str | None = None,
+    end: str | None = None,
+    inclusive: bool = False,
+    type: str | None = "type",
+    payload: str | None = None,
+    ping: Mapping[str, Any] | None = None,
+    pong: str | None = None,
+) -> Dialect:
+    """A server whose events have ids in no order that we could read, and that sends again what came after one.
+
+    The arguments are those of `sequence`. RECOVERED needs a proof: with both `reset` and `end`, the end of a replay without a reset; with
+    `inclusive`, the id that we had. Without either each reconnection ends UNKNOWN, and nothing comes twice.
+    """
+    policy = Positions(order="opaque", repeats=inclusive, ends="stated" if end is not None else "quiet")
+    if end is None and inclusive:
+        policy = policy.evolve(ends="anchor")
+    decode = table(
+        type=type,
+        payload=payload,
+        id=field,
+        position=field,
+        others=_others(reset, end, None, None, pong),
+    )
+    return _family("last_event_id", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
+
+
+def since(
+    *,
+    field: str = "timestamp",
+    ask: Ask = "since",
+    id: str | None = "id",
+    end: str | None = None,
+    type: str | None = "type",
+    payload: str | None = None,
+    ping: Mapping[str, Any] | None = None,
+    pong: str | None = None,
+) -> Dialect:
+    """A server whose events have a time, and that sends again what came at that time or after it.
+
+    The arguments are those of `sequence`; `id` is the dotted path by which one of several events of one time is known. RECOVERED where the
+    replay holds the last event that we had. A server that leaves out the events of the very time that was asked for loses some, and that
+    shows here as UNKNOWN.
+    """
+    policy = Positions(order="time", repeats=True, ends="stated" if end is not None else "anchor")
+    decode = table(
+        type=type,
+        payload=payload,
+        id=id,
+        timestamp=field,
+        position=field,
+        others=_others(None, end, None, None, pong),
+    )
+    return _family("since", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
+
+
+def _others(
+    reset: str | None, end: str | None, hello: str | None, epoch: str | None, pong: str | None
+) -> dict[str, Callable[[Body], tuple[Fact, ...]]]:
+    """The frames that are about the log, and no events."""
+    found: dict[str | None, Callable[[Body], tuple[Fact, ...]]] = {
+        reset: _Always((Replayed(complete=False),)),
+        # A server that would say so if it could not, and does not, has sent everything.
+        end: _Always((Replayed(complete=True if reset is not None else None),)),
+        hello: _Greeted(epoch),
+        pong: _Always((Pong(),)),
+    }
+    return {name: read for name, read in found.items() if name is not None}
+
+
+@attrs.frozen
+class _Always:
+    facts: tuple[Fact, ...]
+
+    def __call__(self, body: Body) -> tuple[Fact, ...]:
+        del body
+        return self.facts
+
+
+@attrs.frozen
+class _Greeted:
+    epoch: str | None
+
+    def __call__(self, body: Body) -> tuple[Fact, ...]:
+        return (Hello(epoch=text(part(body, self.epoch))),)
+
+
+@attrs.frozen
+class _Ask:
+    """Ask for what came after a position: in the URL's query, or by a frame."""
+
+    ask: Ask = attrs.field(hash=False)
+    start: int | None
+
+    def __call__(self, record: Record) -> Resume:
+        position = record.after()
+        if position is None:
+            position = self.start
+        if position is None:
+            return Resume()
+        if isinstance(self.ask, str):
+            return Resume(query={self.ask: position})
+        return Resume(frames=(write(filled(dict(self.ask), position)),))
+
+
+@attrs.frozen
+class _Encode:
+    type_field: str | None
+    ping: Mapping[str, Any] | None = attrs.field(hash=False)
+
+    def __call__(self, intent: Intent) -> str | None:
+        if isinstance(intent, Send):
+            return own(intent, self.type_field)
+        return write(self.ping) if self.ping is not None and isinstance(intent, Ping) else None
+
+
+def _family(
+    name: str,
+    positions: Positions,
+    decode: Callable[[str | bytes], tuple[Fact, ...]],
+    *,
+    ask: Ask,
+    type_field: str | None,
+    ping: Mapping[str, Any] | None,
+    pong: str | None,
+    start: int | None = None,
+    hello: str | None = None,
+) -> Dialect:
+    if (ping is None) != (pong is None):
+        raise config_error(f"rb.dialects.{name}", "ping and pong, or neither", "one of them")
+    if not ask or not isinstance(ask, (str, dict)):
+        raise config_error(
+            f"rb.dialects.{name}.ask",
+            'the name of a field of the query, or a frame with "{position}" in it',
+            ask,
+        )
+
+    return Dialect.plain(
+        decode=decode,
+        encode=_Encode(type_field, ping),
+        error=None,
+        positions=positions,
+        resume=_Ask(ask, start),
+        waits_for_hello=hello is not None,
+        pings=ping is not None,
+    )

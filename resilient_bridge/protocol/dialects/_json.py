@@ -1,0 +1,133 @@
+"""JSON frames by names and dotted paths: what most dialects are a table of."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+
+from ..facts import Event
+from ..frames import decode_json
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..facts import Fact, Send
+
+    Body: TypeAlias = dict[str, Any]
+    Read: TypeAlias = Callable[[Body], tuple[Fact, ...]]
+
+
+def write(value: Any) -> str:
+    """`value` as JSON in one line. Raises ValueError or TypeError for what is none."""
+    return _encode(value)
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def part(body: Any, path: str | None) -> Any:
+    """What stands at a dotted path, None where nothing does."""
+    if path is None:
+        return None
+    for name in path.split("."):
+        body = fields(body).get(name)
+    return body
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """`value` if it is an array, else an empty one."""
+    return list(cast("Any", value)) if isinstance(value, list) else []
+
+
+def text(value: Any) -> str | None:
+    """A name as text: servers write some as numbers."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def table(
+    *,
+    type: str | None = "type",
+    id: str | None = None,
+    timestamp: str | None = None,
+    payload: str | None = None,
+    channel: str | None = None,
+    position: str | None = None,
+    others: Mapping[str, Read] | None = None,
+) -> Table:
+    """Return a `decode` for JSON objects whose parts stand at these dotted paths; `others` reads frames of those types.
+
+    A frame that is no object is a message without a type. An event whose position is neither a number nor a text has none.
+    """
+    paths = (type, id, timestamp, payload, channel, position)
+    return Table(*paths, dict(others or {}), all(path is None or "." not in path for path in paths))
+
+
+@attrs.frozen
+class Table:
+    """What `table` returns: a value, equal to another of the same names."""
+
+    type: str | None
+    id: str | None
+    timestamp: str | None
+    payload: str | None
+    channel: str | None
+    position: str | None
+    others: Mapping[str, Read] = attrs.field(hash=False)
+    _is_flat: bool
+
+    def __call__(self, frame: str | bytes) -> tuple[Fact, ...]:
+        """The facts of a frame."""
+        if isinstance(frame, bytes):
+            return (Event(raw=frame),)
+        try:
+            value: Any = decode_json(frame)
+        except ValueError:
+            return (Event(raw=frame),)  # text that is no JSON is a message, too
+        if not isinstance(value, dict):
+            return (Event(raw=value),)
+        body = cast("Body", value)
+        get: Callable[[Any], Any] = body.get if self._is_flat else partial(part, body)
+        named = get(self.type) if self.type is not None else None
+        kind = named if isinstance(named, str) else ""
+        if kind in self.others:
+            return self.others[kind](body)
+        found = get(self.payload) if self.payload is not None else body
+        at = get(self.position) if self.position is not None else None
+        return (
+            Event(
+                raw=body,
+                type=kind,
+                payload=fields(found),
+                id=text(get(self.id)) if self.id is not None else None,
+                timestamp=text(get(self.timestamp)) if self.timestamp is not None else None,
+                channel=text(get(self.channel)) if self.channel is not None else None,
+                position=at if isinstance(at, (int, str)) and not isinstance(at, bool) else None,
+            ),
+        )
+
+
+def own(message: Send, type_field: str | None = "type") -> str:
+    """The user's own frame; a type that was given beside it is written into it."""
+    if message.type and type_field is not None and "." not in type_field:
+        return _encode({type_field: message.type, **message.payload})
+    return _encode(dict(message.payload))
+
+
+def filled(template: Any, position: Any) -> Any:
+    """A frame template with the position in the place of the text "{position}"."""
+    if template == "{position}":
+        return position
+    if isinstance(template, dict):
+        return {name: filled(value, position) for name, value in fields(template).items()}
+    return [filled(value, position) for value in items(template)] if isinstance(template, list) else template

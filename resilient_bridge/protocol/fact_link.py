@@ -1,0 +1,309 @@
+"""A link whose frames are read and written by the functions of a dialect: what becomes of each fact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from ..classification import classify_error_payload
+from ..errors import Failure
+from ..telemetry.events import AcknowledgementLate, BridgeState
+from .acknowledgements import Acknowledgements
+from .answers import Answers
+from .expectations import Held
+from .fact_wire import FactWire
+from .facts import (
+    Acked,
+    Acknowledge,
+    Challenge,
+    Closing,
+    Event,
+    Finished,
+    Hello,
+    Moved,
+    Ping,
+    Pong,
+    Refused,
+    Replayed,
+    Reply,
+)
+from .frames import Body
+from .heartbeat import Silence
+from .link import Link
+from .policies.ends import by_rules
+from .positioned import Positioned
+from .recovery import Incoming
+from .resuming import Resuming
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .clock import Now
+    from .facts import Fact, Record
+    from .link import LinkParts
+
+
+class FactLink(Link[Resuming]):
+    """The protocol on one connection with a server of frames of its own. `closing`: the server has announced its end."""
+
+    wire: FactWire
+
+    def __init__(self, parts: LinkParts) -> None:
+        super().__init__(parts)
+        dialect = parts.dialect
+        assert dialect.decode is not None  # noqa: S101 -- the session has looked
+        self._decode: Callable[[str | bytes], Iterable[Fact]] = dialect.decode
+        policy = dialect.positions
+        self._positioned = None if policy is None else Positioned(parts.inbound, dialect, policy)
+        self.wire = FactWire(parts.ids, parts.heartbeat, dialect, self._record, self.die)
+        self.closing = False
+        if dialect.acknowledges == "taken" and parts.inbound.acknowledgements is None:
+            parts.inbound.acknowledgements = Acknowledgements()
+        self._acknowledgements = parts.inbound.acknowledgements
+        self._silence: Silence | None = None
+        self.joining = Resuming(
+            parts.inbound,
+            parts.outbound,
+            self.wire,
+            self._positioned,
+            dialect=dialect,
+            replay=parts.replay,
+            timeout=parts.timeout,
+            emit=parts.emit,
+            move=parts.move,
+            die=self.die,
+            greeting=self.greeting,
+            is_backfilled=parts.is_backfilled,
+        )
+        self._answers = Answers(parts.outbound, dialect)
+        self._handlers: dict[type, Callable[[Any, str, Now], None]] = {
+            Event: self._on_event,
+            Hello: self._on_hello,
+            Challenge: self._on_challenge,
+            Moved: self._on_moved,
+            Finished: self._on_finished,
+            Replayed: self._on_replayed,
+            Reply: self._on_reply,
+            Acked: self._on_acked,
+            Refused: self._on_refused,
+            Closing: self._on_closing,
+            Ping: self._on_ping,
+            Pong: self._on_pong,
+        }
+
+    def _record(self) -> Record:
+        return self.joining.record()
+
+    def receive(self, frame: str | bytes, now: Now) -> None:
+        """One frame. One that the dialect cannot read is rejected, and the link goes on."""
+        if self._silence is not None:
+            self._silence.alive(now.mono)
+        text = frame if isinstance(frame, str) else frame.decode("latin-1")
+        try:
+            facts = tuple(self._decode(frame))
+        except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a server of anybody's has sent
+            reason = (
+                f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}"
+            )
+            self._reject(Failure.of("PROTO_INVALID_FRAME", reason, cause=error), now)
+            return
+        for fact in facts:
+            if self.death is not None:
+                return  # what follows is not to be taken for what comes next
+            handler = self._handlers.get(type(fact))
+            if handler is None:
+                kind = type(fact).__name__
+                self._reject(
+                    Failure.of("PROTO_INVALID_FRAME", f"expected facts of rb.dialects, got {kind}"), now
+                )
+            else:
+                handler(fact, text, now)
+
+    @property
+    def has_acknowledgements(self) -> bool:
+        """Have events been read that the server wants acknowledged?"""
+        return self._acknowledgements is not None and self._acknowledgements.has_some
+
+    @property
+    def awaits_backfill(self) -> bool:
+        """Has the user's own function to fetch what was missed?"""
+        return self.joining.awaits_backfill
+
+    def begin_backfill(self) -> Record:
+        """It begins, perhaps again. Returns what to fetch after."""
+        self.joining.begin_backfill()
+        return self._record()
+
+    def backfilled(self, frame: str | bytes, now: Now) -> bool:
+        """It has fetched a frame, which may hold more than one event. Returns whether that was the last that is needed.
+
+        Raises what the dialect's `decode` does.
+        """
+        text = frame if isinstance(frame, str) else frame.decode("latin-1")
+        is_bridged = False
+        for fact in self._decode(frame):
+            if isinstance(fact, Event):
+                is_bridged = self.joining.backfilled(Incoming(fact, text), now)
+        return is_bridged
+
+    # ---- facts -------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event, text: str, now: Now) -> None:
+        self._content(Held(event.type, Body(event), text), now)
+
+    def _content(self, held: Held, now: Now) -> None:
+        if self._is_held(held, now):
+            return
+        body = held.body
+        event = body.fact if isinstance(body, Body) else Event(raw=body)
+        if event.id is not None and self._answers.answered(event, now):
+            return
+        if event.echo is not None:
+            self._answers.echoed(event.echo)
+        if event.ack is not None and self._dialect.acknowledges is not None:
+            self._require_ack(event, now)
+        if self.joining.is_open:
+            self.joining.hold(Incoming(event, held.text), now)
+        elif self._positioned is None:
+            self._in.live(held.type, body, held.text, now)
+        else:
+            failure = self._positioned.live(event, held.text, now)
+            if failure is not None:
+                self.die(failure)
+
+    def _require_ack(self, event: Event, now: Now) -> None:
+        """The server wants to hear of this event, each time that it sends it."""
+        acknowledgements = self._acknowledgements
+        if acknowledgements is None or event.id is None:
+            self.wire.express(Acknowledge(event.ack))
+            return
+        key = (event.type, event.id)
+        if key in acknowledgements or not self._in.was_accepted(key):
+            within = self._dialect.acknowledge_within
+            acknowledgements.require(key, event.ack, None if within is None else now.mono + within)
+        else:
+            acknowledgements.send_now(event.ack)
+
+    def _on_hello(self, hello: Hello, text: str, now: Now) -> None:
+        del text
+        self._listen(hello.silence, now)
+        self.joining.on_hello(hello, now)
+
+    def _on_challenge(self, challenge: Challenge, text: str, now: Now) -> None:
+        del text
+        self._listen(challenge.silence, now)
+        self.joining.on_challenge(now)
+
+    def _listen(self, silence: float | None, now: Now) -> None:
+        limit = silence if silence is not None else self._dialect.silence
+        if limit is not None and (self._silence is None or silence is not None):
+            self._silence = Silence(limit, now.mono)
+
+    def _on_moved(self, fact: Moved, text: str, now: Now) -> None:
+        if self._positioned is None:
+            return
+        if self.joining.is_open:
+            marker = Event(raw=None, position=fact.position, channel=fact.channel)
+            self.joining.hold(Incoming(marker, text, is_marker=True), now)
+        else:
+            self._positioned.moved(fact)
+
+    def _on_finished(self, fact: Finished, text: str, now: Now) -> None:
+        del text, now
+        if self._positioned is not None:
+            self._positioned.finished.append(fact.channel)
+            if not self.joining.is_open:
+                self._positioned.finish()
+
+    def _on_replayed(self, fact: Replayed, text: str, now: Now) -> None:
+        del text
+        if self.joining.is_open:
+            self.joining.on_replayed(fact, now)
+        elif self._positioned is not None:
+            self._positioned.stated(fact)
+
+    def _on_reply(self, reply: Reply, text: str, now: Now) -> None:
+        if not self._answers.replied(reply, now):
+            self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
+
+    def _on_acked(self, fact: Acked, text: str, now: Now) -> None:
+        del text, now
+        self.wire.acks_seen |= self._answers.acked(fact, self.generation)
+
+    def _on_refused(self, fact: Refused, text: str, now: Now) -> None:
+        failure = self._mask(self._failure_of(fact))
+        if self.state is BridgeState.AUTHENTICATING or by_rules(failure, self._dialect.ends)[1] is not None:
+            self.die(failure)
+        elif not self._answers.refused(fact, failure, self.generation, now):
+            payload = {"code": fact.code, "message": fact.text}
+            self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
+
+    def _failure_of(self, fact: Refused) -> Failure:
+        payload: dict[str, Any] = {"code": fact.code, "message": fact.text or fact.code}
+        if fact.retry_after is not None:
+            payload["retry_after"] = fact.retry_after
+        # While authenticating it is an answer about the credentials, whatever code the server gives it.
+        is_about_us = self.state is BridgeState.AUTHENTICATING and self._dialect.sends_auth is not None
+        failure = classify_error_payload(
+            payload, **({"unknown": "AUTH_INVALID_TOKEN"} if is_about_us else {})
+        )
+        return evolve(failure, details={**failure.details, "server_code": fact.code})
+
+    def _on_closing(self, fact: Closing, text: str, now: Now) -> None:
+        del fact, text, now
+        self.closing = True
+
+    def _on_ping(self, ping: Ping, text: str, now: Now) -> None:
+        del text, now
+        self.wire.express(Pong(id=ping.id or None, body=ping.body))
+
+    def _on_pong(self, pong: Pong, text: str, now: Now) -> None:
+        del text
+        self._answered_pings(pong.id, now)
+
+    # ---- time --------------------------------------------------------------------------------------------------
+
+    def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
+        """What goes on the wire now; first of all, what is owed for events that were read."""
+        if self._acknowledgements is not None:
+            for ack in self._acknowledgements.to_send():
+                self.wire.express(Acknowledge(ack))
+        return super().frames_to_send(now, sending=sending)
+
+    def sent(self) -> bool:
+        """The transport has written what it was given. True if that settles something: where nothing can ever confirm it."""
+        if self._pongs_confirm or self._dialect.confirms:
+            return False
+        return self._out.outbox.let_go(self.generation, 0)
+
+    def pause(self) -> None:
+        """Reading stops: no verdict until it goes on."""
+        super().pause()
+        if self._silence is not None:
+            self._silence.pause()
+
+    def resume(self, now: Now) -> None:
+        """Reading goes on."""
+        super().resume(now)
+        if self._silence is not None:
+            self._silence.resume(now.mono)
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called (monotonic)."""
+        silence = None if self._silence is None else self._silence.next_timer()
+        late = None if self._acknowledgements is None else self._acknowledgements.next_timer()
+        timers = (super().next_timer(), silence, late)
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    def handle_timer(self, now: Now) -> None:
+        """Time passed."""
+        super().handle_timer(now)
+        dead = None if self._silence is None else self._silence.check(now.mono)
+        if dead is not None:
+            self.die(dead)
+        for type_, identity in (
+            () if self._acknowledgements is None else self._acknowledgements.late(now.mono)
+        ):
+            self._emit(AcknowledgementLate(at=now.at, type=type_, id=identity))

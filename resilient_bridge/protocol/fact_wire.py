@@ -1,0 +1,62 @@
+"""The control lane of a connection whose frames a dialect writes itself: what it is told, and the frames that it makes of that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Failure
+from .facts import CONTROL, Ping
+from .wire import Wire
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .clock import Identifiers, Now
+    from .facts import Intent, Record
+    from .policies.dialect import Dialect
+    from .policies.heartbeat import Heartbeat
+
+
+class FactWire(Wire):
+    """A Wire that speaks in intents. `fail(failure)` hears of a dialect's `encode` that raised: the connection cannot go on."""
+
+    def __init__(
+        self,
+        ids: Identifiers,
+        policy: Heartbeat,
+        dialect: Dialect,
+        record: Callable[[], Record],
+        fail: Callable[[Failure], None],
+    ) -> None:
+        super().__init__(ids, policy, "ping" if dialect.pings else None)
+        self._encode = dialect.encode
+        self._record, self._fail = record, fail
+        self._number = CONTROL
+
+    def number(self) -> int:
+        """A number that no other frame of ours has on this connection."""
+        self._number += 1
+        return self._number
+
+    def express(self, intent: Intent) -> bool:
+        """Queue the frame of an intent. False if the dialect has none for it."""
+        if self._encode is None:
+            return False
+        try:
+            frame = self._encode(intent)
+            if frame is not None:
+                frame.encode()
+        except Exception as error:  # noqa: BLE001 -- a function of the user's
+            text = f"the dialect's encode raised {type(error).__name__} for {type(intent).__name__}"
+            self._fail(Failure.of("SYS_CONFIG_INVALID", text, cause=error))
+            return False
+        if frame is not None:
+            self.control.append(frame)
+        return frame is not None
+
+    def _say_ping(self, type_: str, now: Now) -> str:
+        del type_, now
+        identity = self.ids()
+        self.express(Ping(id=identity, number=self.number(), record=self._record()))
+        return identity

@@ -1,0 +1,74 @@
+"""What was sent and asked, by id, by key and by number, as long as an answer may come: while it is open, and a while after."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from .entries import EntryState
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .entries import Entry
+
+
+_REMEMBERED: Final = 1_024  # settled entries that late answers and receipt(key) can still find
+
+
+class KnownEntries:
+    """The entries of one session. `has_numbers`: a server may answer by number."""
+
+    def __init__(self, *, has_numbers: bool) -> None:
+        self.by_id: dict[str, Entry] = {}
+        self._by_key: dict[str, Entry] = {}
+        self._by_number: dict[int, Entry] = {}
+        self._has_numbers = has_numbers
+        self._settled: deque[Entry] = deque()
+
+    def add(self, entry: Entry) -> None:
+        """An entry was accepted."""
+        self.by_id[entry.id] = entry
+        if self._has_numbers:
+            self._by_number[entry.seq] = entry
+        if entry.key is not entry.id:
+            self._by_key[entry.key] = entry
+
+    def restore(self, outcomes: Iterable[Entry], entries: Iterable[Entry]) -> None:
+        """Take over what an earlier process knew: the outcomes of what is settled, and what is open."""
+        for entry in outcomes:
+            self.add(entry)
+            self._settled.append(entry)
+        for entry in entries:
+            self.add(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """This entry is known no more, and its key is free."""
+        self.by_id.pop(entry.id, None)
+        self._by_number.pop(entry.seq, None)
+        if self._by_key.get(entry.key) is entry:
+            del self._by_key[entry.key]
+
+    def settled(self, entry: Entry) -> None:
+        """This entry is settled; it stays findable for a while."""
+        self._settled.append(entry)
+
+    def prune(self) -> None:
+        """Drop what was settled long ago."""
+        while len(self._settled) > _REMEMBERED:
+            self.drop(self._settled.popleft())
+
+    def find(self, key: str) -> Entry | None:
+        """The entry with this idempotency key."""
+        return self._by_key.get(key) or self.by_id.get(key)
+
+    def by_name(self, name: str | int) -> Entry | None:
+        """The entry with this id or number."""
+        return self.by_id.get(name) if isinstance(name, str) else self._by_number.get(name)
+
+    def standing(self, key: str) -> Entry | None:
+        """The send under this key that a second one with it would only repeat: pending, or confirmed."""
+        known = self._by_key.get(key)
+        stands = known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
+        return known if stands else None

@@ -1,0 +1,58 @@
+"""What is known of a server's positions: how they compare, how far a log reaches, and what proves that nothing was lost.
+
+Rule: without a proof the verdict is UNKNOWN. Quiet is none: it ends the waiting, and says nothing about what was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import attrs
+
+from ...values.fields import Value, as_seconds, flag, one_of, path_of, refuse, short_seconds, whole
+
+
+def _numbers_only(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value and positions.order != "number":
+        refuse(path_of(positions, attribute), 'only with order "number"', f"{value} with {positions.order}")
+
+
+def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value == "anchor" and not (positions.repeats or positions.overlap):
+        refuse(path_of(positions, attribute), "repeats=True or an overlap beside it", "anchor")
+
+
+def _fits_end(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in {None, "session", "barrier"}:
+        refuse(path_of(positions, attribute), '"session", "barrier" or None', value)
+    if value == "barrier" and positions.ends != "barrier":
+        refuse(path_of(positions, attribute), 'ends="barrier" beside it', positions.ends)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Positions(Value):
+    """The positions of a server's events, and how a replay of them ends.
+
+    `order`: "number" grows with each event, "time" may be shared by several, "opaque" says nothing. `per_channel`: each channel has a log
+    of its own. `contiguous`: numbers without holes, so a hole is a loss; it is asked for once more, then told as a gap with its
+    numbers. `repeats`: a replay may hold what we have; `overlap`: ask so many positions early, so that it begins with what we know, which
+    proves that the log is still the same (`Record.after`).
+
+    `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what we know, and all behind it is in
+    order; "barrier", by the answer to a ping behind the question; "quiet", after `quiet` seconds in which nothing came. `proof`
+    besides `Replayed`, an anchor and contiguity: "session", the server names the session that we had (`Hello.session`);
+    "barrier", it would have contradicted before the answer to the ping; None. ConfigError names a bad field.
+    """
+
+    order: Literal["number", "time", "opaque"] = attrs.field(
+        default="number", validator=one_of("number", "time", "opaque")
+    )
+    per_channel: bool = attrs.field(default=False, validator=flag)
+    contiguous: bool = attrs.field(default=False, validator=[flag, _numbers_only])
+    repeats: bool = attrs.field(default=False, validator=flag)
+    overlap: int = attrs.field(default=0, validator=[whole, _numbers_only])
+    ends: Literal["stated", "anchor", "barrier", "quiet"] = attrs.field(
+        default="quiet", validator=[one_of("stated", "anchor", "barrier", "quiet"), _knows_anchors]
+    )
+    proof: Literal["session", "barrier"] | None = attrs.field(default=None, validator=_fits_end)
+    quiet: float = attrs.field(default=2.0, converter=as_seconds, validator=short_seconds)

@@ -1,0 +1,246 @@
+"""The receiving half of a session whose server gives its events positions: what is new, what we have, where a hole is.
+
+Rule: what is known is known by its position and its content. The same position with another content is another log, and that is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import Failure
+from ..telemetry.events import Verdict
+from .bookmark import Bookmark
+from .facts import Event
+from .frames import Body, canonical
+from .messages import Gap, Message, parse_timestamp
+from .recovery import Hole, Incoming
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .clock import Now
+    from .facts import Channel, Fact, Hello, Moved, Position, Replayed
+    from .inbound import Inbound
+    from .policies.dialect import Dialect
+    from .policies.positions import Positions
+    from .recovery import Recovery
+    from .watermark import Key, Mark
+
+
+_LOG: Final = "@"  # begins the first half of a key that is a position
+
+
+class Positioned:
+    """Inbound, for events with positions; what they move is the bookmark of the session's watermark."""
+
+    def __init__(self, inbound: Inbound, dialect: Dialect, policy: Positions) -> None:
+        self._in = inbound
+        self.finished: list[
+            Channel
+        ] = []  # logs that are complete, while what they hold is still to be delivered
+        self._policy = policy
+        self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
+
+    @property
+    def bookmark(self) -> Bookmark:
+        """How far the channels of this session were read."""
+        watermark = self._in.watermark
+        if watermark.bookmark is None:
+            watermark.bookmark = Bookmark()
+        return watermark.bookmark
+
+    # ---- live ------------------------------------------------------------------------------------------------
+
+    def live(self, event: Event, text: str, now: Now) -> Failure | None:
+        """An event of a link whose join is over. Returns why the link has to end: events are missing, and are asked for again."""
+        position = event.position
+        if position is None:
+            self._in.transient(event.type, Body(event), text)
+            return None
+        reached = self.bookmark.positions.get(event.channel)
+        if self._policy.order != "number":
+            if self.is_known(Incoming(event, text)):
+                self._in.duplicates += 1
+            else:
+                self.accept(event, text, now)
+        elif not isinstance(position, int) or not isinstance(reached, int) or reached < position:
+            return self._next(event, text, reached, now)
+        else:
+            self._old(event, text, now)
+        return None
+
+    def _next(self, event: Event, text: str, reached: Position | None, now: Now) -> Failure | None:
+        position, channel = event.position, event.channel
+        is_exact = self._policy.contiguous and isinstance(position, int) and isinstance(reached, int)
+        if is_exact and isinstance(position, int) and isinstance(reached, int) and position > reached + 1:
+            if self.bookmark.holes.get(channel) != reached:
+                self.bookmark.holes[channel] = reached
+                where = "" if channel is None else f" of {channel}"
+                return Failure.of(
+                    "CONN_WEBSOCKET_CLOSED",
+                    f"expected event {reached + 1}{where}, got {position}: what is missing is asked for once more",
+                )
+            self.report(Hole(Verdict.GAP, "hole", channel, (reached + 1, position - 1)))
+        self.accept(event, text, now)
+        return None
+
+    def _old(self, event: Event, text: str, now: Now) -> None:
+        known = self.is_known(Incoming(event, text))
+        if known:
+            self._in.duplicates += 1
+        elif known is None and self._may_have_had(event):
+            self.accept(event, text, now, may_repeat=True, moves=False)  # from before what we remember
+        else:
+            self.report(Hole(Verdict.GAP, "restarted", event.channel))
+            self.bookmark.forget_channel(event.channel)
+            self.accept(event, text, now)
+
+    def _may_have_had(self, event: Event) -> bool:
+        """May this event be one that was delivered and forgotten?"""
+        watermark, log = self._in.watermark, _LOG + (event.channel or "")
+        if watermark.first == 1 or not (self._policy.repeats or self._policy.overlap):
+            return False
+        oldest = next(
+            (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log), None
+        )
+        return oldest is None or not isinstance(event.position, int) or event.position < int(oldest)
+
+    def moved(self, fact: Moved) -> None:
+        """A position moves without an event."""
+        reached = self.bookmark.positions.get(fact.channel)
+        if not isinstance(reached, int) or not isinstance(fact.position, int) or fact.position > reached:
+            self.bookmark.reach(fact.channel, fact.position, self._in.watermark.accepted, is_moved=True)
+
+    def greeted(self, hello: Hello) -> None:
+        """The server names itself while nothing is being replayed: a newer token, or another log."""
+        known = self.bookmark.epoch
+        if None not in {known, hello.epoch} and known != hello.epoch:
+            self.report(Hole(Verdict.GAP, "new_epoch"))
+            self.forget()
+        self.bookmark.greet(hello, self._in.watermark.accepted)
+
+    def stated(self, fact: Replayed) -> None:
+        """The server speaks of its log while nothing is being replayed: it has lost something, or begins another log."""
+        known = self.bookmark.epochs.get(fact.channel)
+        is_other = None not in {known, fact.epoch} and known != fact.epoch
+        if fact.complete is False or is_other:
+            self.report(Hole(Verdict.GAP, "new_epoch" if is_other else "position_gone", fact.channel))
+            self.bookmark.forget_channel(fact.channel)  # what comes next follows here
+        if fact.epoch is not None:
+            self.bookmark.epochs[fact.channel] = fact.epoch
+
+    # ---- after a join ------------------------------------------------------------------------------------------
+
+    def deliver(self, recovery: Recovery, epochs: Mapping[Channel, str], now: Now) -> int:
+        """Deliver what a join has found, holes in their place. Returns how many events it brought; `epochs` are those of the logs now."""
+        for channel, finding in recovery.findings.items():
+            if finding.is_other or finding.reason == "position_gone":
+                self.bookmark.forget_channel(channel)
+        self.bookmark.epochs.update(epochs)  # before the positions that mean nothing without them
+        brought = 0
+        for each in recovery.deliveries:
+            if isinstance(each, Hole):
+                self.report(each)
+                continue
+            heard, may_repeat = each
+            if heard.is_marker:
+                self._mark(heard.event)
+            elif heard.event.position is None:
+                self._in.transient(heard.event.type, Body(heard.event), heard.text)
+            else:
+                self.accept(heard.event, heard.text, now, replayed=True, may_repeat=may_repeat)
+                brought += 1
+        self._in.duplicates += recovery.repeats
+        self._in.inbox.absorb()
+        return brought
+
+    def finish(self) -> None:
+        """What the finished channels held has been delivered."""
+        for channel in self.finished:
+            self.bookmark.finish(channel, self._in.watermark.accepted)
+        self.finished.clear()
+
+    def forget(self) -> None:
+        """The log of the session is another one."""
+        self.bookmark.forget(self._in.watermark.accepted)
+
+    def report(self, hole: Hole) -> None:
+        """Put a gap into its place in the stream."""
+        if self._in.receives:
+            gap = Gap(hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing)
+            self._in.inbox.put_gap(gap)
+
+    def _mark(self, event: Event) -> None:
+        if event.position is not None:
+            self.bookmark.reach(event.channel, event.position, self._in.watermark.accepted, is_moved=True)
+
+    def accept(
+        self,
+        event: Event,
+        text: str,
+        now: Now,
+        *,
+        replayed: bool = False,
+        may_repeat: bool = False,
+        moves: bool = True,
+    ) -> None:
+        """Deliver an event; its channel has been read so far now."""
+        watermark, key = self._in.watermark, self.key_of(event)
+        message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
+        message.replayed, message.maybe_duplicate = replayed, may_repeat
+        message.redelivered = replayed and watermark.was_in_hand(key, text)
+        if moves and event.position is not None and not self._is_earlier(event):
+            self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
+        self._in.accept(key, message, text, now.mono)
+
+    def _is_earlier(self, event: Event) -> bool:
+        """Of two times the later one counts."""
+        reached = self.bookmark.positions.get(event.channel)
+        if self._policy.order != "time" or reached is None:
+            return False
+        here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
+        return here is not None and there is not None and here < there
+
+    # ---- what we know ----------------------------------------------------------------------------------------
+
+    def key_of(self, event: Event) -> Key | None:
+        """By what an event is known again: its position, or where several share one its id."""
+        if self._policy.order == "time":
+            return None if event.id is None else (event.type, event.id)
+        return (_LOG + (event.channel or ""), str(event.position))
+
+    def is_known(self, heard: Incoming) -> bool | None:
+        """True: this event was delivered; False: at its position another one was; None: we remember none there."""
+        watermark, event = self._in.watermark, heard.event
+        key = self.key_of(event)
+        if key is None:
+            return any(mark.key is None and mark.text == heard.text for mark in watermark.tail) or None
+        mark = watermark.mark_of(key)
+        if mark is None:
+            return None
+        return self._policy.order == "time" or self._is_same(mark, heard)
+
+    def _is_same(self, mark: Mark, heard: Incoming) -> bool:
+        if mark.text == heard.text:
+            return True
+        event = heard.event
+        for had in self._events_of(mark.text):
+            if had.channel == event.channel and had.position == event.position:
+                if had.id is not None or event.id is not None:
+                    return had.id == event.id
+                return bool(had.payload == event.payload if event.payload else had.raw == event.raw)
+        return canonical(mark.text) == canonical(heard.text)
+
+    def _events_of(self, text: str) -> list[Event]:
+        if self._decode is None:
+            return []
+        found: list[Any] = []
+        for frame in (text, text.encode("latin-1", "ignore")):
+            try:
+                found = [fact for fact in self._decode(frame) if isinstance(fact, Event)]
+            except Exception:  # noqa: BLE001, S112 -- a function of the user's, on half of a group of frames, or on a text that was bytes
+                continue
+            if any(event.position is not None for event in found):
+                break
+        return found

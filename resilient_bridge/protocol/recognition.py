@@ -1,0 +1,99 @@
+"""Which dialects fit the first frames of a server: for the message of a handshake that does not go on, and for `doctor`.
+
+Rule: it proposes and decides nothing. A frame shows what a server speaks, never what it promises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import redact
+from .frames import decode_json
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+_SHOWN: Final = 100  # characters of a frame
+_FRAMES: Final = 3
+#: the fields that a frame has at its top, and what speaks so; the first that fits decides
+_BY_FIELDS: Final = (
+    ({"jsonrpc"}, ("jsonrpc",)),
+    ({"header", "parent_header"}, ("jupyter(session=…)",)),
+    ({"type", "from_seq"}, ("openhands",)),
+    ({"type", "num_connections"}, ("slack_socket_mode",)),
+    ({"kind", "source"}, ("openhands_legacy",)),
+    ({"event", "requires_auth"}, ("agno(workflow_id=…)",)),
+    ({"event", "data", "broadcast"}, ("mattermost",)),
+    ({"id", "connect"}, ("centrifugo(…)",)),
+    ({"push"}, ("centrifugo(…)",)),
+)
+_KINDS: Final = ("type", "action", "method", "event")
+_RECURSOR: Final = frozenset({"connection_ack", "connection_error"})
+_NUMBERS: Final = ("seq", "sequence", "offset", "event_index", "_event_id", "last_event_id")
+
+
+class FirstFrames:
+    """The first frames of a connection that has not been accepted: what came, and the types of what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.is_foreign = False  # was there a frame that the dialect cannot read?
+        self._came: deque[str] = deque(maxlen=_FRAMES)
+
+    def went(self, frame: str) -> None:
+        """A frame of ours went out: its kind is noted, and none of its values."""
+        try:
+            value: Any = decode_json(frame)
+        except ValueError:
+            value = None
+        body = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        kind = next((body[name] for name in _KINDS if isinstance(body.get(name), str)), None)
+        if len(self.sent) < _FRAMES:
+            self.sent.append(kind or ("{" + ", ".join(body) + "}" if body else "a text"))
+
+    def came(self, frame: str | bytes) -> None:
+        """A frame came."""
+        if len(self._came) < _FRAMES:
+            self._came.append(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
+
+    def __str__(self) -> str:
+        """What was sent, what came back, and what would fit; no secrets."""
+        sent = ", ".join(self.sent) or "nothing"
+        if not self._came:
+            return f"sent: {sent}; nothing came back"
+        shown = ", ".join(redact(frame, limit=_SHOWN) for frame in self._came)
+        fits = fitting(self._came)
+        proposed = f"; what would fit: {', '.join(fits)}" if fits else ""
+        return f"sent: {sent}; came back: {shown}{proposed}"
+
+
+def fitting(frames: Iterable[str]) -> tuple[str, ...]:
+    """The dialects that these first frames of a server may be of, as `rb.dialects` has them; the likeliest first."""
+    found: dict[str, None] = {}
+    for frame in frames:
+        found.update(dict.fromkeys(_fitting(frame)))
+    return tuple(f"rb.dialects.{name}" for name in found)
+
+
+def _fitting(frame: str) -> tuple[str, ...]:
+    if frame.startswith("0{") and "pingInterval" in frame:
+        return ("socketio()",)
+    try:
+        value: Any = decode_json(frame.splitlines()[0] if frame else frame)
+    except ValueError:
+        return ("plain",)
+    if not isinstance(value, dict):
+        return ("plain",)
+    body = cast("dict[str, Any]", value)
+    for fields, names in _BY_FIELDS:
+        if fields <= body.keys():
+            return names
+    if body.get("type") in _RECURSOR:
+        return ("recursor", "recursor_live")
+    numbered = next((name for name in _NUMBERS if isinstance(body.get(name), int)), None)
+    if numbered is not None:
+        return (f"sequence(field={numbered!r}, ask=…)", "plain")
+    return ("plain",)

@@ -1,0 +1,357 @@
+"""What was heard while a session was joined again, held against the positions that we had: verdicts, and what to deliver.
+
+Pure functions on values. Of each channel: is its log still the one that we read, does what was heard go on where we stopped, and
+who vouches for that? Rule: an event is delivered once, in the server's order, and behind the gap in which events may be missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from ..telemetry.events import Verdict
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from .facts import Channel, Event, Position, Replayed
+    from .policies.positions import Positions
+
+
+Proof: TypeAlias = Literal["", "stated", "window", "anchor", "contiguity", "session", "barrier", "backfill"]
+"""How a verdict of RECOVERED is known; "" for the others."""
+
+
+Over: TypeAlias = Literal[
+    "stated", "anchor", "barrier", "quiet", "timeout", "overflow", "backfill", "nothing"
+]
+"""How a replay ended: as its dialect says, or in time."""
+
+
+class Incoming(NamedTuple):
+    """An event that came while the join ran, and its frame. `is_marker`: a position without an event (`Moved`)."""
+
+    event: Event
+    text: str
+    is_marker: bool = False
+
+
+class Hole(NamedTuple):
+    """Here events are, or may be, missing: of one channel, or of all; `missing` are their first and last number, if known."""
+
+    verdict: Verdict
+    reason: str
+    channel: Channel = None
+    missing: tuple[int, int] | None = None
+
+
+class Delivery(NamedTuple):
+    """An event to be delivered; `may_repeat`: nobody can tell whether it was delivered before."""
+
+    heard: Incoming
+    may_repeat: bool = False
+
+
+class Finding(NamedTuple):
+    """The verdict on one channel. `is_other`: its log is another one, so its position is to be forgotten."""
+
+    verdict: Verdict
+    reason: str
+    proof: Proof = ""
+    is_other: bool = False
+    missing: tuple[int, int] | None = None
+
+
+class Recovery(NamedTuple):
+    """The verdicts by channel, and what to deliver, holes in their place. `repeats`: how much was heard that we had."""
+
+    findings: Mapping[Channel, Finding]
+    deliveries: Sequence[Delivery | Hole]
+    repeats: int = 0
+
+
+class Evidence(NamedTuple):
+    """What a join has brought. `is_known(heard)`: True, it is what we were delivered at its position; False, that was another; None, we remember none.
+
+    `has_asked`: the
+    dialect had something to ask with. `moved`: channels whose position was reached without an event. `others`: channels whose server has named another session or epoch. `over` is how the replay ended: as its dialect says, or in time.
+    """
+
+    positions: Mapping[Channel, Position]
+    heard: Sequence[Incoming]
+    statements: Mapping[Channel, Replayed]
+    is_known: Callable[[Incoming], bool | None]
+    over: Over
+    others: Mapping[Channel, str] = {}
+    same_session: bool = False
+    lost_backfill: str = ""
+    moved: AbstractSet[Channel] = frozenset()
+    has_asked: bool = False
+
+
+def judge(evidence: Evidence, policy: Positions) -> Recovery:
+    """The verdict of each channel that we had a position in, or that the server speaks of; one for the session without channels."""
+    heard: dict[Channel, list[Incoming]] = {}
+    for each in evidence.heard:
+        if each.event.position is not None:
+            heard.setdefault(each.event.channel, []).append(each)
+    asked: set[Channel] = {name for name in (*evidence.positions, *evidence.statements) if name is not None}
+    if not asked or not policy.per_channel:
+        asked = {None}
+    findings: dict[Channel, Finding] = {}
+    plans: dict[Channel, _Plan] = {}
+    for channel in (*asked, *(channel for channel in heard if channel not in asked)):
+        if channel in asked:
+            findings[channel], plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
+        else:  # a log that nobody had read, so nothing of it can be missing
+            plans[channel] = _all_new(_sorted(heard[channel], policy))
+    deliveries, repeats = _in_order(evidence.heard, findings, plans)
+    return Recovery(findings, deliveries, repeats)
+
+
+def in_order(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
+    """What came of logs that nobody had read: each event once, a live one that overtook the replay in its place."""
+    plans: dict[Channel, _Plan] = {}
+    for channel in {each.event.channel for each in heard if each.event.position is not None}:
+        of_it = [each for each in heard if each.event.channel == channel and each.event.position is not None]
+        plans[channel] = _all_new(_sorted(of_it, policy))
+    deliveries, _ = _in_order(heard, {}, plans)
+    return [each.heard for each in deliveries if isinstance(each, Delivery)]
+
+
+class _Plan(NamedTuple):
+    """Of one channel: what to deliver in which order, and the holes that stand before an event."""
+
+    events: Sequence[Delivery]
+    holes: Mapping[int, Hole]  # before the event with this index
+    repeats: int = 0
+
+
+def _in_order(
+    heard: Sequence[Incoming], findings: Mapping[Channel, Finding], plans: Mapping[Channel, _Plan]
+) -> tuple[list[Delivery | Hole], int]:
+    """Weave the channels together again: each event where one of its channel stood when it was heard."""
+    out: list[Delivery | Hole] = []
+    # What is missing is missing from before anything that was heard, unless it is known from where.
+    out.extend(
+        Hole(finding.verdict, finding.reason, channel, finding.missing)
+        for channel, finding in findings.items()
+        if finding.verdict is not Verdict.RECOVERED
+        and finding.reason != "hole"
+        and 0 not in plans[channel].holes
+    )
+    wanted = {channel: {id(each.heard) for each in plan.events} for channel, plan in plans.items()}
+    at = dict.fromkeys(plans, 0)
+    for each in heard:
+        channel = each.event.channel
+        if each.event.position is None:
+            out.append(Delivery(each))
+            continue
+        if id(each) not in wanted[channel]:
+            continue
+        plan, index = plans[channel], at[channel]
+        at[channel] = index + 1
+        if index in plan.holes:
+            out.append(plan.holes[index])
+        out.append(plan.events[index])
+    return out, sum(plan.repeats for plan in plans.values())
+
+
+def _channel(
+    channel: Channel, heard: Sequence[Incoming], evidence: Evidence, policy: Positions
+) -> tuple[Finding, _Plan]:
+    position = evidence.positions.get(channel)
+    stated = evidence.statements.get(channel) or evidence.statements.get(None)
+    other = evidence.others.get(channel) or evidence.others.get(None)
+    if other:
+        finding = Finding(Verdict.GAP, other, is_other=True)
+        may_repeat = position is not None and policy.repeats and policy.order != "number"
+        return finding, _all_new(_sorted(heard, policy), may_repeat=may_repeat)
+    if position is None:
+        return _without_position(heard, stated, evidence, policy)
+    if policy.overlap and channel in evidence.moved:
+        policy = policy.evolve(overlap=0)  # where no event was, none comes again
+    if policy.order == "number" and isinstance(position, int):
+        return _numbers(position, heard, stated, evidence, policy)
+    return _unordered(position, heard, stated, evidence, policy)
+
+
+def _all_new(heard: Sequence[Incoming], *, may_repeat: bool = False) -> _Plan:
+    """Each event once, by its position where it has one of its own."""
+    return _Plan([Delivery(each, may_repeat) for each in _once(heard)], {})
+
+
+def _once(heard: Sequence[Incoming]) -> list[Incoming]:
+    """Each position, or id, once: what was backfilled may have come live as well."""
+    seen: set[object] = set()
+    out: list[Incoming] = []
+    for each in heard:
+        event = each.event
+        name = (event.type, event.id) if event.id is not None else (event.position, each.text)
+        if name not in seen:
+            seen.add(name)
+            out.append(each)
+    return out
+
+
+def _without_position(
+    heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
+) -> tuple[Finding, _Plan]:
+    plan = _all_new(_sorted(heard, policy), may_repeat=False)
+    proof = _vouched(stated, evidence, policy)
+    if stated is not None and stated.complete is False:
+        return Finding(Verdict.GAP, "position_gone"), plan
+    # Whoever asked for nothing has no answer, whatever the server says. Asked for everything, it can be complete.
+    if proof == "session" or (proof == "stated" and evidence.has_asked):
+        return Finding(Verdict.RECOVERED, proof, proof), plan
+    return Finding(Verdict.UNKNOWN, "no_position"), plan
+
+
+def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> Proof:
+    """Does the server itself say that nothing is missing?"""
+    if evidence.lost_backfill:
+        return ""
+    if stated is not None and stated.complete:
+        return "stated"
+    if policy.proof == "session" and evidence.same_session:
+        return "session"
+    if policy.proof == "barrier" and evidence.over == "barrier":
+        return "barrier"
+    return "backfill" if evidence.over == "backfill" else ""
+
+
+_WHY: Final = {
+    "timeout": "timeout", "overflow": "side_buffer_full", "quiet": "quiet", "barrier": "empty", "stated": "empty", "anchor": "no_anchor",
+    "backfill": "empty", "nothing": "no_replay",
+}  # fmt: skip
+
+
+def _numbers(
+    position: int, heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
+) -> tuple[Finding, _Plan]:
+    numbered = _sorted(heard, policy)
+    old = [each for each in numbered if _number(each) <= position and not each.is_marker]
+    new = [each for each in numbered if _number(each) > position]
+    known = [evidence.is_known(each) for each in old]
+    through = stated.through if stated is not None and isinstance(stated.through, int) else None
+    if False in known or (through is not None and through < position):
+        # The same number, another event; or the log is shorter than what we have read of it.
+        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
+    is_anchored = True in known
+    if policy.overlap and not is_anchored and stated is not None and stated.complete and through is None:
+        # It has sent all that came after the event before our last one, and that was not among it: it has another log.
+        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
+    if old and not is_anchored and not policy.repeats and not policy.overlap:
+        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
+    doubtful = [Delivery(each, may_repeat=True) for each in old] if old and not is_anchored else []
+    news = [Delivery(each) for each in new]
+    holes: dict[int, Hole] = {}
+    if policy.contiguous:
+        last = position
+        for index, each in enumerate(new):
+            number = _number(each)
+            if number > last + 1:
+                holes[index + len(doubtful)] = Hole(
+                    Verdict.GAP, "hole", each.event.channel, (last + 1, number - 1)
+                )
+            last = number
+        reached = last
+    else:
+        reached = max((_number(each) for each in new), default=position)
+    plan = _Plan([*doubtful, *news], holes, len(old) - len(doubtful))
+    return _finding(position, reached, stated, evidence, policy, is_anchored=is_anchored, plan=plan), plan
+
+
+def _finding(
+    position: int,
+    reached: int,
+    stated: Replayed | None,
+    evidence: Evidence,
+    policy: Positions,
+    *,
+    is_anchored: bool,
+    plan: _Plan,
+) -> Finding:
+    if plan.holes:
+        return Finding(Verdict.GAP, "hole", missing=next(iter(plan.holes.values())).missing)
+    if stated is not None and stated.complete is False:
+        return Finding(Verdict.GAP, "position_gone", missing=_trimmed(position, stated, policy))
+    if evidence.lost_backfill:
+        return Finding(Verdict.GAP, evidence.lost_backfill)
+    if any(delivery.may_repeat for delivery in plan.events):
+        return Finding(Verdict.UNKNOWN, "unverified")
+    vouched = _vouched(stated, evidence, policy)
+    through = stated.through if stated is not None else None
+    if vouched:
+        return Finding(Verdict.RECOVERED, vouched, vouched)
+    if (
+        isinstance(through, int)
+        and policy.contiguous
+        and reached >= through
+        and (is_anchored or not policy.overlap)
+    ):
+        return Finding(Verdict.RECOVERED, "window", "window")
+    if is_anchored and (
+        policy.contiguous or policy.ends == "anchor" or evidence.over in {"stated", "barrier"}
+    ):
+        return Finding(Verdict.RECOVERED, "anchor", "anchor")
+    goes_on = bool(plan.events) or evidence.over in {"stated", "barrier"}
+    if policy.contiguous and not policy.overlap and goes_on and through is None:
+        return Finding(Verdict.RECOVERED, "contiguity", "contiguity")
+    reason = "no_anchor" if policy.overlap and evidence.heard and not is_anchored else _WHY[evidence.over]
+    return Finding(Verdict.UNKNOWN, reason)
+
+
+def _trimmed(position: int, stated: Replayed, policy: Positions) -> tuple[int, int] | None:
+    """What is missing, where the server says which event is the first that it still has."""
+    first = stated.first
+    is_exact = policy.contiguous and isinstance(first, int) and first > position + 1
+    return (position + 1, first - 1) if is_exact and isinstance(first, int) else None
+
+
+def _unordered(
+    position: Position,
+    heard: Sequence[Incoming],
+    stated: Replayed | None,
+    evidence: Evidence,
+    policy: Positions,
+) -> tuple[Finding, _Plan]:
+    """Times, and positions that say nothing about order: what is known is known by its id, or by its content."""
+    known = [None if each.is_marker else evidence.is_known(each) for each in heard]
+    is_anchored = any(
+        is_known and each.event.position == position for is_known, each in zip(known, heard, strict=True)
+    )
+    new = _once([each for is_known, each in zip(known, heard, strict=True) if not is_known])
+    repeats = len(heard) - len(new)
+    if stated is not None and stated.complete is False:
+        return Finding(Verdict.GAP, "position_gone"), _Plan(
+            [Delivery(each, policy.repeats) for each in new], {}, repeats
+        )
+    if evidence.lost_backfill:
+        return Finding(Verdict.GAP, evidence.lost_backfill), _Plan(
+            [Delivery(each) for each in new], {}, repeats
+        )
+    plan = _Plan([Delivery(each) for each in new], {}, repeats)
+    vouched = _vouched(stated, evidence, policy)
+    if vouched:
+        return Finding(Verdict.RECOVERED, vouched, vouched), plan
+    if is_anchored:
+        return Finding(Verdict.RECOVERED, "anchor", "anchor"), plan
+    doubtful = _Plan([Delivery(each, policy.repeats) for each in new], {}, repeats)
+    return Finding(Verdict.UNKNOWN, "no_anchor" if heard else _WHY[evidence.over]), doubtful
+
+
+def _number(heard: Incoming) -> int:
+    position = heard.event.position
+    return position if isinstance(position, int) else 0
+
+
+def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
+    """In the order of their numbers, each once: of what came twice the first is taken."""
+    if policy.order != "number":
+        return _once(heard)
+    found: dict[int, Incoming] = {}
+    for each in heard:
+        found.setdefault(_number(each), each)
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,172 @@
+"""The evidence of one connection to a server with positions: what is heard until the replay is over, and how that is known.
+
+Pure: it holds what came, says when enough has come, and hands all of it to `recovery`. Rule: what is held is bounded; what provably goes
+on where we stopped need not be held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .recovery import Evidence, Incoming
+
+
+if TYPE_CHECKING:
+    from .clock import Now
+    from .facts import Channel, Hello, Position, Replayed
+    from .policies.positions import Positions
+    from .policies.replay import Replay
+    from .positioned import Positioned
+    from .recovery import Over
+
+
+class Replaying:
+    """`others`: channels whose log is another one, and why. `lost_backfill`: why the user's function could not fetch everything."""
+
+    def __init__(self, positioned: Positioned, policy: Positions, bounds: Replay) -> None:
+        self.backfilled: list[Incoming] = []
+        self.lost_backfill = ""
+        self.has_asked = False
+        gone = positioned.bookmark.gone
+        self.others: dict[Channel, str] = {None: gone} if gone else {}
+        self.released = 0
+        self._positioned, self._policy, self._bounds = positioned, policy, bounds
+        self._heard: list[Incoming] = []
+        self._bytes = 0
+        self._statements: dict[Channel, Replayed] = {}
+        self._same_session = False
+
+    # ---- evidence ----------------------------------------------------------------------------------------------
+
+    def greet(self, hello: Hello, number: int) -> None:
+        """The server has named the session that it keeps for us, and its log."""
+        bookmark = self._positioned.bookmark
+        self._same_session = hello.session is not None and hello.session == bookmark.session
+        if None not in {hello.session, bookmark.session} and not self._same_session:
+            self.forget("new_session")
+        elif None not in {hello.epoch, bookmark.epoch} and hello.epoch != bookmark.epoch:
+            self.forget("new_epoch")
+        bookmark.greet(hello, number)
+
+    def forget(self, why: str) -> None:
+        """The log of the session is another one."""
+        self.others[None] = why
+        self._positioned.forget()
+
+    def hold(self, heard: Incoming) -> None:
+        """An event came, or a position was moved."""
+        self._heard.append(heard)
+        self._bytes += len(heard.text)
+
+    @property
+    def is_full(self) -> bool:
+        """Has more come than may be held?"""
+        return len(self._heard) > self._bounds.max_messages or self._bytes > self._bounds.max_bytes
+
+    def state(self, fact: Replayed) -> None:
+        """The server speaks of the replay; what it says last counts, and less of a statement does not take back more."""
+        earlier = self._statements.get(fact.channel)
+        if earlier is None or fact.complete is not None or earlier.complete is None:
+            self._statements[fact.channel] = fact
+        known = self._positioned.bookmark.epochs.get(fact.channel)
+        if None not in {known, fact.epoch} and known != fact.epoch:
+            self.others[fact.channel] = "new_epoch"
+
+    def evidence(self, over: Over) -> Evidence:
+        """All that has come, the oldest first."""
+        bookmark = self._positioned.bookmark
+        return Evidence(
+            dict(bookmark.positions),
+            [*self.backfilled, *self._heard],
+            self._statements,
+            self._positioned.is_known,
+            over,
+            others=self.others,
+            same_session=self._same_session,
+            lost_backfill=self.lost_backfill,
+            moved=frozenset(bookmark.moved),
+            has_asked=self.has_asked,
+        )
+
+    @property
+    def epochs(self) -> dict[Channel, str]:
+        """The epochs that the server has named for channels."""
+        return {name: fact.epoch for name, fact in self._statements.items() if fact.epoch is not None}
+
+    # ---- is it over? -------------------------------------------------------------------------------------------
+
+    def over(self) -> Over | None:
+        """How the replay is known to have ended; None if it may go on."""
+        policy = self._policy
+        if policy.proof == "session" and (self._same_session or self.others.get(None)):
+            return "stated"
+        if self.others.get(None) and not self.has_asked:
+            return "nothing"
+        named: list[Channel] = [name for name in self._positions if name is not None]
+        asked = (named or list(self._statements) or [None]) if policy.per_channel else [None]
+        if all(self._is_settled(channel) for channel in asked):
+            return "stated"
+        if policy.ends == "anchor" and all(self._has_anchor(channel) for channel in asked):
+            return "anchor"
+        return None
+
+    @property
+    def _positions(self) -> dict[Channel, Position]:
+        return self._positioned.bookmark.positions
+
+    def _is_settled(self, channel: Channel) -> bool:
+        stated = self._statements.get(channel) or self._statements.get(None)
+        if stated is None:
+            return False
+        through, first = stated.through, stated.first
+        if stated.complete is None and through is None:
+            return self._policy.ends == "stated"
+        if not isinstance(through, int) or (isinstance(first, int) and through < first):
+            return True  # nothing to wait for
+        heard = [each.event.position for each in self._heard if each.event.channel == channel]
+        if any(isinstance(position, int) and position >= through for position in heard):
+            return True
+        reached = self._positions.get(channel)
+        return first is None and isinstance(reached, int) and reached >= through
+
+    def _has_anchor(self, channel: Channel) -> bool:
+        position = self._positions.get(channel)
+        if position is None:
+            return not self.others
+        return any(each.event.position == position and each.event.channel == channel for each in self._heard)
+
+    @property
+    def is_bridged(self) -> bool:
+        """Has the backfill reached what came live meanwhile, so that the rest would come twice?"""
+        policy = self._policy
+        if policy.order != "number" or policy.per_channel or not self.backfilled:
+            return False
+        live = [each.event.position for each in self._heard if isinstance(each.event.position, int)]
+        last = self.backfilled[-1].event.position
+        return bool(live) and isinstance(last, int) and last + policy.contiguous >= min(live)
+
+    # ---- more than may be held -----------------------------------------------------------------------------------
+
+    def release(self, now: Now) -> bool:
+        """Deliver what provably goes on where we stopped. False if nothing does."""
+        if not self._policy.contiguous or self.others:
+            return False
+        positioned, held = self._positioned, list[Incoming]()
+        for heard in self._heard:
+            event = heard.event
+            reached = self._positions.get(event.channel)
+            is_next = isinstance(reached, int) and event.position == reached + 1 and not heard.is_marker
+            if is_next and self._is_same_log(event.channel):
+                positioned.accept(event, heard.text, now, replayed=True)
+                self.released += 1
+            else:
+                held.append(heard)
+        is_less = len(held) < len(self._heard)
+        self._heard, self._bytes = held, sum(len(heard.text) for heard in held)
+        return is_less
+
+    def _is_same_log(self, channel: Channel) -> bool:
+        """Is the log the one that we know, as far as the dialect asks for a proof of that?"""
+        if not self._policy.overlap or channel in self._positioned.bookmark.moved:
+            return True
+        return any(each.event.channel == channel and self._positioned.is_known(each) for each in self._heard)

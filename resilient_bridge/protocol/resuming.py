@@ -1,0 +1,382 @@
+"""The way into a session with a server that a dialect's functions speak for: accept, greet, ask, hear, end in exactly one verdict.
+
+What comes while that runs is held (`Replaying`); `recovery` judges it once. Rule: nothing reaches the consumer before the verdict, but
+for what provably goes on where we stopped when more has come than may be held.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from ..errors import Failure
+from ..telemetry.events import BridgeState, Connected, Joined, Resumed, Verdict
+from .asking import Awaited
+from .facts import Auth, Moved
+from .frames import Body
+from .record import record_of
+from .recovery import in_order, judge
+from .rejoin import Rejoin
+from .replaying import Replaying
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from ..telemetry.events import Event as Reported
+    from .clock import Now
+    from .expectations import Expectations
+    from .fact_wire import FactWire
+    from .facts import Hello, Record, Replayed, Resume
+    from .inbound import Inbound
+    from .outbound import Outbound
+    from .policies import Dialect, Replay
+    from .positioned import Positioned
+    from .recovery import Finding, Incoming, Over, Recovery
+
+
+class Resuming:
+    """The join of one connection. `is_backfilled`: the user's own function fetches what was missed, and says when it is done."""
+
+    def __init__(
+        self,
+        inbound: Inbound,
+        outbound: Outbound,
+        wire: FactWire,
+        positioned: Positioned | None,
+        *,
+        dialect: Dialect,
+        replay: Replay,
+        timeout: float,
+        emit: Callable[[Reported], None],
+        move: Callable[[str, str, Now], None],
+        die: Callable[[Failure], None],
+        greeting: Expectations | None,
+        is_backfilled: bool,
+    ) -> None:
+        self.state = BridgeState.AUTHENTICATING
+        self.deadline: float | None = None
+        self.is_open = True
+        self.flush_mark = 0
+        self.awaited = Awaited(replay)  # of questions that a replay frame would answer: here there are none
+        self.awaits_backfill = False
+        self._in, self._out, self._wire = inbound, outbound, wire
+        self._dialect, self._bounds, self._timeout = dialect, replay, timeout
+        self._emit, self._move, self._die, self._greeting = emit, move, die, greeting
+        self._is_backfilled = is_backfilled
+        self._token: str | None = None
+        self._since: Now | None = None
+        self._over: Over | None = None
+        self._ask_ping: str | None = None
+        self._quiet_at: float | None = None
+        self._ends_at: float | None = None
+        self._latest = inf  # when the replay ends, even if more of it keeps coming
+        self._is_first = not inbound.watermark.asked_to_join and not inbound.watermark.replaces
+        self._positioned, policy = positioned, dialect.positions
+        # Without positions it is judged as it was before this connection, which may be the first.
+        self._rejoin = Rejoin(inbound.watermark, replay)
+        self._replaying = (
+            None if positioned is None or policy is None else Replaying(positioned, policy, replay)
+        )
+
+    # ---- accepted ----------------------------------------------------------------------------------------------
+
+    def record(self) -> Record:
+        """What the dialect asks with."""
+        return record_of(self._in.watermark, self._dialect)
+
+    def open(self, token: str | None, now: Now) -> None:
+        """The transport is connected. Being accepted by such a server may be joining: from here on it may have said something."""
+        self._in.watermark.asked_to_join = True
+        self._token = token
+        self._wait_from(now)
+        if self._dialect.sends_auth == "first":
+            self._authenticate()
+        if not self._dialect.waits_for_hello:
+            self.authenticated(now)
+
+    def _authenticate(self) -> bool:
+        """Say who we are; False if the dialect has nothing to say without a token."""
+        number = self._wire.number()
+        return self._wire.express(
+            Auth(token=self._token, record=self.record(), id=self._wire.ids(), number=number)
+        )
+
+    def on_challenge(self, now: Now) -> None:
+        """The server wants to know who we are, before it accepts us."""
+        if self.state is BridgeState.AUTHENTICATING:
+            self._wait_from(now)
+            if not self._authenticate():
+                text = "the server asks who we are, and there is no token"
+                self._die(Failure.of("AUTH_FORBIDDEN", text, suggestions=("give token=",)))
+
+    def on_hello(self, hello: Hello, now: Now) -> None:
+        """The server has accepted us, and may name what it keeps for us."""
+        if self._replaying is not None and self.is_open:
+            self._replaying.greet(hello, self._in.watermark.accepted)
+        elif self._positioned is not None:
+            self._positioned.greeted(hello)
+        if self.state is BridgeState.AUTHENTICATING and self._dialect.waits_for_hello:
+            self.authenticated(now)
+        elif self.is_open:
+            self._advance(now)
+
+    def authenticated(self, now: Now) -> None:
+        """Accepted: now the user may greet the server, and then the join begins."""
+        if self._dialect.pings:
+            self._wire.start_heartbeat(now)
+        self._move("authenticated", "authenticated", now)
+        self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
+        if self._greeting is not None:
+            self._greeting.is_open = True
+            self._wait_from(now)
+        else:
+            self.join(now)
+
+    def join(self, now: Now) -> None:
+        """Ask for what was missed."""
+        has_asked = self._ask()
+        self.deadline = None
+        policy, replaying = self._dialect.positions, self._replaying
+        waits = not self._is_first or (has_asked and policy is not None and not policy.per_channel)
+        if policy is None or replaying is None or not waits:
+            self._resolve(now, "nothing")
+            return
+        replaying.has_asked = has_asked
+        self._move("joined", "joined", now)
+        if policy.ends == "barrier":
+            self._ask_ping = self._wire.ping("ask", now)
+        self.awaits_backfill = self._is_backfilled
+        if self._dialect.resume is not None and not has_asked and not self.record().positions:
+            self._over = "nothing"  # nothing was asked for, so nothing will be answered
+        self._latest = now.mono + self._bounds.max_seconds
+        self._came(now)
+        self._advance(now)
+
+    def _ask(self) -> bool:
+        """Have the dialect ask; False if it has nothing to ask with."""
+        if self._dialect.resume is None:
+            return False
+        try:
+            asked: Resume = self._dialect.resume(self.record())
+            self._wire.control.extend(asked.frames)
+        except Exception as error:  # noqa: BLE001 -- a function of the user's
+            text = f"the dialect's resume raised {type(error).__name__}"
+            self._die(Failure.of("SYS_CONFIG_INVALID", text, cause=error))
+            return False
+        return bool(asked.frames or asked.query or asked.headers or asked.url)
+
+    def _wait_from(self, now: Now) -> None:
+        self._since, self.deadline = now, now.mono + self._timeout
+
+    def waits(self, now: Now) -> float:
+        """Seconds for which the handshake has been waiting for an answer."""
+        return 0.0 if self._since is None or self.deadline is None else now.mono - self._since.mono
+
+    def missing(self, now: Now) -> Failure | None:
+        """What the handshake is waiting for; None unless it waits."""
+        if self._since is None or self.deadline is None:
+            return None
+        if self._greeting is not None and self._greeting.is_open:
+            return Failure.of("CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s")
+        text = f"the server did not accept this connection within {self.waits(now):.3g} s, in the words of this dialect"
+        return Failure.of("CONN_TIMEOUT", text)
+
+    def forget_session(self) -> None:
+        """The server no longer has our session."""
+        if self._replaying is not None and not self._replaying.others:
+            self._replaying.forget("new_session")
+
+    # ---- what is heard -----------------------------------------------------------------------------------------
+
+    def hold(self, heard: Incoming, now: Now) -> None:
+        """An event, or a moved position, while the join runs."""
+        self._came(now)
+        if self._replaying is None:
+            event = heard.event
+            self._rejoin.hold(self._in.hold(event.type, Body(event), heard.text, counts=True))
+            is_full = self._rejoin.overflowed
+        else:
+            self._replaying.hold(heard)
+            is_full = self._replaying.is_full
+        if is_full:
+            self._overflow(now)
+        elif self.state is BridgeState.REPLAYING:
+            self._advance(now)
+
+    def _overflow(self, now: Now) -> None:
+        replaying = self._replaying
+        if self.state is not BridgeState.REPLAYING or replaying is None:
+            text = "more arrived before the join than the side buffer may hold"
+            self._die(Failure.of("SYS_INBOX_FULL", text))
+        elif self.awaits_backfill:
+            self.backfill_ended(now, "side_buffer_full")
+        elif not replaying.release(now):
+            self._resolve(now, "overflow")
+
+    def begin_backfill(self) -> None:
+        """The user's own function begins to fetch what was missed, perhaps again after it failed."""
+        if self._replaying is not None:
+            self._replaying.backfilled.clear()
+
+    def backfilled(self, heard: Incoming, now: Now) -> bool:
+        """It has fetched an event. Returns whether that was the last that is needed."""
+        self._came(now)
+        if self._replaying is None:
+            return True
+        self._replaying.backfilled.append(heard)
+        return self._replaying.is_bridged
+
+    def backfill_ended(self, now: Now, lost: str = "") -> None:
+        """It is done; `lost`: it could not fetch everything, and why."""
+        if self.awaits_backfill and self._replaying is not None:
+            self.awaits_backfill, self._replaying.lost_backfill = False, lost
+            self._over = "backfill"
+            self._advance(now)
+
+    def on_replayed(self, fact: Replayed, now: Now) -> None:
+        """What the server says about the replay."""
+        if self._replaying is not None:
+            self._replaying.state(fact)
+            self._advance(now)
+
+    def on_pong(self, ping: str, now: Now) -> None:
+        """A ping of ours was answered; the one behind the question ends the replay of a server that answers in order."""
+        if ping == self._ask_ping and self.is_open:
+            self._over = "barrier"
+            self._advance(now)
+
+    def _came(self, now: Now) -> None:
+        policy = self._dialect.positions
+        if policy is not None:
+            self._quiet_at = now.mono + policy.quiet
+            self._ends_at = min(now.mono + self._bounds.timeout, self._latest)
+
+    def receiving(self, since: float, now: Now) -> None:
+        """Bytes of a data frame came: what is waited for may stand behind it."""
+        del since
+        self._came(now)
+        if self.deadline is not None:
+            self.deadline = max(self.deadline, now.mono + self._timeout)
+
+    # ---- when it is over ---------------------------------------------------------------------------------------
+
+    @property
+    def replay_deadline(self) -> float | None:
+        """When the replay has taken too long (monotonic), or when it has been quiet for long enough."""
+        if self.state is not BridgeState.REPLAYING or not self.is_open:
+            return None
+        if self._waits_for_quiet and self._quiet_at is not None and not self.awaits_backfill:
+            return self._quiet_at
+        return self._ends_at
+
+    @property
+    def _waits_for_quiet(self) -> bool:
+        policy = self._dialect.positions
+        return policy is not None and policy.ends in {"quiet", "anchor"}
+
+    def timed_out(self, now: Now) -> None:
+        """That time has come: what has been heard by now decides."""
+        if self.awaits_backfill:
+            self.backfill_ended(now, "backfill_timeout")
+        elif self.state is BridgeState.REPLAYING:
+            self._resolve(now, "quiet" if self._waits_for_quiet else "timeout")
+
+    def _advance(self, now: Now) -> None:
+        if self.is_open and self.state is BridgeState.REPLAYING and not self.awaits_backfill:
+            over = self._over or (self._replaying.over() if self._replaying is not None else "nothing")
+            if over is not None:
+                self._resolve(now, over)
+
+    # ---- the verdict -------------------------------------------------------------------------------------------
+
+    def _resolve(self, now: Now, over: Over) -> None:
+        if not self.is_open:
+            return
+        self.is_open, self.deadline = False, None
+        if self._replaying is None or self._positioned is None:
+            is_other = False
+            self._without_positions(self._rejoin, now)
+        else:
+            is_other = self._with_positions(self._replaying, self._positioned, over, now)
+        watermark = self._in.watermark
+        watermark.joined, watermark.replaces = True, False
+        self._out.requeue(now, same_epoch=not is_other, new_session=is_other)
+        self.flush_mark = self._out.outbox.last_queued
+        self._move("merged", "merged", now)
+        self.flushed(now)
+
+    def _with_positions(self, replaying: Replaying, positioned: Positioned, over: Over, now: Now) -> bool:
+        """Deliver what was heard. Returns whether the server's log, or a channel's, is another one."""
+        policy = self._dialect.positions
+        assert policy is not None  # noqa: S101 -- there is no evidence without
+        evidence = replaying.evidence(over)
+        is_other = bool(replaying.others)
+        if self._is_first:
+            positioned.bookmark.epochs.update(replaying.epochs)
+            self._first(in_order(evidence.heard, policy), positioned, now)
+        else:
+            recovery = judge(evidence, policy)
+            since = self._in.last_timestamp
+            replayed = positioned.deliver(recovery, replaying.epochs, now) + replaying.released
+            self._report(recovery, replayed, since, now)
+            is_other |= any(finding.is_other for finding in recovery.findings.values())
+        positioned.finish()
+        positioned.bookmark.gone = ""
+        return is_other
+
+    def _first(self, heard: Sequence[Incoming], positioned: Positioned, now: Now) -> None:
+        for each in heard:
+            if each.is_marker and each.event.position is not None:
+                positioned.moved(Moved(position=each.event.position, channel=each.event.channel))
+                continue
+            failure = positioned.live(each.event, each.text, now)
+            if failure is not None:
+                self._die(failure)
+        self._emit(Joined(at=now.at, session_id=self._in.watermark.session_id))
+
+    def _without_positions(self, rejoin: Rejoin, now: Now) -> None:
+        """Nobody can tell what was missed. What is known by its id is not delivered twice."""
+        rejoin.no_replay = True
+        outcome = rejoin.resolve()
+        since, session_id = self._in.last_timestamp, self._in.watermark.session_id
+        self._in.merge(outcome, now)
+        if outcome.verdict is None:
+            self._emit(Joined(at=now.at, session_id=session_id))
+        else:
+            self._emit(
+                Resumed(
+                    at=now.at,
+                    session_id=session_id,
+                    verdict=outcome.verdict,
+                    reason=outcome.reason,
+                    since=since,
+                )
+            )
+
+    def _report(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
+        findings = recovery.findings
+        worst = _worst(list(findings.values()))
+        self._emit(
+            Resumed(
+                at=now.at,
+                session_id=self._in.watermark.session_id,
+                verdict=worst.verdict,
+                reason=worst.reason,
+                proof=worst.proof,
+                replayed=replayed,
+                since=since,
+                channels={name: found.verdict for name, found in findings.items() if name is not None},
+            )
+        )
+
+    def flushed(self, now: Now) -> None:
+        """READY once everything that was queued when flushing began has been handed out."""
+        if self._out.outbox.is_flushed(self.flush_mark):
+            self._move("flushed", "flushed", now)
+
+
+def _worst(findings: list[Finding]) -> Finding:
+    order = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
+    return min(findings, key=lambda finding: order.index(finding.verdict))

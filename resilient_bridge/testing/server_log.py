@@ -1,0 +1,143 @@
+"""A log of events with positions: numbers, ids or times, what comes after one, and what is not held any more.
+
+Rule: the log keeps the order of the pushes, whatever their times say, and it knows what it has dropped.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Final, Literal, NamedTuple
+
+from .server_faults import Behaviour
+from .server_wire import Stamps, new_id, parse_instant
+
+
+Position = Literal["number", "id", "time"]
+
+_TO_THE_MILLISECOND: Final = Behaviour()
+
+
+class Entry(NamedTuple):
+    """An event: its position as it stands on the wire, as a number that can be compared (0 for an id), and its frame."""
+
+    position: int | str
+    at: int
+    text: str
+
+
+class Answer(NamedTuple):
+    """The frames behind a position; not complete if the log cannot vouch that nothing is missing before them."""
+
+    texts: list[str]
+    is_complete: bool
+
+
+class Log:
+    """The newest `keep` events of one process, and the positions of all."""
+
+    def __init__(
+        self,
+        position: Position,
+        *,
+        inclusive: bool,
+        contiguous: bool,
+        keep: int,
+        stamps: Stamps,
+        rng: random.Random,
+    ) -> None:
+        self._position = position
+        self._inclusive = inclusive
+        self._contiguous = contiguous
+        self._keep = keep
+        self._stamps = stamps
+        self._rng = rng
+        self._cap: int | None = None
+        self._entries: deque[Entry] = deque()
+        self._newest: int | None = None  # the highest number, or latest time, that was ever pushed
+        self._dropped: int | None = None  # ... that is not held any more
+        self.name = new_id(rng)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is held."""
+        return [entry.text for entry in self._entries]
+
+    # ---- writing
+    def next_position(self) -> int | str:
+        """The position of an event that is pushed now."""
+        if self._position == "id":
+            return new_id(self._rng)
+        if self._position == "number":
+            step = 1 if self._contiguous else self._rng.randint(1, 3)
+            return (self._newest or 0) + step
+        return self._stamps.show(self._stamps.now(), _TO_THE_MILLISECOND) or ""
+
+    def append(self, position: int | str, text: str) -> None:
+        """An event enters; the oldest go."""
+        at = self._read(position) or 0
+        self._entries.append(Entry(position, at, text))
+        self._newest = at if self._newest is None else max(at, self._newest)
+        self._shrink()
+
+    def trim(self, keep: int) -> None:
+        """Drop all but the newest."""
+        while len(self._entries) > keep:
+            at = self._entries.popleft().at
+            self._dropped = at if self._dropped is None else max(at, self._dropped)
+
+    def limit(self, cap: int | None) -> None:
+        """Hold at most so many from now on, or again as many as the log was made for."""
+        self._cap = cap
+        self._shrink()
+
+    def _shrink(self) -> None:
+        self.trim(self._keep if self._cap is None else min(self._cap, self._keep))
+
+    def forget(self) -> None:
+        """Become the log of another process: empty, with another name, and with numbers from the start."""
+        self._entries.clear()
+        # Of times this process knows that it has nothing from before its start; of numbers it knows nothing.
+        is_time = self._position == "time" and self._newest is not None
+        self._dropped = self._stamps.now() if is_time else None
+        self._newest = None
+        self.name = new_id(self._rng)
+
+    # ---- reading
+    def after(self, asked: object) -> Answer:
+        """What comes after a position, or from it on if the log is inclusive; with an empty position, nothing."""
+        if asked is None or asked == "":
+            return Answer([], is_complete=True)
+        if self._position == "id":
+            return self._after_id(asked)
+        at = self._read(asked)
+        if at is None:
+            return Answer(self.texts, is_complete=False)
+        first = at if self._inclusive else at + 1  # the first that is wanted
+        is_complete = self._dropped is None or first > self._dropped
+        if self._position == "number":
+            is_complete = is_complete and at <= (self._newest or 0)
+            return Answer([entry.text for entry in self._entries if entry.at >= first], is_complete)
+        # A clock that is set makes times go backwards: what is sent is all behind the first one that fits.
+        start = next((n for n, entry in enumerate(self._entries) if entry.at >= first), len(self._entries))
+        return Answer(self.texts[start:], is_complete)
+
+    def _after_id(self, asked: object) -> Answer:
+        for n, entry in enumerate(self._entries):
+            if entry.position == asked:
+                return Answer(self.texts[n if self._inclusive else n + 1 :], is_complete=True)
+        return Answer(self.texts, is_complete=False)
+
+    def _read(self, position: object) -> int | None:
+        """A number, or the milliseconds of a time; None for anything else."""
+        if self._position == "time":
+            return parse_instant(position)
+        if not isinstance(position, (int, str)) or isinstance(position, bool):
+            return None
+        try:
+            return int(position)
+        except ValueError:
+            return None

@@ -1,0 +1,237 @@
+"""LogBridge: a real WebSocket bridge inside the test whose events have positions, and which sends again what came after one.
+
+Rule: as of BridgeServer: it shares no code with the client it judges, time comes from the running loop and the given wall clock, ids
+from the given random source: under a simulated loop a run repeats exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from ..errors import config_error
+from .server_listener import Listener
+from .server_log import Log, Position
+from .server_log_forms import Forms, has_position
+from .server_log_link import LogDoor
+from .server_wire import ENCODE, Stamps, new_id
+
+
+_NAMES: Final[Mapping[Position, tuple[str, str]]] = {
+    "number": ("seq", "last_seq"),
+    "id": ("id", "last_event_id"),
+    "time": ("timestamp", "since"),
+}
+
+
+class LogBridge:
+    """An embedded bridge of numbered events: `async with LogBridge(field="seq", ask="last_seq") as server: ... server.url ...`.
+
+    It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each event) and `since` ("time", ISO in
+    milliseconds, which several events may share; then `id` is where each has an id) are for; arguments have the names of theirs. An event is
+    `{"type": …, field: position, **payload}`, with `payload` the payload as an object at that path. Paths are dotted.
+
+    `ask` is a field of the URL's query, or a frame in which the text "{position}" stands for the position: each frame with these fields is a
+    question. The answer is the held events after the position, or from it on if `inclusive` (None: for times alone). `end` is the type of
+    a frame behind each answer, `reset` that of one before it if the log cannot vouch for what came before: the position was dropped or is not
+    one of this log; then everything held follows. Without `reset` it says nothing, and sends what fits. The log holds the newest `keep` events.
+
+    `contiguous=False` leaves out one or two numbers now and then. `hello` is the type of a first frame, with the log's name at `epoch`. A
+    frame with the fields of `ping` is answered by one of type `pong`. With `token`, an upgrade without it (`Authorization: Bearer` or
+    `?token=`) gets 401. Other frames are noted in `received` and have no answer. ConfigError names a wrong argument.
+    """
+
+    def __init__(
+        self,
+        *,
+        position: Position = "number",
+        field: str | None = None,
+        ask: str | Mapping[str, Any] | None = None,
+        contiguous: bool = True,
+        inclusive: bool | None = None,
+        keep: int = 1000,
+        reset: str | None = None,
+        end: str | None = None,
+        hello: str | None = None,
+        epoch: str | None = None,
+        type: str = "type",
+        payload: str | None = None,
+        id: str | None = "id",
+        ping: Mapping[str, Any] | None = None,
+        pong: str | None = None,
+        token: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        wall: Callable[[], float] = time.time,  # the default of an injected clock
+        rng: random.Random | None = None,
+    ) -> None:
+        if position not in _NAMES:
+            raise config_error("LogBridge.position", '"number", "id" or "time"', position)
+        if keep < 0:
+            raise config_error("LogBridge.keep", "a number of at least 0", keep)
+        field_, ask_ = _NAMES[position]
+        forms = Forms(
+            field=field_ if field is None else field,
+            ask=ask_ if ask is None else ask,
+            type=type,
+            payload=payload,
+            id=id if position == "time" else None,
+            reset=reset,
+            end=end,
+            hello=hello,
+            epoch=epoch,
+            ping=ping,
+            pong=pong,
+        )
+        _check(forms)
+        stamps = Stamps(wall)
+        self._rng = rng or random.Random()
+        self._log = Log(
+            position,
+            inclusive=position == "time" if inclusive is None else inclusive,
+            contiguous=contiguous,
+            keep=keep,
+            stamps=stamps,
+            rng=self._rng,
+        )
+        self._host = host
+        self._door = LogDoor(forms, self._log, stamps, token)
+        self._listener = Listener(self._door, host, port, None)
+        self._pushed: list[dict[str, Any]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # ---- life
+    async def start(self) -> None:
+        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
+        await self._listener.start()
+
+    async def aclose(self) -> None:
+        """Close every connection with 1001 and stop; no task and no connection remains. The log stays."""
+        await self._listener.stop(1001, "going away")
+
+    async def restart(
+        self, *, lose_log: bool = False, lose_sessions: bool = False, down: float = 0.0
+    ) -> None:
+        """Close every connection with 1012, stay away for `down` seconds, listen on the same port again.
+
+        With `lose_log` the process has forgotten its events: numbers begin at 1 again, and the log has another name. `lose_sessions` is
+        what `Faults` calls the same. What is pushed meanwhile enters the log.
+        """
+        await self._listener.stop(1012, "service restart")
+        if lose_log or lose_sessions:
+            self._log.forget()
+        if down > 0:
+            await asyncio.sleep(down)
+        await self._listener.start()
+
+    # ---- what a test does to it
+    async def push(self, payload: Mapping[str, Any], /, type: str = "event") -> int | str:
+        """Log an event, send it to everybody who is connected, and return its position.
+
+        It never waits for a client. Raises TypeError or ValueError for a payload that is no JSON; then nothing was pushed.
+        """
+        position = self._log.next_position()
+        ident = new_id(self._rng) if self._door.forms.id is not None else None
+        event = self._door.forms.event(type, payload, position, ident)
+        text = ENCODE(event)
+        self._pushed.append(event)
+        self._log.append(position, text)
+        for link in tuple(self._listener.links):
+            link.send(text)
+        await self._listener.give_way(len(self._pushed))
+        return position
+
+    async def cut(self, how: Literal["abort", "fin", "blackhole"] = "abort", *, seconds: float = 0.0) -> None:
+        """Cut every link: a TCP reset, an end of stream, or silence in both directions.
+
+        For `seconds` new connections fare no better; a black hole then ends and lets through what it held back (with 0 it lasts
+        until the peer gives up). Returns at once. On a loop with `cut_links(how, seconds)` the simulated network does it.
+        """
+        await self._listener.cut(how, seconds)
+
+    def trim(self, keep: int, /) -> None:
+        """Drop all but the newest `keep` events from the log, once."""
+        self._log.trim(keep)
+
+    async def truncate_replay(self, keep: int | None, /) -> None:
+        """From now on the log holds at most that many events; None lifts it. What was dropped does not come back."""
+        self._log.limit(keep)
+
+    def expire_sessions(self) -> None:
+        """Drop every event from the log, as their age would; numbers go on."""
+        self._log.trim(0)
+
+    def step_clock(self, seconds: float) -> None:
+        """Step the bridge's wall clock, backwards with a negative value: times of later events, and HTTP dates."""
+        self._door.stamps.offset += seconds
+
+    # ---- what a test sets
+    @property
+    def token(self) -> str | None:
+        """What an upgrade must bring; None takes everybody."""
+        return self._door.token
+
+    @token.setter
+    def token(self, value: str | None) -> None:
+        self._door.token = value
+
+    # ---- what a test reads
+    @property
+    def url(self) -> str:
+        """Where clients connect, at any path but /health; known once the bridge was started."""
+        host, port = self.address
+        return f"ws://[{host}]:{port}/" if ":" in host else f"ws://{host}:{port}/"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
+        if self._listener.port == 0:
+            msg = "a started bridge expected, got one that never was"
+            raise RuntimeError(msg)
+        return self._host, self._listener.port
+
+    @property
+    def log_name(self) -> str:
+        """What the greeting has at `epoch`; another one after a restart that lost the log."""
+        return self._log.name
+
+    @property
+    def received(self) -> list[Any]:
+        """Every frame that a client sent, decoded, in order and with repeats, questions and pings too; one that is no JSON as it came."""
+        return self._door.received
+
+    @property
+    def pushed(self) -> list[dict[str, Any]]:
+        """Every event as it was sent, in order, held or not: the ground truth."""
+        return self._pushed
+
+    @property
+    def connections(self) -> int:
+        """How many WebSocket connections are open now."""
+        return len(self._listener.links)
+
+
+def _check(forms: Forms) -> None:
+    """Refuse arguments that do not fit together."""
+    if not isinstance(forms.ask, str) and not has_position(forms.ask):
+        wanted = 'the name of a field of the query, or a frame with "{position}" in it'
+        raise config_error("LogBridge.ask", wanted, forms.ask)
+    if forms.epoch is not None and forms.hello is None:
+        raise config_error("LogBridge.epoch", "a hello beside it", forms.epoch)
+    if (forms.ping is None) != (forms.pong is None):
+        raise config_error("LogBridge", "ping and pong, or neither", "one of them")

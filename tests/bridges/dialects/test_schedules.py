@@ -1,0 +1,106 @@
+"""Seeded schedules of faults over each dialect: nothing is lost, doubled or reordered in silence, and the judge would see it.
+
+A sample runs always, a thousand for each dialect with `nox -s campaigns`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.protocol import positioned, recovery, replaying, resuming
+from resilient_bridge.protocol.outbox import Outbox
+from tests.bridges.dialects.cases import CASES
+from tests.bridges.dialects.schedules import Seen, run
+
+
+SAMPLE, ALL = 15, 1_000
+#: what a cut of a server that lives and holds everything ends in
+PROVES = {"openhands", "openhands_legacy", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
+
+
+def _schedules(case, seeds) -> Seen:
+    total = Seen()
+    for seed in seeds:
+        seen = run(case, seed)
+        total.verdicts += seen.verdicts
+        total.delivered += seen.delivered
+        total.problems += seen.problems
+    return total
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_sample_of_schedules(case):
+    """No problem in any, and RECOVERED where the server can prove it."""
+    seen = _schedules(case, range(SAMPLE))
+    assert seen.problems == []
+    assert seen.delivered > 10 * SAMPLE
+    if case.name in PROVES:
+        assert seen.verdicts[rb.Verdict.RECOVERED] > seen.verdicts[rb.Verdict.UNKNOWN]
+    else:
+        assert set(seen.verdicts) == {rb.Verdict.UNKNOWN}
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_thousand_schedules(case):
+    """As the sample, with other seeds."""
+    seen = _schedules(case, range(10_000, 10_000 + ALL))
+    assert seen.problems == []
+
+
+def _no_gaps(self, hole):
+    """A client that believes to be connected again is enough."""
+
+
+def _always_recovered(evidence, policy):
+    found = recovery.judge(evidence, policy)
+    good = recovery.Finding(rb.Verdict.RECOVERED, "stated", "stated")
+    deliveries = [each for each in found.deliveries if not isinstance(each, recovery.Hole)]
+    return found._replace(findings=dict.fromkeys(found.findings, good), deliveries=deliveries)
+
+
+def _all_known(self, incoming):
+    """A client that takes every number below its own for one that it had."""
+    return True
+
+
+def _greet_and_forget(self, hello, number):
+    """A client that does not look at the name of its session."""
+    self._positioned.bookmark.greet(hello, number)
+
+
+def _repeats_all(self, entry, now, *, same_epoch, dedupes):
+    """A client that sends again what it has no answer for."""
+    return
+
+
+def _no_holes(self, event, text, reached, now):
+    """A client that takes every number above the last."""
+    self.accept(event, text, now)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "attribute", "wrong"),
+    [
+        ("sequence", positioned.Positioned, "report", _no_gaps),
+        ("openhands_legacy", positioned.Positioned, "report", _no_gaps),
+        ("sequence", resuming, "judge", _always_recovered),
+        ("centrifugo", resuming, "judge", _always_recovered),
+        ("sequence", positioned.Positioned, "is_known", _all_known),
+        ("agno that misses events between its replay and its live ones", positioned.Positioned, "_next", _no_holes),
+        ("mattermost", replaying.Replaying, "greet", _greet_and_forget),
+        ("centrifugo", Outbox, "_unrepeatable", _repeats_all),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_client_that_does_less_is_caught(name, target, attribute, wrong):
+    """Each of these leaves one thing out, and the schedules see it."""
+    case = next(case for case in CASES if case.name == name)
+    with patch.object(target, attribute, wrong):
+        problems = Counter(bool(run(case, seed).problems) for seed in range(40))
+    assert problems[True] > 0
