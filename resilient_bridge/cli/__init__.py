@@ -27,6 +27,12 @@ the text that came with that: a body, a close reason, the end of stderr, a messa
 _EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings, or a store
 or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
 
+_DOCTOR: Final = """It connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
+dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
+not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments."""
+_DIALECT: Final = (
+    "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\""
+)
 _TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
 why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""
 _ACTIONS: Final = {
@@ -68,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_pipe(commands)
+    _add_doctor(commands)
     _add_serve(commands)
     _add_backoff(commands)
     _add_classify(commands)
@@ -135,6 +142,7 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
     pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
     pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
+    pipe.add_argument("--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the preset's)")
     pipe.add_argument(
         "--preset", type=preset_name, default="default", metavar="NAME", help=", ".join(PRESETS)
     )
@@ -161,6 +169,42 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         action="store_true",
         help="after the end of input go on printing what arrives, until Ctrl-C",
     )
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    text = "find out what a bridge guarantees: connect, cut the connection, look at what comes back"
+    doctor = _command(commands, "doctor", text, _DOCTOR)
+    doctor.add_argument(
+        "--bridge", required=True, metavar="URL", help="ws:// or wss:// address of the bridge"
+    )
+    doctor.add_argument(
+        "--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the one that its first frames fit)"
+    )
+    doctor.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    doctor.add_argument(
+        "--session",
+        metavar="ID",
+        help="the session to join (default: a new one); a client that is in it may lose it",
+    )
+    doctor.add_argument(
+        "--seconds",
+        type=seconds,
+        default=20.0,
+        metavar="N",
+        help="how long it may take altogether (default: %(default)g)",
+    )
+    doctor.add_argument(
+        "--probe-type",
+        metavar="TYPE",
+        help="with --probe-runs-twice: send one message of TYPE twice, with one id and key, to see whether a repetition is noticed; "
+        "the message may have its effect twice",
+    )
+    doctor.add_argument(
+        "--probe-runs-twice",
+        action="store_true",
+        help="yes, the message of --probe-type may have its effect twice",
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above

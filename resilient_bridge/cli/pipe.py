@@ -20,14 +20,16 @@ from .. import presets
 from ..client import BridgeClient, Receipt
 from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
 from ..protocol import Gap
+from ..protocol.policies import Dialect
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
-from .pipe_events import said_of, said_of_gap
-from .pipe_lines import bad_line, parse_line, print_message
+from .pipe_events import line_of, line_of_gap
+from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
 from .pipe_streams import LINE_TOO_LONG, Output, lines_of
-from .printing import USAGE, complain, told_by
+from .printing import USAGE, complain, words_of
 
 
 OK, FAILED, _, UNCONFIRMED, REFUSED = range(5)
@@ -43,13 +45,18 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("pipe", "--receipts: expected with --store, whose acceptance they state")
     try:
         token = token_from(arguments.token_env)
-        return asyncio.run(_run(arguments, token))
-    except (LookupError, ConfigError, StoreError) as error:
-        text = str(error.args[0]) if isinstance(error, LookupError) else str(error.failure)
-        return complain("pipe", text)
+        dialect = None if arguments.dialect is None else read_dialect(arguments.dialect).dialect
+    except ValueError as error:
+        return complain("pipe", f"--dialect: {error}")
+    except LookupError as error:
+        return complain("pipe", str(error.args[0]))
+    try:
+        return asyncio.run(_run(arguments, token, dialect))
+    except (ConfigError, StoreError) as error:
+        return complain("pipe", str(error.failure))
 
 
-async def _run(arguments: argparse.Namespace, token: str | None) -> int:
+async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialect | None) -> int:
     policy = getattr(presets, arguments.preset)
     # A full outbox stops reading stdin.
     policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
@@ -58,12 +65,14 @@ async def _run(arguments: argparse.Namespace, token: str | None) -> int:
         keep_open=arguments.keep_open,
         store=arguments.store,
         receipts=arguments.receipts,
+        dialect=dialect or policy.dialect,
     )
     client = BridgeClient(
         arguments.url,
         token=token,
         session_id=arguments.session,
         policy=policy,
+        dialect=dialect,
         store=arguments.store,
         pin=arguments.pin,
         on_gap=pipe.tell_gap,
@@ -82,7 +91,13 @@ class Waiting(NamedTuple):
 class Pipe:
     """One run: a feeder (stdin to sends), a settler (what became of each), a printer (messages to stdout)."""
 
-    def __init__(self, *, drain: float, keep_open: bool, store: str | None, receipts: str | None) -> None:
+    def __init__(
+        self, *, drain: float, keep_open: bool, store: str | None, receipts: str | None, dialect: Dialect
+    ) -> None:
+        self._forms = forms_of(dialect)
+        self._is_envelope = dialect.encode is None
+        # What nothing can confirm is done with once it is written.
+        self._open = {"queued", "written"} if can_confirm(dialect) else {"queued"}
         self._drain = drain
         self._keep_open = keep_open
         self._store = store
@@ -93,7 +108,7 @@ class Pipe:
         self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
-        self._kept: dict[str, None] = {}
+        self._stored: dict[str, None] = {}
         self._refused = 0
         self._unconfirmed = 0
         self._failed = False
@@ -132,8 +147,8 @@ class Pipe:
             except (ConfigError, StoreError) as error:
                 self._say(f"resilient-bridge pipe: receipts: {error.failure}")
                 return USAGE
-            if self._receipts.told:
-                self._say(f"receipts: {self._receipts.told}")
+            if self._receipts.notice:
+                self._say(f"receipts: {self._receipts.notice}")
         return OK
 
     async def _play(self, client: BridgeClient) -> None:
@@ -160,13 +175,13 @@ class Pipe:
         if printer.done() and not printer.cancelled():
             printer.result()
         printer.cancel()
-        if self._kept:
-            self._say(f"kept: {len(self._kept)} in the store: the next run with it goes on with them")
+        if self._stored:
+            self._say(f"kept: {len(self._stored)} in the store: the next run with it goes on with them")
 
     def _code(self) -> int:
         if self._failed:
             return FAILED
-        return UNCONFIRMED if self._unconfirmed or self._kept else REFUSED if self._refused else OK
+        return UNCONFIRMED if self._unconfirmed or self._stored else REFUSED if self._refused else OK
 
     def _signalled(self) -> None:
         if self._stop.is_set():
@@ -196,14 +211,26 @@ class Pipe:
     async def _take(self, client: BridgeClient, line: bytes, number: int) -> tuple[Dealt, str]:
         if line is LINE_TOO_LONG:
             raise bad_line(number, ("$", "at most 16 MiB", "more"))
-        outgoing = parse_line(line, number)
-        key = outgoing.idempotency_key or outgoing.payload.get("idempotency_key")
+        outgoing = self._parsed(line, number)
+        key = outgoing.idempotency_key
+        if self._is_envelope:
+            key = key or outgoing.payload.get("idempotency_key")
         if key is None and self._receipts is not None:
             key = self._receipts.key_of(line)
         is_known = isinstance(key, str) and _is_known(client, key)
-        receipt = await client.send(outgoing.type, outgoing.payload, idempotency_key=key, ttl=outgoing.ttl)
+        if outgoing.type:
+            receipt = await client.send(
+                outgoing.type, outgoing.payload, idempotency_key=key, ttl=outgoing.ttl
+            )
+        else:
+            receipt = await client.send(outgoing.payload, idempotency_key=key)
         self._waiting.put_nowait(Waiting(f"line {number}", receipt))
         return "known" if is_known else "accepted", receipt.idempotency_key
+
+    def _parsed(self, line: bytes, number: int) -> Outgoing:
+        if self._forms.frames:
+            return parse_frame(line, number, has_types=self._forms.types)
+        return parse_line(line, number)
 
     def _book(self, state: Dealt, key: str | None, number: int) -> bool:
         try:
@@ -212,7 +239,7 @@ class Pipe:
         except OSError as error:
             self._failed = True
             self._say(
-                f"failed: line {number} is {state}, and its receipt cannot be written: {told_by(error)}"
+                f"failed: line {number} is {state}, and its receipt cannot be written: {words_of(error)}"
             )
             return False
         return True
@@ -223,9 +250,9 @@ class Pipe:
             try:
                 how = await receipt.confirmed()
             except BridgeError as error:
-                if self._store is not None and receipt.state in {"queued", "written"}:
+                if self._store is not None and receipt.state in self._open:
                     text = "sent" if receipt.state == "queued" else "confirmed"
-                    self._kept[receipt.idempotency_key] = None
+                    self._stored[receipt.idempotency_key] = None
                     self._say(f"kept: {name}: not {text} yet")
                 else:
                     self._unconfirmed += 1
@@ -239,7 +266,7 @@ class Pipe:
         try:
             async for message in client:
                 self._is_printing = True
-                await self._out.write(print_message(message))
+                await self._out.write(print_message(message, is_envelope=self._is_envelope))
                 if self._store is not None:
                     await self._printed()
                 self._is_printing = False
@@ -266,12 +293,12 @@ class Pipe:
 
     def tell_gap(self, gap: Gap) -> None:
         """A hole in what stdout shows."""
-        self._say(said_of_gap(gap))
+        self._say(line_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:
-        said = said_of(event)
-        if said is not None:
-            self._say(said)
+        line = line_of(event)
+        if line is not None:
+            self._say(line)
 
 
 async def _first(

@@ -18,7 +18,7 @@ _RARE: Final = (
 )
 
 
-def said_of(event: events.Event) -> str | None:
+def line_of(event: events.Event) -> str | None:
     """The line for an event; None if it is not told."""
     if isinstance(event, events.StateChanged):
         return f"state: {event.state.value} ({event.reason})"
@@ -32,10 +32,10 @@ def said_of(event: events.Event) -> str | None:
         return f"verdict: {event.verdict.value} ({event.reason}), {event.replayed} replayed"
     if isinstance(event, _RARE):
         return f"event: {event!r}"
-    return _said_of_store(event)
+    return _line_of_store(event)
 
 
-def _said_of_store(event: events.Event) -> str | None:
+def _line_of_store(event: events.Event) -> str | None:
     if isinstance(event, events.StateSetAside):
         return f"store: {event.failure}; set aside as {event.set_aside}, going on with {event.source}, lost: {event.lost}"
     if isinstance(event, events.StoreFailed):
@@ -45,7 +45,7 @@ def _said_of_store(event: events.Event) -> str | None:
     return None
 
 
-def said_of_gap(gap: Gap) -> str:
+def line_of_gap(gap: Gap) -> str:
     """A hole in what stdout shows: messages are, or may be, missing here."""
     since = gap.since.isoformat() if gap.since else "unknown"
     until = gap.until.isoformat() if gap.until else "unknown"

@@ -3,6 +3,7 @@ never what the fields hold."""
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ _FLAGS: Final = ("replayed", "redelivered", "maybe_duplicate")
 
 @attrs.frozen
 class Outgoing:
-    """One line to send: type and payload, and optionally the key and the seconds it may wait."""
+    """One line to send: type and payload, and optionally the key and the seconds it may wait; without a type, the user's own frame."""
 
     type: str
     payload: Mapping[str, Any]
@@ -29,18 +30,33 @@ class Outgoing:
 
 def parse_line(line: bytes, number: int) -> Outgoing:
     """The message on line `number`. Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line."""
+    fields = _object(line, number)
+    found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
+    found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
+    if found:
+        raise bad_line(number, *found)
+    return Outgoing(fields["type"], fields["payload"], fields.get("idempotency_key"), fields.get("ttl"))
+
+
+def parse_frame(line: bytes, number: int, *, has_types: bool) -> Outgoing:
+    """The user's own frame on line `number`: any JSON object; `has_types`: one of a type and a payload alone is a message instead.
+
+    Raises as `parse_line`.
+    """
+    fields = _object(line, number)
+    if has_types and fields.keys() == _MESSAGE and all(holds(fields) for _, _, holds in _RULES):
+        return Outgoing(fields["type"], fields["payload"])
+    return Outgoing("", fields)
+
+
+def _object(line: bytes, number: int) -> dict[str, Any]:
     try:
         value = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise bad_line(number, ("$", "one JSON object", _what_json_says(error))) from None
     if not isinstance(value, dict):
         raise bad_line(number, ("$", "one JSON object", _kind(value)))
-    fields = cast("dict[str, Any]", value)
-    found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
-    found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
-    if found:
-        raise bad_line(number, *found)
-    return Outgoing(fields["type"], fields["payload"], fields.get("idempotency_key"), fields.get("ttl"))
+    return cast("dict[str, Any]", value)
 
 
 def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
@@ -116,10 +132,16 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ("ttl", "seconds above 0", lambda fields: "ttl" not in fields or _is_duration(fields["ttl"])),
 )
 _FIELDS: Final = frozenset(name for name, _, _ in _RULES)
+_MESSAGE: Final = frozenset({"type", "payload"})
+_ENVELOPE: Final = frozenset({"type", "id", "timestamp", "payload"})
 
 
-def print_message(message: Message) -> str:
-    """A received message as one line of JSON, in ASCII; a flag of it is there only if it is true."""
+def print_message(message: Message, *, is_envelope: bool = True) -> str:
+    """A received message as one line of JSON, in ASCII; a flag of it is there only if it is true.
+
+    `is_envelope` False: it came in a dialect of other frames, and `raw` is the whole frame where that is no envelope after all; bytes
+    that are no text are base64, in `raw_base64`.
+    """
     fields: dict[str, Any] = {
         "type": message.type,
         "id": message.id,
@@ -127,4 +149,25 @@ def print_message(message: Message) -> str:
         "payload": dict(message.payload),
     }
     fields |= {name: True for name in _FLAGS if getattr(message, name)}
+    if not is_envelope and not _says_the_same(message):
+        fields |= _raw(message.raw)
     return json.dumps(fields, separators=(",", ":"))
+
+
+def _says_the_same(message: Message) -> bool:
+    """Is the frame an envelope, so that nothing of it is missing from the line?"""
+    raw: Any = message.raw
+    if not isinstance(raw, dict) or not _MESSAGE <= raw.keys() <= _ENVELOPE:
+        return False
+    body = cast("dict[str, Any]", raw)
+    shown = (message.type, message.id, message.raw_timestamp, message.payload)
+    return (body["type"], body.get("id"), body.get("timestamp"), body["payload"]) == shown
+
+
+def _raw(frame: Any) -> dict[str, Any]:
+    if not isinstance(frame, bytes):
+        return {"raw": frame}
+    try:
+        return {"raw": frame.decode()}
+    except UnicodeDecodeError:
+        return {"raw_base64": base64.b64encode(frame).decode()}

@@ -43,7 +43,7 @@ Dealt = Literal["accepted", "known", "refused", "empty"]
 
 
 class Receipts:
-    """The file at `path`, continued if it is there. `lines` of input were dealt with, in all runs; `told` says what was wrong with it.
+    """The file at `path`, continued if it is there. `lines` of input were dealt with, in all runs; `notice` says what was wrong with it.
 
     It begins with the name of the input, which stands there before anything is accepted: the keys of lines without one of their own
     are made of this name, the line's number and what it says. The file is 0600, and no link is followed.
@@ -55,14 +55,14 @@ class Receipts:
 
     def __init__(self, path: str) -> None:
         self._path = path_of(path, _FIELD)
-        self.told = ""
+        self.notice = ""
         prepare_directory(self._path, _FIELD)
         found = self._looked_at()
         if not (found.name and found.is_sound):
             found = self._mended(found)
         self._head = _head_of(found.name)
         self.lines = found.lines
-        self._is_begun = not found.lines  # the head stands there, and nothing behind it
+        self._ends_in_head = not found.lines  # the head stands there, and nothing behind it
         self._handle = open_private(self._path, os.O_RDWR | os.O_APPEND, _FIELD)
         try:
             with typed_errors(self._path, "be written"):
@@ -73,15 +73,15 @@ class Receipts:
 
     def key_of(self, line: bytes) -> str:
         """The key of the next line: the same for the same line at the same place of the same input."""
-        said = sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
+        digest = sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
         name = self._head[len(_BEGIN) : -1].decode()
-        return f"{name}-{self.lines + 1}-{said}"
+        return f"{name}-{self.lines + 1}-{digest}"
 
     def add(self, state: Dealt, key: str | None = None) -> None:
         """The next line was dealt with. Raises OSError."""
         line = _line(self._head, self.lines + 1, state, key)
-        write_all(self._handle, line.removeprefix(self._head) if self._is_begun else line)
-        self._is_begun = False
+        write_all(self._handle, line.removeprefix(self._head) if self._ends_in_head else line)
+        self._ends_in_head = False
         self.lines += 1
 
     def close(self) -> None:
@@ -107,19 +107,19 @@ class Receipts:
     def _mended(self, found: _Found) -> _Found:
         """Put what can be believed in its place, if that says where the input goes on; else nothing."""
         if not found.name:
-            kept = set_aside(self._path)
+            copy = set_aside(self._path)
             raise self._damaged(
-                f"cannot be read, and is kept as {kept.name}; no input was read, and the next run begins a new file: "
+                f"cannot be read, and is kept as {copy.name}; no input was read, and the next run begins a new file: "
                 "its lines are counted from 1, and those without a key of their own that were accepted before are sent again"
             )
         data = read_private(self._path, _FIELD) or b""
         sound = {line.number: row for row in data.splitlines(keepends=True) if (line := _parsed(row)).number}
         head, numbers = _head_of(found.name), range(1, found.lines + 1)
         mended = b"".join(sound.get(number) or _line(head, number, "lost") for number in numbers) or head
-        kept = keep_copy(self._path, data)
+        copy = keep_copy(self._path, data)
         replace_atomically(self._path, mended)
         lost = [number for number in numbers if number not in sound]
-        text = f"was damaged, and is kept as {kept.name}"
+        text = f"was damaged, and is kept as {copy.name}"
         if lost:
             text += f"; what became of line {', '.join(map(str, lost[:10]))}{' and others' * (len(lost) > 10)} is lost"
         if found.rows != found.lines:
@@ -127,13 +127,13 @@ class Receipts:
                 f"{text}; it seemed to have {found.rows} lines, and {found.lines} can be believed; no input was read: "
                 f"give it from line {found.lines + 1} on, and what the store knows of it is not sent again"
             )
-        self.told = f"{self._path} {text}; every line has the key it had"
+        self.notice = f"{self._path} {text}; every line has the key it had"
         return attrs.evolve(found, size=len(mended))
 
     def _cut_to(self, size: int) -> None:
         if os.fstat(self._handle).st_size > size:
             os.ftruncate(self._handle, size)
-            self.told = f"{self._path}: the last line is not whole, as a kill can leave it: line {self.lines + 1} of the input has no receipt yet"
+            self.notice = f"{self._path}: the last line is not whole, as a kill can leave it: line {self.lines + 1} of the input has no receipt yet"
 
     def _damaged(self, text: str) -> StoreError:
         return StoreError(

@@ -17,7 +17,7 @@ def show(command: str, text: str) -> int:
         # Flushed here: at exit a failure would be a traceback.
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
-        return complain(command, f"cannot write the output: {told_by(error)}")
+        return complain(command, f"cannot write the output: {words_of(error)}")
     return 0
 
 
@@ -26,7 +26,7 @@ def write_file(command: str, path: str, text: str) -> int:
     try:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
-        return complain(command, f"cannot write {path!r}: {told_by(error)}")
+        return complain(command, f"cannot write {path!r}: {words_of(error)}")
     return 0
 
 
@@ -37,7 +37,7 @@ def complain(command: str, text: str) -> int:
     return USAGE
 
 
-def told_by(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """What went wrong, in the system's words."""
-    told = error.strerror if isinstance(error, OSError) else None
-    return (told or str(error)).lower()
+    words = error.strerror if isinstance(error, OSError) else None
+    return (words or str(error)).lower()

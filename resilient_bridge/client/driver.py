@@ -328,11 +328,11 @@ class Driver:
         """The consumer took a message: whoever waits for room may go on."""
         if self.is_durable:
             self.store.touch()
-        if self.pump is not None:
-            if self.session.is_paused:
-                self.pump.wake_reader()
-            if self.session.inbound.acknowledgements is not None and self.session.wants_to_send:
-                self.pump.wake_writer()
+        session = self.session
+        if session.reading.is_paused and self.pump is not None:
+            self.pump.wake_reader()
+        if session.inbound.acknowledgements is not None and self.pump is not None and session.wants_to_send:
+            self.pump.wake_writer()
         if self._room is not None and self.session.inbound.inbox.has_room:
             _wake([self._room])
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Carrier(Protocol):
-    """The connection that is asked: `heard` counts its frames, `end` is its end."""
+    """The connection that is asked: `heard` grows with what comes, `end` is its end."""
 
     loss: Exception | Failure | None
-    heard: int
 
+    @property
+    def heard(self) -> int: ...
     @property
     def is_paused(self) -> bool: ...
     def end(self, cause: Failure) -> None: ...

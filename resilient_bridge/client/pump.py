@@ -54,7 +54,6 @@ class Pump:
         self._on_connect, self._backfill = on_connect, backfill
         self._greeting: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
-        self.heard = 0  # frames
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
@@ -86,9 +85,14 @@ class Pump:
         return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
 
     @property
+    def heard(self) -> int:
+        """A number that grows with what is received."""
+        return self._driver.session.inbound.received
+
+    @property
     def is_paused(self) -> bool:
         """Is nobody reading at the moment, because the inbox is full?"""
-        return self._driver.session.is_paused
+        return self._driver.session.reading.is_paused
 
     def end(self, cause: Exception | Failure) -> None:
         """This connection is over; the first cause stands."""
@@ -134,9 +138,9 @@ class Pump:
     async def _read(self) -> None:
         driver, receive = self._driver, self._transport.receive
         session = driver.session
-        inbox, now = session.inbound.inbox, driver.now()
+        inbox, reading, now = session.inbound.inbox, session.reading, driver.now()
         while self.loss is None:
-            if (inbox.is_full or session.is_paused) and not session.may_read(
+            if (inbox.is_full or reading.is_paused) and not session.may_read(
                 now, iterating=driver.is_iterated()
             ):
                 driver.after(now)
@@ -151,7 +155,6 @@ class Pump:
                 self.end(error)
                 return
             now = driver.now()
-            self.heard += 1
             session.receive(frame, now)
             driver.heard(now)
 

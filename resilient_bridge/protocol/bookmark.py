@@ -124,10 +124,10 @@ class Bookmark:
     def take(self, taken: int) -> None:
         """The consumer has taken all messages through this number."""
         steps = self._steps
-        while steps and steps[0].number <= taken:
+        while steps and steps[0][0] <= taken:
             step = steps.popleft()
             self.changes += 1
-            if step.life != self._taken_life:
+            if step.life is not self._taken_life and step.life != self._taken_life:
                 # The first name that a log is given makes no other log of it.
                 if not _continues(self._taken_life, step.life):
                     self._taken.clear()

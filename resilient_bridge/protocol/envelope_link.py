@@ -82,7 +82,7 @@ class EnvelopeLink(Link[Joining]):
         ):
             self._on_auth_error(body, now)
         elif field is None:
-            self._content(Held(type_, body, frame if isinstance(frame, str) else frame.decode()), now)
+            self._message(type_, body, frame if isinstance(frame, str) else frame.decode(), now)
         elif field in EXPECTED[self.state]:
             self._handlers[field](body, now)
         else:
@@ -91,9 +91,12 @@ class EnvelopeLink(Link[Joining]):
     # ---- frames of the other side -----------------------------------------------------------------------------
 
     def _content(self, held: Held, now: Now) -> None:
-        if self._is_held(held, now):
+        self._message(*held, now)
+
+    def _message(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+        if self.greeting is not None and self.greeting.is_open:
+            self._hold(Held(type_, body, text))
             return
-        type_, body, text = held
         if self._out.may_concern(body) and self._is_answer(type_, body, now):
             return
         rejoin = self.joining.rejoin
@@ -185,7 +188,7 @@ class EnvelopeLink(Link[Joining]):
         ):
             self.die(failure)
         else:  # an error about nothing we sent is news for the consumer, in its place in the stream
-            self._content(Held(body["type"], body, Encoder.text(raw_of(body))), now)
+            self._message(body["type"], body, Encoder.text(raw_of(body)), now)
 
     def _is_about_session(self, payload: Mapping[str, Any]) -> bool:
         """Is an error of the session's codes about the session that this client has joined?

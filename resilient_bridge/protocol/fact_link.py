@@ -151,13 +151,9 @@ class FactLink(Link[Resuming]):
     # ---- facts -------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event, text: str, now: Now) -> None:
-        self._content(Held(event.type, Body(event), text), now)
-
-    def _content(self, held: Held, now: Now) -> None:
-        if self._is_held(held, now):
+        if self.greeting is not None and self.greeting.is_open:
+            self._hold(Held(event.type, Body(event), text))
             return
-        body = held.body
-        event = body.fact if isinstance(body, Body) else Event(raw=body)
         if event.id is not None and self._answers.answered(event, now):
             return
         if event.echo is not None:
@@ -165,13 +161,17 @@ class FactLink(Link[Resuming]):
         if event.ack is not None and self._dialect.acknowledges is not None:
             self._require_ack(event, now)
         if self.joining.is_open:
-            self.joining.hold(Incoming(event, held.text), now)
+            self.joining.hold(Incoming(event, text), now)
         elif self._positioned is None:
-            self._in.live(held.type, body, held.text, now)
+            self._in.live(event.type, Body(event), text, now)
         else:
-            failure = self._positioned.live(event, held.text, now)
+            failure = self._positioned.live(event, text, now)
             if failure is not None:
                 self.die(failure)
+
+    def _content(self, held: Held, now: Now) -> None:
+        body = held.body
+        self._on_event(body.fact if isinstance(body, Body) else Event(raw=body), held.text, now)
 
     def _require_ack(self, event: Event, now: Now) -> None:
         """The server wants to hear of this event, each time that it sends it."""

@@ -70,7 +70,9 @@ class Resume:
 # ---- facts ---------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(
+    kw_only=True
+)  # not frozen: there is one for each message, and a frozen one takes twice as long to make
 class Event:
     """A message of the server's, for the consumer.
 

@@ -103,6 +103,12 @@ class Inbound:
             self.dropped += 1
 
     @property
+    def received(self) -> int:
+        """A number that grows with what is received."""
+        watermark = self.watermark
+        return watermark.accepted + watermark.answers_used + self.duplicates + self.rejected
+
+    @property
     def last_timestamp(self) -> datetime | None:
         """The server's timestamp of the last accepted message, of a session before this one if need be."""
         return self.watermark.last_timestamp or self._before

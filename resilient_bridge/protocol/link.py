@@ -247,16 +247,13 @@ class Link(ABC, Generic[J]):
         if self.death is None:
             self.death = failure
 
-    def _is_held(self, held: Held, now: Now) -> bool:
-        """While the user greets the server, what comes is held for him."""
-        del now
-        if self.greeting is None or not self.greeting.is_open:
-            return False
+    def _hold(self, held: Held) -> None:
+        """While the user greets the server, what comes is held for that function."""
+        assert self.greeting is not None  # noqa: S101 -- its caller has looked
         self.greeting.hold(held)
         if self.greeting.overflowed:
             more = "more arrived during on_connect than the side buffer may hold"
             self.die(Failure.of("SYS_INBOX_FULL", more))
-        return True
 
     def _answered_pings(self, identity: str | None, now: Now) -> None:
         """A pong came: what was written before its ping has been read."""

@@ -40,6 +40,7 @@ class Positioned:
             Channel
         ] = []  # logs that are complete, while what they hold is still to be delivered
         self._policy = policy
+        self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
 
     @property
@@ -59,7 +60,7 @@ class Positioned:
             self._in.transient(event.type, Body(event), text)
             return None
         reached = self.bookmark.positions.get(event.channel)
-        if self._policy.order != "number":
+        if not self._is_number:
             if self.is_known(Incoming(event, text)):
                 self._in.duplicates += 1
             else:
@@ -197,7 +198,7 @@ class Positioned:
     def _is_earlier(self, event: Event) -> bool:
         """Of two times the later one counts."""
         reached = self.bookmark.positions.get(event.channel)
-        if self._policy.order != "time" or reached is None:
+        if not self._is_time or reached is None:
             return False
         here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
         return here is not None and there is not None and here < there
@@ -206,9 +207,9 @@ class Positioned:
 
     def key_of(self, event: Event) -> Key | None:
         """By what an event is known again: its position, or where several share one its id."""
-        if self._policy.order == "time":
+        if self._is_time:
             return None if event.id is None else (event.type, event.id)
-        return (_LOG + (event.channel or ""), str(event.position))
+        return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))
 
     def is_known(self, heard: Incoming) -> bool | None:
         """True: this event was delivered; False: at its position another one was; None: we remember none there."""
@@ -219,7 +220,7 @@ class Positioned:
         mark = watermark.mark_of(key)
         if mark is None:
             return None
-        return self._policy.order == "time" or self._is_same(mark, heard)
+        return self._is_time or self._is_same(mark, heard)
 
     def _is_same(self, mark: Mark, heard: Incoming) -> bool:
         if mark.text == heard.text:

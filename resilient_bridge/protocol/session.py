@@ -96,7 +96,7 @@ class Session:
         self._generation = 0
         self._drift: float | None = None
         self._new_session = self._is_suspended_reported = False
-        self._reading = Reading(inbox)
+        self.reading = Reading(inbox)
         self._features = Features(dialect)
         self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
         self.take_over()
@@ -150,11 +150,6 @@ class Session:
         return self.link is not None and self.link.wire.barrier_due is not None
 
     @property
-    def is_paused(self) -> bool:
-        """Is reading stopped because the inbox is full?"""
-        return self._reading.is_paused
-
-    @property
     def death(self) -> Failure | None:
         """Why the connection must be aborted now; None while it may live."""
         return self.link.death if self.link is not None else None
@@ -173,7 +168,7 @@ class Session:
         """The transport is connected; frames may flow."""
         self.reconnection.connected()
         self._generation += 1
-        self._reading.is_paused = False
+        self.reading.is_paused = False
         parts = LinkParts(
             self.inbound,
             self.outbound,
@@ -337,13 +332,13 @@ class Session:
     @property
     def may_connect(self) -> bool:
         """Has the inbox room for what a join would bring? Asked before each attempt after a loss."""
-        return self._reading.may_connect(self.inbound.inbox)
+        return self.reading.may_connect(self.inbound.inbox)
 
     def may_read(self, now: Now, *, iterating: bool) -> bool:
         """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
         if self.link is None or self.link.death is not None:
             return False
-        return self._reading.may_read(
+        return self.reading.may_read(
             self.link, self.inbound.inbox, self.outbound, now, is_iterating=iterating
         )
 

@@ -48,7 +48,7 @@ def reopened(path):
     """What the file says now: lines, what was wrong with it, and the key of the next line."""
     receipts = Receipts(str(path))
     receipts.close()
-    return receipts.lines, receipts.told, receipts.key_of(b"line %d" % receipts.lines)
+    return receipts.lines, receipts.notice, receipts.key_of(b"line %d" % receipts.lines)
 
 
 def test_each_line_of_input_has_one_line(path):
@@ -58,7 +58,7 @@ def test_each_line_of_input_has_one_line(path):
     first.add("empty")
     first.close()
     second = Receipts(str(path))
-    assert (second.lines, second.told) == (2, "")
+    assert (second.lines, second.notice) == (2, "")
     second.add("refused")
     second.close()
     assert [(one["line"], one["state"], one.get("key")) for one in written(path)] == [
@@ -77,7 +77,7 @@ def test_a_line_whose_receipt_was_not_written_gets_its_key_again(path, before):
         killed.add("accepted", "k")
     key = killed.key_of(b"line\n")
     again = Receipts(str(path))
-    assert again.told == ""
+    assert again.notice == ""
     assert again.key_of(b"line") == again.key_of(b"line\r\n") == key
     assert again.key_of(b"another\n") != key
     again.add("accepted", key)
@@ -133,7 +133,7 @@ def _second_name(path):
 
 
 @pytest.mark.parametrize("make", [_text, _later_version, _link, _second_name, os.mkdir, os.mkfifo])
-def test_another_file_is_refused_and_left_alone(path, make):
+def test_another_file_is_refused_and_not_touched(path, make):
     """What is no file of receipts, a link, a file with a second name, a directory, a pipe: nothing is written, nothing set aside."""
     make(path)
     before = {one: one.read_bytes() for one in path.parent.iterdir() if one.is_file()}
@@ -172,14 +172,14 @@ def test_a_receipt_that_was_cut_off_counts_as_not_written(path, lines):
     longer = path.read_bytes()
     for size in range(len(whole) + 1, len(longer)):
         path.write_bytes(longer[:size])
-        found, told, next_key = reopened(path)
+        found, notice, next_key = reopened(path)
         assert (size, found, next_key) == (size, lines, key)
-        assert f"line {lines + 1} of the input has no receipt yet" in told
+        assert f"line {lines + 1} of the input has no receipt yet" in notice
         assert path.read_bytes() == whole
     assert reopened(path) == (lines, "", key)
 
 
-def kept(path):
+def copied(path):
     """The one file that was set aside, and takes it away."""
     (found,) = path.parent.glob("receipts.damaged-*")
     data = found.read_bytes()
@@ -195,10 +195,10 @@ def test_lines_in_the_middle_that_are_damaged(path):
     rows[1] = rows[1].replace(b"accepted", b"accepteD")
     rows[3] = b"\0" * 50 + b"\n"
     path.write_bytes(b"".join(rows))
-    lines, told, next_key = reopened(path)
+    lines, notice, next_key = reopened(path)
     assert (lines, next_key) == (5, key)
-    assert "what became of line 2, 4 is lost" in told
-    assert kept(path) == b"".join(rows)
+    assert "what became of line 2, 4 is lost" in notice
+    assert copied(path) == b"".join(rows)
     assert [one["state"] for one in written(path)] == ["accepted", "lost", "accepted", "lost", "accepted"]
     assert reopened(path) == (5, "", key)
 
@@ -221,7 +221,7 @@ def test_no_input_is_read_if_it_was_counted_wrongly(path, change, lines):
     with pytest.raises(StoreError, match=rf"no input was read: give it from line {lines + 1} on") as caught:
         Receipts(str(path))
     assert caught.value.failure.code == "SYS_STATE_DAMAGED"
-    assert kept(path) == damaged
+    assert copied(path) == damaged
     assert reopened(path) == (lines, "", keys[lines])
 
 
@@ -282,13 +282,13 @@ def test_what_cannot_be_used_is_set_aside_and_no_input_is_read(path, damaged):
         StoreError, match=r"no input was read.*those without a key of their own .* sent again"
     ):
         Receipts(str(path))
-    assert kept(path) == before
+    assert copied(path) == before
     assert not path.exists()
     assert reopened(path)[:2] == (0, "")
 
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
-def test_every_bit_that_is_turned_over_is_told(quick, lines):
+def test_every_bit_that_is_turned_over_is_reported(quick, lines):
     """None changes a key in silence: refused, mended, or set aside; where the input is read on, the lines are those that were counted."""
     path = quick
     keys = filled(path, lines)
@@ -299,12 +299,12 @@ def test_every_bit_that_is_turned_over_is_told(quick, lines):
             damaged = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
             path.write_bytes(damaged)
             try:
-                found, told, key = reopened(path)
+                found, notice, key = reopened(path)
             except (ConfigError, StoreError) as error:
                 assert path.exists() or error.failure.code == "SYS_STATE_DAMAGED"
             else:
                 went_on += 1
-                assert told
+                assert notice
                 assert found == damaged.count(b"\n")
                 assert key == keys[found]
             for one in path.parent.glob("receipts.damaged-*"):
@@ -314,7 +314,7 @@ def test_every_bit_that_is_turned_over_is_told(quick, lines):
 
 
 @pytest.mark.parametrize("lines", [1, 3])
-def test_every_length_is_told_or_an_older_state(path, lines):
+def test_every_length_is_reported_or_an_older_state(path, lines):
     """Cut at the end of a line it is what it was before; cut to less than its head it is set aside."""
     keys = filled(path, lines)
     data = path.read_bytes()
@@ -324,8 +324,8 @@ def test_every_length_is_told_or_an_older_state(path, lines):
         if size < head:
             with pytest.raises(StoreError):
                 Receipts(str(path))
-            assert kept(path) == data[:size]
+            assert copied(path) == data[:size]
             continue
-        found, told, key = reopened(path)
+        found, notice, key = reopened(path)
         assert (found, key) == (data[:size].count(b"\n"), keys[found])
-        assert bool(told) == (size != head and not data[:size].endswith(b"\n"))
+        assert bool(notice) == (size != head and not data[:size].endswith(b"\n"))

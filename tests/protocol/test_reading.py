@@ -73,7 +73,7 @@ def test_nobody_iterates():
     """Then reading pauses as well; a client that never reads says receive=False."""
     rig = full(8)
     assert not rig.session.may_read(rig.now, iterating=False)
-    assert rig.session.is_paused
+    assert rig.session.reading.is_paused
     assert rig.session.death is None
     sender = Rig(receives=False, inbox=Inbox(max_messages=8)).up()
     for _ in range(100):

@@ -42,7 +42,7 @@ server = redis_server_fixture()
 
 
 @pytest.fixture
-def left(tmp_path):
+def files(tmp_path):
     """A copy of everything that the release left."""
     copy = tmp_path / "left"
     shutil.copytree(DATA, copy)
@@ -52,7 +52,7 @@ def left(tmp_path):
     return copy
 
 
-def test_the_files_are_those_that_the_release_left():
+def test_the_files_are_those_that_the_release_wrote():
     """Byte for byte: whoever makes them anew makes the other tests here prove nothing."""
     found = {one.name: sha256(one.read_bytes()).hexdigest()[:16] for one in DATA.iterdir()}
     assert found == SHA256
@@ -90,9 +90,9 @@ EXPECTED = {
 }  # fmt: skip
 
 
-async def test_the_database_of_a_client(left):
+async def test_the_database_of_a_client(files):
     """Sends queued, handed out and settled, the position, and the session's record."""
-    store = SQLiteStore(left / "bridge.db")
+    store = SQLiteStore(files / "bridge.db")
     heard = await opened(store)
     try:
         assert content(store) == EXPECTED | {"records": [True, 1]}
@@ -102,12 +102,12 @@ async def test_the_database_of_a_client(left):
 
 
 @pytest.mark.real
-async def test_the_redis_of_a_client(server, left):
+async def test_the_redis_of_a_client(server, files):
     """The same from Redis, made again from the commands that were kept."""
     from redis.asyncio import Redis
 
     redis = Redis.from_url(server.url)
-    for command in json.loads((left / "redis.json").read_text()):
+    for command in json.loads((files / "redis.json").read_text()):
         await redis.execute_command(*command)
     await redis.aclose()
     store = RedisStore(server.url)
@@ -119,12 +119,12 @@ async def test_the_redis_of_a_client(server, left):
     assert heard == []
 
 
-async def test_a_client_goes_on_with_the_database(left):
+async def test_a_client_goes_on_with_the_database(files):
     """What was queued is sent, the replay is asked from the position on: nothing that was taken comes again."""
 
     def life(bridge_server):
         async def run():
-            async with rb.BridgeClient(bridge_server.url, store=left / "bridge.db") as bridge:
+            async with rb.BridgeClient(bridge_server.url, store=files / "bridge.db") as bridge:
                 assert bridge.session_id == "kept"
                 await bridge.wait_ready(timeout=60)
                 await asyncio.sleep(5)
@@ -136,9 +136,9 @@ async def test_a_client_goes_on_with_the_database(left):
     assert sent[:1] == [3] or sent[:2] == [2, 3]  # the send of unknown outcome is decided by its age
 
 
-async def test_the_session_records(left):
+async def test_the_session_records(files):
     """Three sessions in three states, with their checkpoints."""
-    async with rb.stores.Sessions(str(left / "records.db")) as sessions:
+    async with rb.stores.Sessions(str(files / "records.db")) as sessions:
         found = await sessions.list()
     assert {record.working_directory.rpartition("/")[2]: str(record.state) for record in found} == {
         "paused": "paused",
@@ -148,28 +148,28 @@ async def test_the_session_records(left):
     assert all(record.checkpoint and record.checkpoint.message_count == 12 for record in found)
 
 
-def test_the_state_file(left):
+def test_the_state_file(files):
     """The value, its version, and the backup behind it."""
-    loaded = rb.stores.StateFile(left / "state.json", version=3).load()
+    loaded = rb.stores.StateFile(files / "state.json", version=3).load()
     assert (loaded.source, loaded.lost) == ("file", "")
     assert loaded.value == {"done": ["plan", "build"], "current": "test", "text": "Grüße 🚀"}
-    (left / "state.json").unlink()
-    assert rb.stores.StateFile(left / "state.json", version=3).load().value["current"] == "build"
+    (files / "state.json").unlink()
+    assert rb.stores.StateFile(files / "state.json", version=3).load().value["current"] == "build"
 
 
-def test_the_file_of_a_spend_budget(left):
+def test_the_file_of_a_spend_budget(files):
     """What was spent is spent."""
-    budget = rb.agent.SpendBudget("10.00", name="chat", path=left / "budget.json")
+    budget = rb.agent.SpendBudget("10.00", name="chat", path=files / "budget.json")
     budget.spend("0.25")
     assert str(budget.status().spent) == "4.00"
     budget.close()
 
 
-async def test_the_state_of_a_workflow(left):
+async def test_the_state_of_a_workflow(files):
     """The phase that was done is not done again; the others are, and it ends."""
     ran = []
-    root = (left / "../../../..").resolve()  # as far up as it was
-    work = rb.Workflow(left / "flow.json", name="release", root=root)
+    root = (files / "../../../..").resolve()  # as far up as it was
+    work = rb.Workflow(files / "flow.json", name="release", root=root)
 
     @work.phase
     async def plan(phase):
@@ -187,24 +187,24 @@ async def test_the_state_of_a_workflow(left):
     assert (ran, str(report.status)) == (["build", "announce"], "completed")
 
 
-def test_the_session_log(left):
+def test_the_session_log(files):
     """A log is written further: what stood there stands there."""
-    before = (left / "session.jsonl").read_bytes()
-    with rb.stores.SessionLog(left / "session.jsonl") as log:
+    before = (files / "session.jsonl").read_bytes()
+    with rb.stores.SessionLog(files / "session.jsonl") as log:
         log.write({"note": "later"})
-    after = (left / "session.jsonl").read_bytes()
+    after = (files / "session.jsonl").read_bytes()
     assert after.startswith(before)
     assert json.loads(after.splitlines()[-1])["note"] == "later"
 
 
-def test_the_receipts_of_the_pipe(left):
+def test_the_receipts_of_the_pipe(files):
     """Three lines were dealt with: the next is the fourth, under the same name."""
-    before = (left / "receipts.jsonl").read_bytes()
-    receipts = Receipts(str(left / "receipts.jsonl"))
+    before = (files / "receipts.jsonl").read_bytes()
+    receipts = Receipts(str(files / "receipts.jsonl"))
     try:
-        assert (receipts.lines, receipts.told) == (3, "")
+        assert (receipts.lines, receipts.notice) == (3, "")
         assert receipts.key_of(b"x\n").startswith("3f80b461c27c14f2fdd4169d-4-")
         receipts.add("accepted", "key-4")
     finally:
         receipts.close()
-    assert (left / "receipts.jsonl").read_bytes().startswith(before)
+    assert (files / "receipts.jsonl").read_bytes().startswith(before)
