@@ -111,7 +111,7 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         if dialect.positions is None:
             wanted = "a dialect with positions, which say from where to fetch"
             raise config_error("BridgeClient.backfill", wanted, "one without")
-    if token is not None and dialect.auth is None and not dialect.bearer and dialect.sends_auth is None:
+    if token is not None and dialect.auth is None and not dialect.bearer and dialect.login is None:
         wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
         raise config_error("BridgeClient.token", wanted, "one that does not")
 

@@ -79,7 +79,7 @@ class URLDialer:
         self.secrets.learn(token, *headers.values(), *bare, *secrets_of(url))
         if resume is not None and resume.query:
             url = _with_query(url, resume.query)
-        if self._dialect.auth is None and self._dialect.sends_auth is None and token is not None:
+        if self._dialect.auth is None and self._dialect.login is None and token is not None:
             headers["Authorization"] = f"Bearer {token}"
         transport = await open_websocket(
             url,

@@ -57,6 +57,8 @@ class Answers:
                 found = True
             else:
                 self._out.stray_acks += 1
+        if fact.echo is not None:
+            found = self.echoed(fact.echo) or found
         if fact.through is not None:
             found = bool(self._out.outbox.unconfirmed) or found
             self._out.outbox.confirm_through(fact.through, generation)
@@ -76,14 +78,15 @@ class Answers:
             self._out.quarantined(entry, "refused", failure, now)
         return True
 
-    def echoed(self, echo: str) -> None:
-        """The server has sent a message of ours back: the oldest with this content that is not settled has arrived."""
+    def echoed(self, echo: str) -> bool:
+        """The server has sent a message of ours back, or acknowledged it: the oldest with this content has arrived. False if there is none."""
         if self._echo is None:
-            return
+            return False
         for entry in self._out.outbox.written():
             if self._echo(entry.frame) == echo:
                 self._confirm(entry, "applied")
-                return
+                return True
+        return False
 
     def _find(self, name: str | int) -> Entry | None:
         entry = self._out.known.by_name(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .facts import Record
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 
 class _Life(NamedTuple):
-    """Of which log the positions are: the server's names for our session and for its log."""
+    """Of which log the positions are: the server's names for our session and for its log, and what it gave us to come back with."""
 
     session: str | None = None
     epoch: str | None = None
+    token: str | None = None
+    url: str | None = None
 
 
 class _Step(NamedTuple):
-    """What becomes true for the next process once the consumer has taken message `number`; without a position the channel has none."""
+    """What becomes true for the next process once the consumer has taken message `number`."""
 
     number: int
     life: _Life
@@ -34,6 +36,7 @@ class _Step(NamedTuple):
     position: Position | None = None
     epoch: str | None = None  # of the channel
     is_moved: bool = False
+    is_end: bool = False  # the log of the channel is complete
 
 
 class Bookmark:
@@ -43,14 +46,13 @@ class Bookmark:
         self.positions: dict[Channel, Position] = {}
         self.epochs: dict[Channel, str] = {}  # of channels that have one of their own
         self.moved: set[Channel] = set()  # channels whose position was reached without an event
-        self.token: str | None = None
-        self.url: str | None = None
         self.changes = 0
         self.gone = ""  # why the positions of before were forgotten, until that has been reported
         self.holes: dict[Channel, Position] = {}  # where a hole was found, and is being asked for
         self._life = self._taken_life = _Life()
         self._taken: dict[Channel, tuple[Position, str | None, bool]] = {}
         self._steps: deque[_Step] = deque()
+        self._through = 0  # the number of the last message that was taken
 
     @property
     def session(self) -> str | None:
@@ -61,6 +63,22 @@ class Bookmark:
     def epoch(self) -> str | None:
         """The server's name for its log."""
         return self._life.epoch
+
+    @property
+    def token(self) -> str | None:
+        """What the server gave us to come back with; the newest counts."""
+        return self._life.token
+
+    @property
+    def url(self) -> str | None:
+        """Where the server wants us to come back; the newest counts."""
+        return self._life.url
+
+    def contradicted(self, hello: Hello) -> Literal["", "new_session", "new_epoch"]:
+        """Does the server name another session, or another log, than the one that we have positions in?"""
+        if None not in {hello.session, self.session} and hello.session != self.session:
+            return "new_session"
+        return "new_epoch" if None not in {hello.epoch, self.epoch} and hello.epoch != self.epoch else ""
 
     def record(self, session_id: str, *, joined: bool, overlap: int) -> Record:
         """What the dialect is shown of it."""
@@ -86,14 +104,17 @@ class Bookmark:
             self.moved.add(channel)
         else:
             self.moved.discard(channel)
-        self._steps.append(_Step(number, self._life, channel, position, self.epochs.get(channel), is_moved))
+        self._step(_Step(number, self._life, channel, position, self.epochs.get(channel), is_moved))
 
     def greet(self, hello: Hello, number: int) -> None:
         """The server has named the session and its log. Another name has to be preceded by `forget`."""
-        self.token = hello.token or self.token
-        self.url = hello.url or self.url
-        self._live(_Life(hello.session or self.session, hello.epoch or self.epoch), number)
-        self.changes += 1
+        life = _Life(
+            hello.session or self.session,
+            hello.epoch or self.epoch,
+            hello.token or self.token,
+            hello.url or self.url,
+        )
+        self._live(life, number)
 
     def forget(self, number: int) -> None:
         """The log is another one: no position means anything any more, once message `number` was taken."""
@@ -101,7 +122,6 @@ class Bookmark:
         self.epochs.clear()
         self.moved.clear()
         self.holes.clear()
-        self.token = self.url = None
         self._live(_Life(), number)
 
     def forget_channel(self, channel: Channel) -> None:
@@ -114,16 +134,23 @@ class Bookmark:
     def finish(self, channel: Channel, number: int) -> None:
         """The log of this channel is complete: for the next process, once message `number` was taken."""
         self.forget_channel(channel)
-        self._steps.append(_Step(number, self._life, channel))
+        self._step(_Step(number, self._life, channel, is_end=True))
 
     def _live(self, life: _Life, number: int) -> None:
         if life != self._life:
             self._life = life
-            self._steps.append(_Step(number, life))
+            self._step(_Step(number, life))
+
+    def _step(self, step: _Step) -> None:
+        """What need not wait for the reader counts at once. Another log does: its gap stands in what is unread."""
+        at_once = step.number <= self._through and not self._steps and _continues(self._taken_life, step.life)
+        self._steps.append(step)
+        if at_once:
+            self.take(self._through)
 
     def take(self, taken: int) -> None:
         """The consumer has taken all messages through this number."""
-        steps = self._steps
+        steps, self._through = self._steps, taken
         while steps and steps[0][0] <= taken:
             step = steps.popleft()
             self.changes += 1
@@ -134,12 +161,13 @@ class Bookmark:
                 self._taken_life = step.life
             if step.position is not None:
                 self._taken[step.channel] = step.position, step.epoch, step.is_moved
-            else:
+            elif step.is_end:
                 self._taken.pop(step.channel, None)
 
-    def rollback(self) -> None:
+    def rollback(self, taken: int) -> None:
         """The process is new: only what was taken counts."""
         self._steps.clear()
+        self._through = taken
         self._life = self._taken_life
         self._from_taken()
 
@@ -156,8 +184,8 @@ class Bookmark:
         return {
             "session": self._taken_life.session,
             "epoch": self._taken_life.epoch,
-            "token": self.token,
-            "url": self.url,
+            "token": self._taken_life.token,
+            "url": self._taken_life.url,
             "positions": [[channel, *reached] for channel, reached in self._taken.items()],
         }
 
@@ -165,8 +193,9 @@ class Bookmark:
     def from_stored(cls, stored: dict[str, Any]) -> Bookmark:
         """Read what `to_stored` wrote. Raises KeyError, TypeError or ValueError for anything else."""
         self = cls()
-        self._life = self._taken_life = _Life(stored["session"], stored["epoch"])
-        self.token, self.url = stored["token"], stored["url"]
+        self._life = self._taken_life = _Life(
+            stored["session"], stored["epoch"], stored["token"], stored["url"]
+        )
         self._taken = {
             channel: (position, epoch, moved) for channel, position, epoch, moved in stored["positions"]
         }
@@ -175,4 +204,4 @@ class Bookmark:
 
 
 def _continues(before: _Life, after: _Life) -> bool:
-    return all(old in {None, new} for old, new in zip(before, after, strict=True))
+    return before.session in {None, after.session} and before.epoch in {None, after.epoch}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
 from ..classification import classify_error_payload
-from ..errors import Failure
+from ..errors import Failure, redact
 from ..telemetry.events import AcknowledgementLate, BridgeState
 from .acknowledgements import Acknowledgements
 from .answers import Answers
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from .clock import Now
     from .facts import Fact, Record
     from .link import LinkParts
+
+
+_SHOWN: Final = 100  # characters of what a dialect says about a frame
 
 
 class FactLink(Link[Resuming]):
@@ -104,9 +107,8 @@ class FactLink(Link[Resuming]):
         try:
             facts = tuple(self._decode(frame))
         except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a server of anybody's has sent
-            reason = (
-                f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}"
-            )
+            why = redact(str(error), limit=_SHOWN)
+            reason = f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}: {why}"
             self._reject(Failure.of("PROTO_INVALID_FRAME", reason, cause=error), now)
             return
         for fact in facts:
@@ -245,7 +247,7 @@ class FactLink(Link[Resuming]):
         if fact.retry_after is not None:
             payload["retry_after"] = fact.retry_after
         # While authenticating it is an answer about the credentials, whatever code the server gives it.
-        is_about_us = self.state is BridgeState.AUTHENTICATING and self._dialect.sends_auth is not None
+        is_about_us = self.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
         failure = classify_error_payload(
             payload, **({"unknown": "AUTH_INVALID_TOKEN"} if is_about_us else {})
         )

@@ -79,7 +79,7 @@ class Event:
     `raw` is the frame as it came, decoded as far as the dialect reads it: an object, an array, a text, bytes. `payload` is what a reader of
     messages finds in it. Two events with one `type` and `id` are one message; without an `id` nothing is taken for a repetition.
     `position` is where it stands in the log of `channel`; None: it is in no log and will not be replayed. `echo`: the text by which
-    it is known as a message of ours that has come back (`Send.echo`). `ack`: what the server wants acknowledged.
+    it is known as a message of ours that has come back (`Dialect.echo`). `ack`: what the server wants acknowledged.
     """
 
     raw: Any
@@ -158,17 +158,21 @@ class Reply:
 
 @attrs.frozen(kw_only=True)
 class Acked:
-    """The server has these messages of ours, by `Send.id` or `Send.number`; `through`: all of this connection up to that number."""
+    """The server has these messages of ours, by `Send.id` or `Send.number`; `through`: all of this connection up to that number.
+
+    `echo`: the oldest message for whose frame `Dialect.echo` returns this text, where a server names messages by an id of its own.
+    """
 
     ids: Iterable[str | int] = ()
     through: int | None = None
+    echo: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Refused:
     """The server refuses something: `to` is the message of ours, `type` what kind it was, where the server says so.
 
-    `code` and `text` are the server's; without `to` and `type`, and if nothing of ours fits, the reader gets it as a message.
+    `code` and `text` are the server's. If nothing of ours fits, the reader gets it as a message of this type ("error" without one).
     """
 
     raw: Any = None

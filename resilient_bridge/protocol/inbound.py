@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Failure
 from ..telemetry.events import DuplicateConflict, Event
 from .frames import canonical, raw_of
 from .inbox import Inbox
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from .acknowledgements import Acknowledgements
     from .clock import Now
+    from .policies.dialect import Dialect
     from .policies.inbox import Inbox as InboxPolicy
     from .ports import Store
     from .rejoin import Outcome
@@ -67,7 +69,10 @@ class Inbound:
         if known is None:
             if self._memory is not None:
                 self._look_back(message)
-            self.accept(key, message, text, now.mono)
+            if message.maybe_duplicate:  # what was forgotten takes no room from what is remembered
+                self._put(message, len(text), None)
+            else:
+                self.accept(key, message, text, now.mono)
             return
         self.duplicates += 1
         if known.text != text and canonical(known.text) != canonical(text):
@@ -152,6 +157,24 @@ class Inbound:
         if bookmark is not None:
             bookmark.gone = why
             bookmark.forget(self.watermark.accepted)
+
+    def not_reached(self, failure: Failure, dialect: Dialect) -> Failure:
+        """An attempt to connect has failed. Returns why; a token that goes into a frame was not what was refused."""
+        if self.watermark.bookmark is not None and self.watermark.bookmark.url is not None:
+            self.forget_positions(
+                "new_session"
+            )  # with its address its session is gone; the user's own URL comes next
+        if dialect.login is None or failure.code != "AUTH_FORBIDDEN":
+            return failure
+        text = "the server refused the connection, before it was sent the token"
+        hint = "look at the URL, and its query: the token is not in this request"
+        return Failure.of(
+            "CONN_UPGRADE_REJECTED",
+            f"{text}: {failure.message}",
+            cause=failure.cause,
+            details=failure.details,
+            suggestions=(hint,),
+        )
 
     def forget_session(self, session_id: str) -> None:
         """The session is gone on the server: from here on we are in another one."""

@@ -67,6 +67,8 @@ class Positioned:
                 self.accept(event, text, now)
         elif not isinstance(position, int) or not isinstance(reached, int) or reached < position:
             return self._next(event, text, reached, now)
+        elif reached == position and event.channel in self.bookmark.moved:
+            self.accept(event, text, now)  # the event that stands there has come after all
         else:
             self._old(event, text, now)
         return None
@@ -100,7 +102,7 @@ class Positioned:
     def _may_have_had(self, event: Event) -> bool:
         """May this event be one that was delivered and forgotten?"""
         watermark, log = self._in.watermark, _LOG + (event.channel or "")
-        if watermark.first == 1 or not (self._policy.repeats or self._policy.overlap):
+        if watermark.first == 1 or not (self._policy.repeats or self._policy.shows_anchor):
             return False
         oldest = next(
             (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log), None
@@ -115,9 +117,9 @@ class Positioned:
 
     def greeted(self, hello: Hello) -> None:
         """The server names itself while nothing is being replayed: a newer token, or another log."""
-        known = self.bookmark.epoch
-        if None not in {known, hello.epoch} and known != hello.epoch:
-            self.report(Hole(Verdict.GAP, "new_epoch"))
+        why = self.bookmark.contradicted(hello)
+        if why:
+            self.report(Hole(Verdict.GAP, why))
             self.forget()
         self.bookmark.greet(hello, self._in.watermark.accepted)
 
@@ -127,9 +129,15 @@ class Positioned:
         is_other = None not in {known, fact.epoch} and known != fact.epoch
         if fact.complete is False or is_other:
             self.report(Hole(Verdict.GAP, "new_epoch" if is_other else "position_gone", fact.channel))
-            self.bookmark.forget_channel(fact.channel)  # what comes next follows here
+            for channel in [fact.channel] if fact.channel is not None else [*self.bookmark.positions]:
+                self.bookmark.forget_channel(channel)  # what comes next follows here
         if fact.epoch is not None:
             self.bookmark.epochs[fact.channel] = fact.epoch
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Was more delivered than is remembered?"""
+        return self._in.watermark.first > 1
 
     # ---- after a join ------------------------------------------------------------------------------------------
 
@@ -190,7 +198,7 @@ class Positioned:
         watermark, key = self._in.watermark, self.key_of(event)
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
-        message.redelivered = replayed and watermark.was_in_hand(key, text)
+        message.redelivered = replayed and watermark.was_in_hand(key, None if key is not None else text)
         if moves and event.position is not None and not self._is_earlier(event):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
         self._in.accept(key, message, text, now.mono)

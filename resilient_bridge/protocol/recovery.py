@@ -6,9 +6,11 @@ who vouches for that? Rule: an event is delivered once, in the server's order, a
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..telemetry.events import Verdict
+from .messages import parse_timestamp
 
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ class Recovery(NamedTuple):
 class Evidence(NamedTuple):
     """What a join has brought. `is_known(heard)`: True, it is what we were delivered at its position; False, that was another; None, we remember none.
 
-    `has_asked`: the
+    `fetched` of `heard` were brought by the user's
+    function, and stand first. `has_forgotten`: more was delivered than is remembered. `has_asked`: the
     dialect had something to ask with. `moved`: channels whose position was reached without an event. `others`: channels whose server has named another session or epoch. `over` is how the replay ended: as its dialect says, or in time.
     """
 
@@ -88,6 +91,8 @@ class Evidence(NamedTuple):
     lost_backfill: str = ""
     moved: AbstractSet[Channel] = frozenset()
     has_asked: bool = False
+    fetched: int = 0
+    has_forgotten: bool = False
 
 
 def judge(evidence: Evidence, policy: Positions) -> Recovery:
@@ -96,9 +101,9 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     for each in evidence.heard:
         if each.event.position is not None:
             heard.setdefault(each.event.channel, []).append(each)
-    asked: set[Channel] = {name for name in (*evidence.positions, *evidence.statements) if name is not None}
-    if not asked or not policy.per_channel:
-        asked = {None}
+    named = dict.fromkeys((*evidence.positions, *evidence.statements))
+    asked: list[Channel] = [name for name in named if name is not None] if policy.per_channel else []
+    asked = asked or [None]
     findings: dict[Channel, Finding] = {}
     plans: dict[Channel, _Plan] = {}
     for channel in (*asked, *(channel for channel in heard if channel not in asked)):
@@ -113,7 +118,7 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
 def in_order(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     """What came of logs that nobody had read: each event once, a live one that overtook the replay in its place."""
     plans: dict[Channel, _Plan] = {}
-    for channel in {each.event.channel for each in heard if each.event.position is not None}:
+    for channel in dict.fromkeys(each.event.channel for each in heard if each.event.position is not None):
         of_it = [each for each in heard if each.event.channel == channel and each.event.position is not None]
         plans[channel] = _all_new(_sorted(of_it, policy))
     deliveries, _ = _in_order(heard, {}, plans)
@@ -124,7 +129,7 @@ class _Plan(NamedTuple):
     """Of one channel: what to deliver in which order, and the holes that stand before an event."""
 
     events: Sequence[Delivery]
-    holes: Mapping[int, Hole]  # before the event with this index
+    holes: Mapping[int, Hole]  # before the event with this index, or behind the last
     repeats: int = 0
 
 
@@ -137,9 +142,7 @@ def _in_order(
     out.extend(
         Hole(finding.verdict, finding.reason, channel, finding.missing)
         for channel, finding in findings.items()
-        if finding.verdict is not Verdict.RECOVERED
-        and finding.reason != "hole"
-        and 0 not in plans[channel].holes
+        if finding.verdict is not Verdict.RECOVERED and not plans[channel].holes
     )
     wanted = {channel: {id(each.heard) for each in plan.events} for channel, plan in plans.items()}
     at = dict.fromkeys(plans, 0)
@@ -155,6 +158,7 @@ def _in_order(
         if index in plan.holes:
             out.append(plan.holes[index])
         out.append(plan.events[index])
+    out.extend(plan.holes[len(plan.events)] for plan in plans.values() if len(plan.events) in plan.holes)
     return out, sum(plan.repeats for plan in plans.values())
 
 
@@ -170,25 +174,28 @@ def _channel(
         return finding, _all_new(_sorted(heard, policy), may_repeat=may_repeat)
     if position is None:
         return _without_position(heard, stated, evidence, policy)
-    if policy.overlap and channel in evidence.moved:
-        policy = policy.evolve(overlap=0)  # where no event was, none comes again
+    if policy.shows_anchor and channel in evidence.moved:
+        policy = policy.evolve(
+            overlap=0, inclusive=False, ends="quiet"
+        )  # where no event was, none comes again
     if policy.order == "number" and isinstance(position, int):
         return _numbers(position, heard, stated, evidence, policy)
     return _unordered(position, heard, stated, evidence, policy)
 
 
 def _all_new(heard: Sequence[Incoming], *, may_repeat: bool = False) -> _Plan:
-    """Each event once, by its position where it has one of its own."""
-    return _Plan([Delivery(each, may_repeat) for each in _once(heard)], {})
+    return _Plan([Delivery(each, may_repeat) for each in heard], {})
 
 
-def _once(heard: Sequence[Incoming]) -> list[Incoming]:
-    """Each position, or id, once: what was backfilled may have come live as well."""
+def _once(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
+    """Each event once, by its position, or where several share one by its id: what was backfilled may have come live as well."""
     seen: set[object] = set()
     out: list[Incoming] = []
     for each in heard:
         event = each.event
-        name = (event.type, event.id) if event.id is not None else (event.position, each.text)
+        name: object = event.position
+        if policy.order == "time":
+            name = (event.type, event.id) if event.id is not None else (event.position, each.text)
         if name not in seen:
             seen.add(name)
             out.append(each)
@@ -221,6 +228,7 @@ def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> 
     return "backfill" if evidence.over == "backfill" else ""
 
 
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _WHY: Final = {
     "timeout": "timeout", "overflow": "side_buffer_full", "quiet": "quiet", "barrier": "empty", "stated": "empty", "anchor": "no_anchor",
     "backfill": "empty", "nothing": "no_replay",
@@ -231,36 +239,51 @@ def _numbers(
     position: int, heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
 ) -> tuple[Finding, _Plan]:
     numbered = _sorted(heard, policy)
-    old = [each for each in numbered if _number(each) <= position and not each.is_marker]
-    new = [each for each in numbered if _number(each) > position]
+    # Of a position that was reached without an event, the event may still come.
+    channel = heard[0].event.channel if heard else None
+    above = position - 1 if channel in evidence.moved else position
+    old = [each for each in numbered if _number(each) <= above and not each.is_marker]
+    new = [
+        each
+        for each in numbered
+        if _number(each) > above and not (each.is_marker and _number(each) <= position)
+    ]
     known = [evidence.is_known(each) for each in old]
     through = stated.through if stated is not None and isinstance(stated.through, int) else None
-    if False in known or (through is not None and through < position):
-        # The same number, another event; or the log is shorter than what we have read of it.
-        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
     is_anchored = True in known
-    if policy.overlap and not is_anchored and stated is not None and stated.complete and through is None:
-        # It has sent all that came after the event before our last one, and that was not among it: it has another log.
-        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
-    if old and not is_anchored and not policy.repeats and not policy.overlap:
+    lacks_anchor = policy.shows_anchor and not is_anchored
+    has_all = stated is not None and stated.complete and through is None
+    if (
+        False in known  # the same number, another event
+        or (through is not None and through < position)  # the log is shorter than what we have read of it
+        # It has sent all that came after the event before our last one, and that was not among it.
+        or (lacks_anchor and has_all)
+        or (old and not is_anchored and not policy.repeats and not policy.shows_anchor)
+    ):
         return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
     doubtful = [Delivery(each, may_repeat=True) for each in old] if old and not is_anchored else []
-    news = [Delivery(each) for each in new]
-    holes: dict[int, Hole] = {}
-    if policy.contiguous:
-        last = position
-        for index, each in enumerate(new):
-            number = _number(each)
-            if number > last + 1:
-                holes[index + len(doubtful)] = Hole(
-                    Verdict.GAP, "hole", each.event.channel, (last + 1, number - 1)
-                )
-            last = number
-        reached = last
-    else:
-        reached = max((_number(each) for each in new), default=position)
-    plan = _Plan([*doubtful, *news], holes, len(old) - len(doubtful))
+    news = [*doubtful, *(Delivery(each) for each in new)]
+    holes = _holes(position, news[len(doubtful) :], len(doubtful)) if policy.contiguous else {}
+    reached = max((_number(each) for each in new), default=position)
+    if evidence.lost_backfill and not holes:
+        fetched = {id(each) for each in evidence.heard[: evidence.fetched]}
+        behind = next((at for at, each in enumerate(news) if id(each.heard) not in fetched), len(news))
+        holes = {behind: Hole(Verdict.GAP, evidence.lost_backfill, channel)}
+    plan = _Plan(news, holes, len(old) - len(doubtful))
     return _finding(position, reached, stated, evidence, policy, is_anchored=is_anchored, plan=plan), plan
+
+
+def _holes(position: int, news: Sequence[Delivery], offset: int) -> dict[int, Hole]:
+    """Where numbers are missing; a position that was moved says that what lies before it is not for us."""
+    holes: dict[int, Hole] = {}
+    last = position
+    for index, each in enumerate(news):
+        number = _number(each.heard)
+        if number > last + 1 and not each.heard.is_marker:
+            missing = (last + 1, number - 1)
+            holes[index + offset] = Hole(Verdict.GAP, "hole", each.heard.event.channel, missing)
+        last = number
+    return holes
 
 
 def _finding(
@@ -274,7 +297,8 @@ def _finding(
     plan: _Plan,
 ) -> Finding:
     if plan.holes:
-        return Finding(Verdict.GAP, "hole", missing=next(iter(plan.holes.values())).missing)
+        first = next(iter(plan.holes.values()))
+        return Finding(Verdict.GAP, first.reason, missing=first.missing)
     if stated is not None and stated.complete is False:
         return Finding(Verdict.GAP, "position_gone", missing=_trimmed(position, stated, policy))
     if evidence.lost_backfill:
@@ -289,7 +313,7 @@ def _finding(
         isinstance(through, int)
         and policy.contiguous
         and reached >= through
-        and (is_anchored or not policy.overlap)
+        and (is_anchored or not policy.shows_anchor)
     ):
         return Finding(Verdict.RECOVERED, "window", "window")
     if is_anchored and (
@@ -297,9 +321,11 @@ def _finding(
     ):
         return Finding(Verdict.RECOVERED, "anchor", "anchor")
     goes_on = bool(plan.events) or evidence.over in {"stated", "barrier"}
-    if policy.contiguous and not policy.overlap and goes_on and through is None:
+    if policy.contiguous and not policy.shows_anchor and goes_on and through is None:
         return Finding(Verdict.RECOVERED, "contiguity", "contiguity")
-    reason = "no_anchor" if policy.overlap and evidence.heard and not is_anchored else _WHY[evidence.over]
+    reason = (
+        "no_anchor" if policy.shows_anchor and evidence.heard and not is_anchored else _WHY[evidence.over]
+    )
     return Finding(Verdict.UNKNOWN, reason)
 
 
@@ -322,24 +348,30 @@ def _unordered(
     is_anchored = any(
         is_known and each.event.position == position for is_known, each in zip(known, heard, strict=True)
     )
-    new = _once([each for is_known, each in zip(known, heard, strict=True) if not is_known])
+    # What stands before an event that we know may have been delivered longer ago than we remember.
+    last_known = max(
+        (at for at, is_known in enumerate(known) if is_known), default=len(heard) if policy.repeats else 0
+    )
+    forgotten = {
+        id(each)
+        for at, each in enumerate(heard)
+        if evidence.has_forgotten and policy.repeats and at < last_known and not known[at]
+    }
+    new = _sorted([each for is_known, each in zip(known, heard, strict=True) if not is_known], policy)
     repeats = len(heard) - len(new)
-    if stated is not None and stated.complete is False:
-        return Finding(Verdict.GAP, "position_gone"), _Plan(
-            [Delivery(each, policy.repeats) for each in new], {}, repeats
-        )
-    if evidence.lost_backfill:
-        return Finding(Verdict.GAP, evidence.lost_backfill), _Plan(
-            [Delivery(each) for each in new], {}, repeats
-        )
-    plan = _Plan([Delivery(each) for each in new], {}, repeats)
+    is_sure = is_anchored or not policy.repeats
     vouched = _vouched(stated, evidence, policy)
+    news = [Delivery(each, id(each) in forgotten or not (is_sure or bool(vouched))) for each in new]
+    if stated is not None and stated.complete is False:
+        return Finding(Verdict.GAP, "position_gone"), _Plan(news, {}, repeats)
+    if evidence.lost_backfill:
+        return Finding(Verdict.GAP, evidence.lost_backfill), _Plan(news, {}, repeats)
+    plan = _Plan(news, {}, repeats)
     if vouched:
         return Finding(Verdict.RECOVERED, vouched, vouched), plan
     if is_anchored:
         return Finding(Verdict.RECOVERED, "anchor", "anchor"), plan
-    doubtful = _Plan([Delivery(each, policy.repeats) for each in new], {}, repeats)
-    return Finding(Verdict.UNKNOWN, "no_anchor" if heard else _WHY[evidence.over]), doubtful
+    return Finding(Verdict.UNKNOWN, "no_anchor" if heard else _WHY[evidence.over]), plan
 
 
 def _number(heard: Incoming) -> int:
@@ -347,11 +379,22 @@ def _number(heard: Incoming) -> int:
     return position if isinstance(position, int) else 0
 
 
+def _by_time(heard: list[Incoming]) -> list[Incoming]:
+    """By the times that are their positions, where each can be read: a live event may have overtaken the replay."""
+    times = [parse_timestamp(str(each.event.position)) for each in heard]
+    if None in times:
+        return heard
+    order = sorted(range(len(heard)), key=lambda index: (times[index] or _NEVER, index))
+    return [heard[index] for index in order]
+
+
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """In the order of their numbers, each once: of what came twice the first is taken."""
+    """In the order of their numbers or times, each once: of what came twice the first is taken."""
     if policy.order != "number":
-        return _once(heard)
+        return _by_time(_once(heard, policy)) if policy.order == "time" else _once(heard, policy)
     found: dict[int, Incoming] = {}
     for each in heard:
-        found.setdefault(_number(each), each)
+        known = found.setdefault(_number(each), each)
+        if known.is_marker and not each.is_marker:  # the event that stands there has come after all
+            found[_number(each)] = each
     return [found[number] for number in sorted(found)]

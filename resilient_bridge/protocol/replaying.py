@@ -42,10 +42,9 @@ class Replaying:
         """The server has named the session that it keeps for us, and its log."""
         bookmark = self._positioned.bookmark
         self._same_session = hello.session is not None and hello.session == bookmark.session
-        if None not in {hello.session, bookmark.session} and not self._same_session:
-            self.forget("new_session")
-        elif None not in {hello.epoch, bookmark.epoch} and hello.epoch != bookmark.epoch:
-            self.forget("new_epoch")
+        why = bookmark.contradicted(hello)
+        if why:
+            self.forget(why)
         bookmark.greet(hello, number)
 
     def forget(self, why: str) -> None:
@@ -72,6 +71,11 @@ class Replaying:
         if None not in {known, fact.epoch} and known != fact.epoch:
             self.others[fact.channel] = "new_epoch"
 
+    @property
+    def has_lost_start(self) -> bool:
+        """Does the server not hold what a first question asked for?"""
+        return any(fact.complete is False for fact in self._statements.values())
+
     def evidence(self, over: Over) -> Evidence:
         """All that has come, the oldest first."""
         bookmark = self._positioned.bookmark
@@ -86,6 +90,8 @@ class Replaying:
             lost_backfill=self.lost_backfill,
             moved=frozenset(bookmark.moved),
             has_asked=self.has_asked,
+            fetched=len(self.backfilled),
+            has_forgotten=self._positioned.has_forgotten,
         )
 
     @property
@@ -123,17 +129,44 @@ class Replaying:
             return self._policy.ends == "stated"
         if not isinstance(through, int) or (isinstance(first, int) and through < first):
             return True  # nothing to wait for
-        heard = [each.event.position for each in self._heard if each.event.channel == channel]
-        if any(isinstance(position, int) and position >= through for position in heard):
-            return True
         reached = self._positions.get(channel)
-        return first is None and isinstance(reached, int) and reached >= through
+        if first is None and isinstance(reached, int) and reached >= through:
+            return True
+        numbers = self._numbers(channel)
+        if not self._policy.contiguous:
+            return any(number >= through for number in numbers)
+        return through in numbers and self._is_run(channel, through)
 
     def _has_anchor(self, channel: Channel) -> bool:
         position = self._positions.get(channel)
         if position is None:
             return not self.others
-        return any(each.event.position == position and each.event.channel == channel for each in self._heard)
+        has_it = any(
+            each.event.position == position and each.event.channel == channel for each in self._heard
+        )
+        return has_it and self._is_run(channel, None)
+
+    def _numbers(self, channel: Channel) -> set[int]:
+        return {
+            at
+            for each in self._heard
+            if each.event.channel == channel and isinstance(at := each.event.position, int)
+        }
+
+    def _is_run(self, channel: Channel, through: int | None) -> bool:
+        """Is what came free of holes, so that no live event has overtaken the replay? Up to `through`, or all of it."""
+        reached = self._positions.get(channel)
+        if not self._policy.contiguous or not isinstance(reached, int):
+            return True
+        above = sorted(number for number in self._numbers(channel) if number > reached)
+        above = [number for number in above if through is None or number <= through]
+        moved = {
+            each.event.position for each in self._heard if each.is_marker and each.event.channel == channel
+        }
+        return all(
+            number == before + 1 or number in moved
+            for before, number in zip([reached, *above], above, strict=False)
+        )
 
     @property
     def is_bridged(self) -> bool:
@@ -141,7 +174,9 @@ class Replaying:
         policy = self._policy
         if policy.order != "number" or policy.per_channel or not self.backfilled:
             return False
-        live = [each.event.position for each in self._heard if isinstance(each.event.position, int)]
+        reached = self._positions.get(None)
+        least = reached if isinstance(reached, int) else -1
+        live = [at for each in self._heard if isinstance(at := each.event.position, int) and at > least]
         last = self.backfilled[-1].event.position
         return bool(live) and isinstance(last, int) and last + policy.contiguous >= min(live)
 
@@ -167,6 +202,6 @@ class Replaying:
 
     def _is_same_log(self, channel: Channel) -> bool:
         """Is the log the one that we know, as far as the dialect asks for a proof of that?"""
-        if not self._policy.overlap or channel in self._positioned.bookmark.moved:
+        if not self._policy.shows_anchor or channel in self._positioned.bookmark.moved:
             return True
         return any(each.event.channel == channel and self._positioned.is_known(each) for each in self._heard)

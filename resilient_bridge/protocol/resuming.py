@@ -15,7 +15,7 @@ from .asking import Awaited
 from .facts import Auth, Moved
 from .frames import Body
 from .record import record_of
-from .recovery import in_order, judge
+from .recovery import Hole, in_order, judge
 from .rejoin import Rejoin
 from .replaying import Replaying
 
@@ -66,6 +66,7 @@ class Resuming:
         self._emit, self._move, self._die, self._greeting = emit, move, die, greeting
         self._is_backfilled = is_backfilled
         self._token: str | None = None
+        self.has_introduced = False  # has the server got our token?
         self._since: Now | None = None
         self._over: Over | None = None
         self._ask_ping: str | None = None
@@ -91,7 +92,7 @@ class Resuming:
         self._in.watermark.asked_to_join = True
         self._token = token
         self._wait_from(now)
-        if self._dialect.sends_auth == "first":
+        if self._dialect.login == "first":
             self._authenticate()
         if not self._dialect.waits_for_hello:
             self.authenticated(now)
@@ -99,6 +100,7 @@ class Resuming:
     def _authenticate(self) -> bool:
         """Say who we are; False if the dialect has nothing to say without a token."""
         number = self._wire.number()
+        self.has_introduced = self._token is not None
         return self._wire.express(
             Auth(token=self._token, record=self.record(), id=self._wire.ids(), number=number)
         )
@@ -222,9 +224,9 @@ class Resuming:
 
     def backfilled(self, heard: Incoming, now: Now) -> bool:
         """It has fetched an event. Returns whether that was the last that is needed."""
-        self._came(now)
-        if self._replaying is None:
+        if self._replaying is None or not self.awaits_backfill:
             return True
+        self._came(now)
         self._replaying.backfilled.append(heard)
         return self._replaying.is_bridged
 
@@ -268,7 +270,7 @@ class Resuming:
         if self.state is not BridgeState.REPLAYING or not self.is_open:
             return None
         if self._waits_for_quiet and self._quiet_at is not None and not self.awaits_backfill:
-            return self._quiet_at
+            return min(self._quiet_at, self._latest)
         return self._ends_at
 
     @property
@@ -315,6 +317,8 @@ class Resuming:
         is_other = bool(replaying.others)
         if self._is_first:
             positioned.bookmark.epochs.update(replaying.epochs)
+            if replaying.has_lost_start:
+                positioned.report(Hole(Verdict.GAP, "position_gone"))
             self._first(in_order(evidence.heard, policy), positioned, now)
         else:
             recovery = judge(evidence, policy)
@@ -334,6 +338,7 @@ class Resuming:
             failure = positioned.live(each.event, each.text, now)
             if failure is not None:
                 self._die(failure)
+                break  # what stands behind the hole comes again
         self._emit(Joined(at=now.at, session_id=self._in.watermark.session_id))
 
     def _without_positions(self, rejoin: Rejoin, now: Now) -> None:

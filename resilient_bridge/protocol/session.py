@@ -197,6 +197,8 @@ class Session:
         """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
         self._look_at_clocks(now)
         failure, means = by_rules(failure, self._dialect.ends)
+        if self.link is None:
+            failure = self.inbound.not_reached(failure, self._dialect)
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
@@ -269,7 +271,7 @@ class Session:
         return bool(
             self.events
             or self.outbound.settled
-            or (link is not None and (link.wire.control or link.death is not None))
+            or (link is not None and (link.wire.control or link.death is not None or link.closing))
         )
 
     @property

@@ -181,15 +181,18 @@ class Watermark:
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.seam = min(self.seam, self.accepted)
         if self.bookmark is not None:
-            self.bookmark.rollback()
+            self.bookmark.rollback(self.taken)
 
-    def was_in_hand(self, key: Key | None, text: str) -> bool:
-        """Had the consumer of an earlier process got this message without asking for the next, or may he have?"""
+    def was_in_hand(self, key: Key | None, text: str | None) -> bool:
+        """Had the consumer of an earlier process got this message without asking for the next, or may he have?
+
+        Without `text` the key alone says which message it is.
+        """
         if self._unsure:
             self._unsure -= 1
             return True
         return any(
-            mark.key == key and (mark.text == text or canonical(mark.text) == canonical(text))
+            mark.key == key and (text is None or mark.text == text or canonical(mark.text) == canonical(text))
             for mark in self._in_hand
         )
 

@@ -114,7 +114,7 @@ def test_the_session_pauses_its_heartbeat_with_reading():
     assert not rig.session.may_read(rig.now, iterating=True)
     rig.idle(600)
     assert rig.session.death is None
-    assert rig.session.is_paused
+    assert rig.session.reading.is_paused
     rig.take()
     assert rig.session.may_read(rig.now, iterating=True)
     started = rig.mono

@@ -69,7 +69,7 @@ def test_resync_drops_the_link_and_has_the_rest_replayed():
     assert rig.session.may_read(rig.now, iterating=True)
 
 
-def test_nobody_iterates():
+def test_without_a_reader_requests_end():
     """Then reading pauses as well; a client that never reads says receive=False."""
     rig = full(8)
     assert not rig.session.may_read(rig.now, iterating=False)

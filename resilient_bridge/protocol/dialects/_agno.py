@@ -113,7 +113,7 @@ def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
         encode=_encode,
         error=None,
         bearer=False,
-        sends_auth="asked",
+        login="asked",
         waits_for_hello=True,
         pings=True,
         positions=Positions(per_channel=True, contiguous=True, repeats=True, overlap=1, ends="stated"),

@@ -53,7 +53,7 @@ def centrifugo(*channels: str) -> Dialect:
         encode=_encode,
         error=None,
         bearer=False,
-        sends_auth="first",
+        login="first",
         waits_for_hello=True,
         positions=Positions(per_channel=True, repeats=True, ends="stated"),
         resume=_Subscriptions(channels),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 
@@ -48,9 +48,16 @@ def sequence(
     `reset` is the type of the frame that says "not held any more", `end` that of the frame behind a replay, `hello` that of the first
     frame, with the name of the server's log at `epoch`. `ping` is a frame that a frame of the type `pong` answers.
     """
+    _check_paths("rb.dialects.sequence", field=field, type=type, payload=payload, epoch=epoch)
+    if epoch is not None and hello is None:
+        raise config_error("rb.dialects.sequence.epoch", "hello, the type of the frame that has it", epoch)
+    if start is not None and (not isinstance(cast("Any", start), int) or isinstance(start, bool)):
+        raise config_error("rb.dialects.sequence.start", "a number, or None", start)
+    if end is not None and end == reset:
+        raise config_error("rb.dialects.sequence.end", "another type than that of reset", end)
     policy = Positions(
         contiguous=contiguous,
-        repeats=inclusive,
+        inclusive=inclusive,
         overlap=0 if inclusive else 1,
         ends="stated" if end is not None else "anchor",
     )
@@ -77,7 +84,8 @@ def last_event_id(
     The arguments are those of `sequence`. RECOVERED needs a proof: with both `reset` and `end`, the end of a replay without a reset; with
     `inclusive`, the id that we had. Without either each reconnection ends UNKNOWN, and nothing comes twice.
     """
-    policy = Positions(order="opaque", repeats=inclusive, ends="stated" if end is not None else "quiet")
+    _check_paths("rb.dialects.last_event_id", field=field, type=type, payload=payload)
+    policy = Positions(order="opaque", inclusive=inclusive, ends="stated" if end is not None else "quiet")
     if end is None and inclusive:
         policy = policy.evolve(ends="anchor")
     decode = table(
@@ -107,6 +115,7 @@ def since(
     replay holds the last event that we had. A server that leaves out the events of the very time that was asked for loses some, and that
     shows here as UNKNOWN.
     """
+    _check_paths("rb.dialects.since", field=field, id=id, type=type, payload=payload)
     policy = Positions(order="time", repeats=True, ends="stated" if end is not None else "anchor")
     decode = table(
         type=type,
@@ -179,6 +188,23 @@ class _Encode:
         return write(self.ping) if self.ping is not None and isinstance(intent, Ping) else None
 
 
+def _check_ask(path: str, ask: Any) -> None:
+    wanted = 'the name of a field of the query, or a JSON frame with "{position}" in it'
+    is_frame = isinstance(ask, dict)
+    try:
+        names_it = is_frame and '"{position}"' in write(ask)
+    except (TypeError, ValueError):
+        names_it = False
+    if not (isinstance(ask, str) and ask) and not names_it:
+        raise config_error(f"{path}.ask", wanted, "one without it" if is_frame else ask)
+
+
+def _check_paths(path: str, **paths: object) -> None:
+    for name, value in paths.items():
+        if value is not None and not (isinstance(value, str) and value):
+            raise config_error(f"{path}.{name}", "a field of a frame, or a dotted path", value)
+
+
 def _family(
     name: str,
     positions: Positions,
@@ -193,12 +219,7 @@ def _family(
 ) -> Dialect:
     if (ping is None) != (pong is None):
         raise config_error(f"rb.dialects.{name}", "ping and pong, or neither", "one of them")
-    if not ask or not isinstance(ask, (str, dict)):
-        raise config_error(
-            f"rb.dialects.{name}.ask",
-            'the name of a field of the query, or a frame with "{position}" in it',
-            ask,
-        )
+    _check_ask(f"rb.dialects.{name}", ask)
 
     return Dialect.plain(
         decode=decode,

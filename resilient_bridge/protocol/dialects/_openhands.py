@@ -84,7 +84,7 @@ openhands: Final = Dialect.plain(
     encode=_encode,
     error=None,
     bearer=False,
-    sends_auth="first",
+    login="first",
     waits_for_hello=True,
     positions=Positions(contiguous=True, overlap=1, ends="stated"),
     resume=_resume,

@@ -45,7 +45,7 @@ def socketio(*, namespace: str = "/", recovery: bool = True, acks: bool = False)
         encode=_Encode(options),
         error=None,
         bearer=False,
-        sends_auth="asked",
+        login="asked",
         waits_for_hello=True,
         positions=Positions(order="opaque", ends="stated", proof="session") if recovery else None,
         answers=True,

@@ -60,6 +60,18 @@ def _check_pings(instance: object, attribute: attrs.Attribute[Any], value: objec
         refuse(path_of(instance, attribute), 'True, False, or "in_order"', value)
 
 
+def _needs(
+    other: str, wanted: str, values: tuple[object, ...]
+) -> Callable[[Any, attrs.Attribute[Any], object], None]:
+    """A field that means nothing unless another one has one of these values."""
+
+    def check(dialect: Dialect, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in {None, "first"} and getattr(dialect, other) not in values:
+            refuse(path_of(dialect, attribute), f"{wanted} beside it", value)
+
+    return check
+
+
 def _has_barrier(dialect: Dialect, _: attrs.Attribute[Any], value: Positions | None) -> None:
     if value is not None and value.ends == "barrier" and not dialect.pings:
         refuse("Dialect.pings", 'pings, for positions that end by a "barrier"', dialect.pings)
@@ -138,10 +150,11 @@ class Dialect(Value):
 
     A server with frames of its own has `decode`, from a frame to the facts in it, and `encode`, from an intent to a frame (all in
     `rb.dialects`); then `auth`, `join` and the other names are None, and these say what the server does: `positions`, its events have
-    them; `resume`, how to ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `sends_auth`, it is sent
+    them; `resume`, how to ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `login`, it is sent
     an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it answers pings ("in_order": behind
     what we said before, so that a pong proves that this was read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
-    `confirms`, it answers or acknowledges sends, or (`echo`) sends them back; `acknowledges`, it waits for our acknowledgement of
+    `confirms`, it answers or acknowledges sends; `echo`, a function of a frame that we wrote, returns the text by which the server
+    names it or sends it back; `acknowledges`, it waits for our acknowledgement of
     an event, when it was "received" or "taken" by the reader, and `acknowledge_within` so many seconds. `close_code` is sent when the client is closed.
     """
 
@@ -199,8 +212,13 @@ class Dialect(Value):
         validator=[optional(function("a function of a Record that returns a Resume")), _with_functions],
     )
     waits_for_hello: bool = attrs.field(default=False, validator=[flag, _with_functions])
-    sends_auth: Literal["first", "asked"] | None = attrs.field(
-        default=None, validator=[optional(one_of("first", "asked")), _with_functions]
+    login: Literal["first", "asked"] | None = attrs.field(
+        default=None,
+        validator=[
+            optional(one_of("first", "asked")),
+            _with_functions,
+            _needs("waits_for_hello", "waits_for_hello=True", (True,)),
+        ],
     )
     pings: Literal[False, True, "in_order"] = attrs.field(
         default=False, validator=[_check_pings, _with_functions]
@@ -210,13 +228,22 @@ class Dialect(Value):
     confirms: bool = attrs.field(default=False, validator=[flag, _with_functions])
     echo: Callable[[str], str | None] | None = attrs.field(
         default=None,
-        validator=[optional(function("a function of a frame that returns a text")), _with_functions],
+        validator=[
+            optional(function("a function of a frame that returns a text")),
+            _with_functions,
+            _needs("confirms", "confirms=True", (True,)),
+        ],
     )
     acknowledges: Literal["received", "taken"] | None = attrs.field(
         default=None, validator=[optional(one_of("received", "taken")), _with_functions]
     )
     acknowledge_within: float | None = attrs.field(
-        default=None, validator=[optional(short_seconds), _with_functions]
+        default=None,
+        validator=[
+            optional(short_seconds),
+            _with_functions,
+            _needs("acknowledges", 'acknowledges="taken"', ("taken",)),
+        ],
     )
     ends: tuple[End, ...] = attrs.field(default=(), converter=as_tuple, validator=tuple_of("an End", _is_end))
     close_code: int = attrs.field(default=1000, validator=_close_code)

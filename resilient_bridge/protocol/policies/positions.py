@@ -18,8 +18,10 @@ def _numbers_only(positions: Positions, attribute: attrs.Attribute[Any], value: 
 
 
 def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value == "anchor" and not (positions.repeats or positions.overlap):
-        refuse(path_of(positions, attribute), "repeats=True or an overlap beside it", "anchor")
+    if value == "anchor" and not (positions.repeats or positions.shows_anchor):
+        refuse(
+            path_of(positions, attribute), "repeats=True, inclusive=True or an overlap beside it", "anchor"
+        )
 
 
 def _fits_end(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -35,8 +37,9 @@ class Positions(Value):
 
     `order`: "number" grows with each event, "time" may be shared by several, "opaque" says nothing. `per_channel`: each channel has a log
     of its own. `contiguous`: numbers without holes, so a hole is a loss; it is asked for once more, then told as a gap with its
-    numbers. `repeats`: a replay may hold what we have; `overlap`: ask so many positions early, so that it begins with what we know, which
-    proves that the log is still the same (`Record.after`).
+    numbers. `repeats`: a replay may hold what we have; `inclusive`: it begins with
+    the event at the position that was asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
+    proves that the log is still the one that we know; an answer without that event proves nothing.
 
     `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what we know, and all behind it is in
     order; "barrier", by the answer to a ping behind the question; "quiet", after `quiet` seconds in which nothing came. `proof`
@@ -50,9 +53,15 @@ class Positions(Value):
     per_channel: bool = attrs.field(default=False, validator=flag)
     contiguous: bool = attrs.field(default=False, validator=[flag, _numbers_only])
     repeats: bool = attrs.field(default=False, validator=flag)
+    inclusive: bool = attrs.field(default=False, validator=flag)
     overlap: int = attrs.field(default=0, validator=[whole, _numbers_only])
     ends: Literal["stated", "anchor", "barrier", "quiet"] = attrs.field(
         default="quiet", validator=[one_of("stated", "anchor", "barrier", "quiet"), _knows_anchors]
     )
     proof: Literal["session", "barrier"] | None = attrs.field(default=None, validator=_fits_end)
     quiet: float = attrs.field(default=2.0, converter=as_seconds, validator=short_seconds)
+
+    @property
+    def shows_anchor(self) -> bool:
+        """Does the answer to a question begin with an event that we know?"""
+        return self.inclusive or self.overlap > 0
