@@ -59,12 +59,16 @@ class Record:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """How to ask for what was missed: fields of the URL's query, headers, another URL, frames to send once we are accepted."""
+    """How to ask for what was missed: fields of the URL's query, headers, another URL, frames to send once we are accepted.
+
+    `channels` are those that it asks for: the server has to answer for each (`Replayed`) before the client is READY.
+    """
 
     query: Mapping[str, str | int] = attrs.field(factory=dict[str, "str | int"])
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     url: str | None = attrs.field(default=None, repr=False)
     frames: Sequence[str] = ()
+    channels: Sequence[str] = ()
 
 
 # ---- facts ---------------------------------------------------------------------------------------------------------

@@ -91,7 +91,11 @@ class Link(ABC, Generic[J]):
         self.death: Failure | None = None
         self.generation = parts.generation
         # What was said on a connection that may be the first: it may be another language.
-        self.first = None if parts.inbound.watermark.joined else FirstFrames()
+        self.first = (
+            None
+            if parts.inbound.watermark.joined
+            else FirstFrames(lambda text: parts.mask(Failure.of("PROTO_INVALID_FRAME", text)).message)
+        )
         self.greeting = Expectations(parts.replay) if parts.greets else None
         self.wire = Wire(parts.ids, parts.heartbeat, parts.dialect.ping)
         self._in, self._out = parts.inbound, parts.outbound

@@ -13,10 +13,11 @@ from .frames import decode_json
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 _SHOWN: Final = 100  # characters of a frame
+_READ: Final = 4_000
 _FRAMES: Final = 3
 #: the fields that a frame has at its top, and what speaks so; the first that fits decides
 _BY_FIELDS: Final = (
@@ -38,8 +39,10 @@ _NUMBERS: Final = ("seq", "sequence", "offset", "event_index", "_event_id", "las
 class FirstFrames:
     """The first frames of a connection that has not been accepted: what came, and the types of what was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Callable[[str], str] = str) -> None:
+        self._mask = mask
         self.sent: list[str] = []
+        self._shown: list[str] = []
         self.is_foreign = False  # was there a frame that the dialect cannot read?
         self._came: deque[str] = deque(maxlen=_FRAMES)
 
@@ -57,14 +60,18 @@ class FirstFrames:
     def came(self, frame: str | bytes) -> None:
         """A frame came."""
         if len(self._came) < _FRAMES:
-            self._came.append(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
+            text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
+            self._came.append(text[:_READ])
+            self._shown.append(
+                self._mask(text[:_READ])
+            )  # before it is cut, or half of a secret would be left
 
     def __str__(self) -> str:
         """What was sent, what came back, and what would fit; no secrets."""
         sent = ", ".join(self.sent) or "nothing"
         if not self._came:
             return f"sent: {sent}; nothing came back"
-        shown = ", ".join(redact(frame, limit=_SHOWN) for frame in self._came)
+        shown = ", ".join(redact(frame, limit=_SHOWN) for frame in self._shown)
         fits = fitting(self._came)
         proposed = f"; what would fit: {', '.join(fits)}" if fits else ""
         return f"sent: {sent}; came back: {shown}{proposed}"

@@ -6,11 +6,9 @@ who vouches for that? Rule: an event is delivered once, in the server's order, a
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..telemetry.events import Verdict
-from .messages import parse_timestamp
 
 
 if TYPE_CHECKING:
@@ -228,7 +226,6 @@ def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> 
     return "backfill" if evidence.over == "backfill" else ""
 
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _WHY: Final = {
     "timeout": "timeout", "overflow": "side_buffer_full", "quiet": "quiet", "barrier": "empty", "stated": "empty", "anchor": "no_anchor",
     "backfill": "empty", "nothing": "no_replay",
@@ -379,19 +376,10 @@ def _number(heard: Incoming) -> int:
     return position if isinstance(position, int) else 0
 
 
-def _by_time(heard: list[Incoming]) -> list[Incoming]:
-    """By the times that are their positions, where each can be read: a live event may have overtaken the replay."""
-    times = [parse_timestamp(str(each.event.position)) for each in heard]
-    if None in times:
-        return heard
-    order = sorted(range(len(heard)), key=lambda index: (times[index] or _NEVER, index))
-    return [heard[index] for index in order]
-
-
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """In the order of their numbers or times, each once: of what came twice the first is taken."""
+    """In the order of their numbers, each once: of what came twice the first is taken."""
     if policy.order != "number":
-        return _by_time(_once(heard, policy)) if policy.order == "time" else _once(heard, policy)
+        return _once(heard, policy)  # times do not order: a server's clock may have gone back
     found: dict[int, Incoming] = {}
     for each in heard:
         known = found.setdefault(_number(each), each)

@@ -27,12 +27,18 @@ class Replaying:
         self.backfilled: list[Incoming] = []
         self.lost_backfill = ""
         self.has_asked = False
+        self.channels: tuple[Channel, ...] = ()  # that were asked for
         gone = positioned.bookmark.gone
         self.others: dict[Channel, str] = {None: gone} if gone else {}
         self.released = 0
         self._positioned, self._policy, self._bounds = positioned, policy, bounds
         self._heard: list[Incoming] = []
         self._bytes = 0
+        self._seen: dict[Channel, set[Position | None]] = {}
+        self._highest: dict[Channel, int] = {}
+        self._runs: dict[
+            Channel, tuple[int, int]
+        ] = {}  # how far what came goes on from a position without a hole
         self._statements: dict[Channel, Replayed] = {}
         self._same_session = False
 
@@ -51,11 +57,22 @@ class Replaying:
         """The log of the session is another one."""
         self.others[None] = why
         self._positioned.forget()
+        self._positioned.bookmark.gone = why  # until it is reported, perhaps on another connection
 
     def hold(self, heard: Incoming) -> None:
         """An event came, or a position was moved."""
         self._heard.append(heard)
         self._bytes += len(heard.text)
+        event = heard.event
+        self._seen.setdefault(event.channel, set()).add(event.position)
+        if isinstance(event.position, int):
+            self._highest[event.channel] = max(
+                self._highest.get(event.channel, event.position), event.position
+            )
+        reached = self._positions.get(event.channel)
+        if heard.is_marker and isinstance(event.position, int) and isinstance(reached, int):
+            # What lies before a position that moved is not for us.
+            self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
 
     @property
     def is_full(self) -> bool:
@@ -108,8 +125,10 @@ class Replaying:
             return "stated"
         if self.others.get(None) and not self.has_asked:
             return "nothing"
-        named: list[Channel] = [name for name in self._positions if name is not None]
-        asked = (named or list(self._statements) or [None]) if policy.per_channel else [None]
+        named = [name for name in self._positions if name is not None]
+        asked: list[Channel] = [None]
+        if policy.per_channel:
+            asked = [*self.channels] or [*named] or list(self._statements) or [None]
         if all(self._is_settled(channel) for channel in asked):
             return "stated"
         if policy.ends == "anchor" and all(self._has_anchor(channel) for channel in asked):
@@ -132,41 +151,33 @@ class Replaying:
         reached = self._positions.get(channel)
         if first is None and isinstance(reached, int) and reached >= through:
             return True
-        numbers = self._numbers(channel)
-        if not self._policy.contiguous:
-            return any(number >= through for number in numbers)
-        return through in numbers and self._is_run(channel, through)
+        seen = self._seen.get(channel, set())
+        if not self._policy.contiguous or not isinstance(reached, int):
+            return self._highest.get(channel, through - 1) >= through
+        return through in seen and self._run(channel, reached) >= through
 
     def _has_anchor(self, channel: Channel) -> bool:
         position = self._positions.get(channel)
         if position is None:
             return not self.others
-        has_it = any(
-            each.event.position == position and each.event.channel == channel for each in self._heard
-        )
-        return has_it and self._is_run(channel, None)
-
-    def _numbers(self, channel: Channel) -> set[int]:
-        return {
-            at
-            for each in self._heard
-            if each.event.channel == channel and isinstance(at := each.event.position, int)
-        }
-
-    def _is_run(self, channel: Channel, through: int | None) -> bool:
-        """Is what came free of holes, so that no live event has overtaken the replay? Up to `through`, or all of it."""
-        reached = self._positions.get(channel)
-        if not self._policy.contiguous or not isinstance(reached, int):
+        seen = self._seen.get(channel, set())
+        if position not in seen:
+            return False
+        if not self._policy.contiguous or not isinstance(position, int):
             return True
-        above = sorted(number for number in self._numbers(channel) if number > reached)
-        above = [number for number in above if through is None or number <= through]
-        moved = {
-            each.event.position for each in self._heard if each.is_marker and each.event.channel == channel
-        }
-        return all(
-            number == before + 1 or number in moved
-            for before, number in zip([reached, *above], above, strict=False)
-        )
+        # A live event may have overtaken the replay: then there is a hole, and the rest is on its way.
+        return self._run(channel, position) >= self._highest[channel]
+
+    def _run(self, channel: Channel, reached: int) -> int:
+        """The last number up to which everything behind `reached` has come."""
+        base, end = self._runs.get(channel, (reached, reached))
+        if base != reached:
+            end = reached
+        seen = self._seen.get(channel, set())
+        while end + 1 in seen:
+            end += 1
+        self._runs[channel] = reached, end
+        return end
 
     @property
     def is_bridged(self) -> bool:

@@ -66,6 +66,7 @@ class Resuming:
         self._emit, self._move, self._die, self._greeting = emit, move, die, greeting
         self._is_backfilled = is_backfilled
         self._token: str | None = None
+        self._asks_channels = False
         self.has_introduced = False  # has the server got our token?
         self._since: Now | None = None
         self._over: Over | None = None
@@ -141,7 +142,9 @@ class Resuming:
         has_asked = self._ask()
         self.deadline = None
         policy, replaying = self._dialect.positions, self._replaying
-        waits = not self._is_first or (has_asked and policy is not None and not policy.per_channel)
+        waits = not self._is_first or (
+            has_asked and policy is not None and (not policy.per_channel or self._asks_channels)
+        )
         if policy is None or replaying is None or not waits:
             self._resolve(now, "nothing")
             return
@@ -167,6 +170,9 @@ class Resuming:
             text = f"the dialect's resume raised {type(error).__name__}"
             self._die(Failure.of("SYS_CONFIG_INVALID", text, cause=error))
             return False
+        if self._replaying is not None:
+            self._replaying.channels = tuple(asked.channels)
+        self._asks_channels = bool(asked.channels)
         return bool(asked.frames or asked.query or asked.headers or asked.url)
 
     def _wait_from(self, now: Now) -> None:

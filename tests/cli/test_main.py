@@ -20,7 +20,7 @@ def _exit(*argv):
 def test_each_command_has_help_that_names_its_options(capsys):
     """`--help` of the program names every command, that of a command its options; both end with 0."""
     assert _exit("--help") == 0
-    assert {"demo", "pipe", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
+    assert {"demo", "pipe", "doctor", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
     wanted = {
         "demo": ["--seed", "--duration", "--rate", "--faults", "--crash", "--json", "broken-buffer"],
         "pipe": [
@@ -33,7 +33,18 @@ def test_each_command_has_help_that_names_its_options(capsys):
             "--receipts",
             "--drain",
             "--keep-open",
+            "--dialect",
             "exit codes",
+        ],
+        "doctor": [
+            "--bridge",
+            "--dialect",
+            "--token-env",
+            "--session",
+            "--seconds",
+            "--probe-type",
+            "--probe-runs-twice",
+            "--json",
         ],
         "serve": ["--host", "--port", "--token-env"],
         "backoff": [
@@ -74,6 +85,8 @@ def test_each_command_has_help_that_names_its_options(capsys):
         ["demo", "--crash", "0"],
         ["pipe"],
         ["pipe", "ws://x", "--preset", "y"],
+        ["doctor"],
+        ["doctor", "--bridge", "ws://x", "--seconds", "0"],
     ],
 )
 def test_wrong_usage_ends_with_two(argv, capsys):

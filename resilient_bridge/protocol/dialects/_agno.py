@@ -97,7 +97,7 @@ class _Reconnect:
             if isinstance(after, int) and after >= 0:
                 wanted["last_event_index"] = after
             asked.append(write({name: value for name, value in wanted.items() if value is not None}))
-        return Resume(frames=tuple(asked))
+        return Resume(frames=tuple(asked), channels=tuple(run for run in record.positions if run is not None))
 
 
 def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:

@@ -85,7 +85,8 @@ class _Subscriptions:
     channels: tuple[str, ...]
 
     def __call__(self, record: Record) -> Resume:
-        return Resume(frames=tuple(_subscribe(record, *each) for each in enumerate(self.channels)))
+        frames = tuple(_subscribe(record, *each) for each in enumerate(self.channels))
+        return Resume(frames=frames, channels=self.channels)
 
 
 def _subscribe(record: Record, index: int, name: str) -> str:

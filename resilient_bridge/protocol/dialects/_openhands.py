@@ -107,7 +107,9 @@ def _decode_legacy(frame: str | bytes) -> tuple[Fact, ...]:
         return (Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),)
     # A fresh state is sent at each connection and never stored: it is newer than what is replayed behind it.
     is_state = body.get("kind") == "ConversationStateUpdateEvent" and body.get("key") == "full_state"
-    return (_event(body, body, None if is_state else text(body.get("timestamp"))),)
+    if is_state:
+        return (Hello(), _event(body, body, None))  # it is also the sign that we are accepted
+    return (_event(body, body, text(body.get("timestamp"))),)
 
 
 def _resume_legacy(record: Record) -> Resume:
@@ -119,7 +121,6 @@ openhands_legacy: Final = openhands.evolve(
     decode=_decode_legacy,
     positions=Positions(order="time", repeats=True, ends="anchor"),
     resume=_resume_legacy,
-    waits_for_hello=False,
 )
 """The legacy socket, `/sockets/events/{id}`: a replay since a time, which begins with the event that you had.
 

@@ -55,7 +55,8 @@ slack_socket_mode: Final = Dialect.plain(
     acknowledges="taken",
     acknowledge_within=3.0,
     dedupes=False,
-    ends=(End(code="link_disabled", means="misuse"),),
+    # A ticket that is refused was good for one attempt: the next one has its own.
+    ends=(End(code="link_disabled", means="misuse"), End(status=(400, 499), means="passing")),
 )
 """Give `url` as an async function that asks `apps.connections.open` for a ticket: each works once.
 

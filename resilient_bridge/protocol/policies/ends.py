@@ -110,11 +110,16 @@ def _meaning(failure: Failure, means: Meaning) -> Failure:
     from ...errors import Failure as Made  # here: most servers have no rules
 
     wait = failure.retry_after
+    # By its status or close code it might be final: the rule knows better.
+    general: set[str] = (
+        set() if means not in {"passing", "busy", "position_gone"} else {"http_status", "close_code"}
+    )
+    details = {name: value for name, value in failure.details.items() if name not in general}
     return Made.of(
         CODES[means],
         failure.message,
         cause=failure.cause,
-        details={**failure.details, "means": means},
+        details={**details, "means": means},
         retry_after=_BUSY if wait is None and means == "busy" else wait,
         executed=failure.executed,
     )

@@ -33,12 +33,18 @@ def _mine(effect: Any) -> int | None:
     return int(digits) if digits else None
 
 
-async def _start_workflow(link: Any) -> None:
-    """Once: another start is another run, and the server shows a run to whoever started it."""
-    if not link.record.joined:
-        await link.send({"action": "start-workflow", "workflow_id": "w", "session_id": "s", "message": "go"})
-    elif not link.record.positions:  # cut before the first event of it came
-        await link.send({"action": "reconnect", "run_id": "run-1", "workflow_id": "w"})
+def _start_workflow(double: Any) -> Any:
+    """Once: another start is another run, and the server shows a run to whoever started it, or asks for it."""
+
+    async def on_connect(link: Any) -> None:
+        if "run-1" not in double.runs:
+            await link.send(
+                {"action": "start-workflow", "workflow_id": "w", "session_id": "s", "message": "go"}
+            )
+        elif not link.record.positions:  # cut before the first event of it came
+            await link.send({"action": "reconnect", "run_id": "run-1", "workflow_id": "w"})
+
+    return on_connect
 
 
 CASES = [
@@ -81,12 +87,12 @@ CASES = [
     ),
     Case(
         "agno", lambda rng: Agno(rng, token="t", database="works"), lambda _: d.agno(workflow_id="w"), path="/workflows/ws", token="t",
-        on_connect=_start_workflow, server_faults=False, channels=("run-1",), exact=True,
+        on_connect=_start_workflow, is_ready=lambda double: "run-1" in double.runs, server_faults=False, channels=("run-1",), exact=True,
     ),
     Case(
         "agno that misses events between its replay and its live ones",
         lambda rng: Agno(rng, database="works", registers_after=0.5), lambda _: d.agno(workflow_id="w"),
-        path="/workflows/ws", on_connect=_start_workflow, channels=("run-1",), server_faults=False, exact=True,
+        path="/workflows/ws", on_connect=_start_workflow, is_ready=lambda double: "run-1" in double.runs, channels=("run-1",), server_faults=False, exact=True,
     ),
     Case(
         "socketio", SocketIO, lambda _: d.socketio(),

@@ -47,6 +47,7 @@ class Case:
     message: Callable[[int], tuple[Any, ...]] | None = None
     effect: Callable[[Any], int | None] = lambda effect: None
     on_connect: Callable[[Any], Any] | None = None
+    is_ready: Callable[[Any], bool] = lambda double: True
     url: Callable[[Any, str], Any] | None = None
     exact: bool = False
     recovers: bool = False
@@ -127,7 +128,7 @@ async def _scenario(case: Case, server: Served, rng: random.Random, until: float
         replay=rb.presets.default.replay.evolve(timeout=8),
     )
     client = rb.BridgeClient(
-        url, dialect=case.dialect(double), token=case.token, policy=policy, on_connect=case.on_connect,
+        url, dialect=case.dialect(double), token=case.token, policy=policy, on_connect=case.on_connect and case.on_connect(double),
         on_gap=stream.append,
     )  # fmt: skip
     receipts: list[tuple[int, Any]] = []
@@ -136,6 +137,9 @@ async def _scenario(case: Case, server: Served, rng: random.Random, until: float
         noting = asyncio.ensure_future(_note(events, seen, server, case))
         reading = asyncio.ensure_future(_read(bridge, stream))
         await bridge.wait_ready(timeout=until + CONVERGE)
+        async with asyncio.timeout(until + CONVERGE):
+            while not case.is_ready(double):
+                await asyncio.sleep(0.1)
         start = {channel: len(double.log.get(channel, ())) for channel in case.channels}
         number = 0
         loop = asyncio.get_running_loop()

@@ -1,0 +1,198 @@
+"""A dialect as somebody types it: `plain`, or `sequence(field='seq', ask='last_seq')`; and what a user may send in one.
+
+Rule: the text is read and never run: one name of `rb.dialects`, and literals as its arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, Final, NamedTuple, TypeGuard, cast
+
+from ..errors import ConfigError
+from ..protocol import dialects
+from ..protocol.facts import Send
+from ..protocol.policies import Dialect
+
+
+_LONGEST: Final = 4_000  # characters
+_SHOWN: Final = 80
+_WHERE: Final = "rb.dialects."
+
+
+class Spelled(NamedTuple):
+    """A dialect, and the code that makes it, as `rb.dialects` is used in a program."""
+
+    dialect: Dialect
+    code: str
+
+
+def read_dialect(text: str) -> Spelled:
+    """The dialect that a text spells. Raises ValueError with what was wanted and what there is."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST:
+        got = f"{len(text)} characters" if text else "nothing"
+        raise ValueError(f"the name of a dialect, or a call of one, expected, got {got}; {_listed()}")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            node = ast.parse(text, mode="eval").body
+        return _spelled(node)
+    except SyntaxError as error:
+        raise ValueError(
+            f"a dialect as in code expected, got {_short(text)}: {error.msg}; {_listed()}"
+        ) from None
+    except (RecursionError, MemoryError):
+        raise ValueError("a dialect as in code expected, got too deep a nesting") from None
+
+
+def _spelled(node: ast.expr) -> Spelled:
+    call = node if isinstance(node, ast.Call) else None
+    named = node if call is None else call.func
+    if not isinstance(named, ast.Name):
+        raise _no_name(named)
+    found: object = getattr(dialects, named.id, None) if named.id in dir(dialects) else None
+    if isinstance(found, Dialect):
+        if call is not None:
+            raise ValueError(
+                f"{named.id} expected, which takes no arguments, got {_short(ast.unparse(node))}"
+            )
+        return Spelled(found, f"{_WHERE}{named.id}")
+    if not _makes_dialects(found):
+        raise _no_name(named)
+    if call is None:
+        raise ValueError(f"{_signature(named.id, found)} expected, got {named.id!r} without its arguments")
+    return Spelled(_made(named.id, found, call), f"{_WHERE}{ast.unparse(node)}")
+
+
+def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
+    arguments = [_literal(argument) for argument in call.args]
+    keywords: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise ValueError(f"arguments by name expected, got {_short('**' + ast.unparse(keyword.value))}")
+        if keyword.arg in keywords:
+            raise ValueError(f"{keyword.arg}= once expected, got it repeated")
+        keywords[keyword.arg] = _literal(keyword.value)
+    try:
+        return cast("Dialect", make(*arguments, **keywords))
+    except ConfigError as error:
+        raise ValueError(error.failure.message) from None
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # Python names the argument that is missing or unknown
+        raise ValueError(f"{_signature(name, make)} expected: {error}") from None
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        wanted = "a literal (a text in quotes, a number, True, False, None, a list or a dict of these)"
+        raise ValueError(f"{wanted} expected, got {_short(ast.unparse(node))}") from None
+
+
+def laid_out(code: str, width: int) -> str:
+    """The code of a dialect; one argument a line where it is wider than this."""
+    node = ast.parse(code, mode="eval").body
+    if len(code) <= width or not isinstance(node, ast.Call):
+        return code
+    arguments = [ast.unparse(each) for each in node.args]
+    arguments += [f"{each.arg}={ast.unparse(each.value)}" for each in node.keywords]
+    return "\n".join([f"{ast.unparse(node.func)}(", *(f"    {argument}," for argument in arguments), ")"])
+
+
+# ---- what there is -------------------------------------------------------------------------------------------------
+
+
+def _makes_dialects(found: object) -> TypeGuard[FunctionType]:
+    return isinstance(found, FunctionType) and found.__annotations__.get("return") in {"Dialect", Dialect}
+
+
+def _signature(name: str, make: object) -> str:
+    """The call with the arguments that it needs, such as `sequence(field=…, ask=…)`."""
+    if not callable(make):
+        return name
+    needed: list[str] = []
+    for parameter in inspect.signature(make).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            needed.append("…")
+        elif parameter.default is parameter.empty:
+            needed.append(f"{parameter.name}=…")
+    return f"{name}({', '.join(needed)})"
+
+
+def _known() -> Mapping[str, str]:
+    """Every dialect by its name, as it is written."""
+    found: dict[str, str] = {}
+    for name in dir(dialects):
+        value: object = getattr(dialects, name)
+        if isinstance(value, Dialect):
+            found[name] = name
+        elif _makes_dialects(value):
+            found[name] = _signature(name, value)
+    return found
+
+
+def _listed() -> str:
+    return f"there are {', '.join(_known().values())}"
+
+
+def _no_name(node: ast.expr) -> ValueError:
+    text = ast.unparse(node)
+    near = difflib.get_close_matches(text.rpartition(".")[2].lower(), _known(), n=1)
+    meant = f"; did you mean {_known()[near[0]]}?" if near else ""
+    return ValueError(f"the name of a dialect expected, got {_short(text)}{meant}; {_listed()}")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+# ---- what can be sent ------------------------------------------------------------------------------------------------
+
+
+class Forms(NamedTuple):
+    """What a message of the user's may be: `types`, a type and a payload; `frames`, a JSON object of the user's own."""
+
+    types: bool = True
+    frames: bool = False
+
+
+def forms_of(dialect: Dialect) -> Forms:
+    """What this dialect writes, as its `encode` shows it."""
+    if dialect.encode is None:
+        return Forms()
+    own = {"x": 1}
+    return Forms(
+        types=_frame(dialect, "a", {}) != _frame(dialect, "b", {}),
+        frames=_read(_frame(dialect, "", own)) == own,
+    )
+
+
+def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | None:
+    sent = Send(type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1)
+    try:
+        return None if dialect.encode is None else dialect.encode(sent)
+    except (TypeError, ValueError, LookupError):  # such a message is none in this dialect
+        return None
+
+
+def _read(frame: str | None) -> Any:
+    try:
+        return None if frame is None else json.loads(frame)
+    except ValueError:
+        return None
+
+
+def can_confirm(dialect: Dialect) -> bool:
+    """Can a send in this dialect ever be known to have arrived?"""
+    if dialect.encode is None:
+        return (dialect.ping, dialect.ack) != (None, None)
+    return dialect.confirms or dialect.pings == "in_order"

@@ -1,0 +1,194 @@
+"""What the events before a cut, and those behind it, say about a server's log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import attrs
+
+from ..protocol.facts import Channel, Event, Hello, Position, Replayed
+from ..protocol.messages import parse_timestamp
+from ..protocol.policies import Dialect
+from .doctor_journal import Connection
+from .doctor_values import After, Before, Numbering, Order
+
+
+def before_of(connections: Iterable[Connection]) -> Before:
+    """The events of the connections before the cut."""
+    found = [event for each in connections for event in each.events()]
+    placed = [event for event in found if event.position is not None]
+    channels = list(dict.fromkeys(event.channel for event in placed))
+    positions = [event.position for event in placed]
+    is_one = len(channels) == 1
+    return Before(
+        events=len(found),
+        with_position=len(placed),
+        channels=len(channels),
+        first=positions[0] if is_one else None,
+        last=positions[-1] if is_one else None,
+        numbering=_numbering(placed, channels),
+        acks_wanted=sum(event.ack is not None for event in found),
+    )
+
+
+def _numbering(events: Sequence[Event], channels: Iterable[Channel]) -> Numbering | None:
+    found: list[Numbering] = []
+    for channel in channels:
+        numbers = [event.position for event in events if event.channel == channel]
+        steps = [
+            after - before
+            for before, after in pairwise(numbers)
+            if isinstance(before, int) and isinstance(after, int)
+        ]
+        if steps:
+            found.append(
+                "not rising" if min(steps) < 1 else "without holes" if max(steps) == 1 else "with holes"
+            )
+    worst: tuple[Numbering, ...] = ("not rising", "with holes", "without holes")
+    return next((each for each in worst if each in found), None)
+
+
+def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect) -> After:
+    """What the connection after the cut brought, compared with what had come before it."""
+    # One that is pushed and asked for comes twice.
+    answer = max(back.answers, key=len) if back.answers else back.events(replayed=True)
+    if dialect.positions is not None:
+        answer = [event for event in answer if event.position is not None]
+    known = [event for each in earlier for event in each.events()]
+    resumed = back.resumed
+    started = cut.cut or 0.0
+    return attrs.evolve(
+        _asked(back, dialect, After(seconds=(back.accepted or started) - started)),
+        is_answered=bool(answer or back.of(Replayed)),
+        is_pushed=back.is_pushed,
+        repeated=0 if back.has_asked else _repeated(back.events(), known),
+        events=len(answer),
+        new=_new(answer, known),
+        order=_order(answer),
+        includes_asked=_includes_asked(back, answer, known),
+        includes_last=_includes_last(back, answer, known, dialect),
+        oldest=_oldest(answer),
+        same_session=_same(cut, back, "session"),
+        same_log=_same(cut, back, "epoch"),
+        verdict=None if resumed is None else resumed.verdict.value,
+        reason="" if resumed is None else resumed.reason,
+        proof="" if resumed is None else resumed.proof,
+        verdicts={} if resumed is None else {name: each.value for name, each in resumed.channels.items()},
+    )
+
+
+def _new(answer: Iterable[Event], known: Iterable[Event]) -> int:
+    """How many of these events had not come before the cut."""
+    had = {_name(event) for event in known}
+    return len({name for event in answer if (name := _name(event)) not in had})
+
+
+def _repeated(events: Iterable[Event], known: Iterable[Event]) -> int:
+    """How many of these had come before, by their ids."""
+    had = {_name(event) for event in known if event.id is not None}
+    return sum(_name(event) in had for event in events)
+
+
+def _name(event: Event) -> tuple[object, ...]:
+    if event.id is not None:
+        return (event.type, event.id)
+    return (event.channel, event.position, str(event.raw) if event.position is None else "")
+
+
+def _asked(back: Connection, dialect: Dialect, after: After) -> After:
+    """What was asked after, and where the question was: of one log; of several only their number."""
+    if not back.has_asked:
+        return after
+    if dialect.encode is None:
+        asked: Any = "everything" if back.since is None else back.since
+        return attrs.evolve(after, asked=asked, by="in a message", channels=1)
+    record, resume = back.record, back.resume
+    positions: Mapping[Channel, Position] = {} if record is None else record.positions
+    single = next(iter(positions), None)
+    value: Any = "everything" if record is None or not positions else record.after(single)
+    how = "in the greeting"
+    if resume is not None:
+        places = (
+            ("in a frame", resume.frames),
+            ("in the URL", resume.query or resume.url),
+            ("in a header", resume.headers),
+        )
+        how = next((name for name, used in places if used), how)
+    return attrs.evolve(
+        after, asked=value if len(positions) < 2 else None, by=how, channels=max(1, len(positions))
+    )
+
+
+def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[Event]) -> bool | None:
+    """Did the event at the position that was asked after come again? None if none is known to be there."""
+    if back.record is None or not back.record.positions:
+        return None
+    asked = {(channel, back.record.after(channel)) for channel in back.record.positions}
+    had = {(event.channel, event.position) for event in known} & asked
+    came = {(event.channel, event.position) for event in answer} & asked
+    return bool(came) if had or came else None
+
+
+def _includes_last(
+    back: Connection, answer: Iterable[Event], known: Sequence[Event], dialect: Dialect
+) -> bool | None:
+    """Did the last event that was known come again?"""
+    if not back.has_asked:
+        return None
+    if dialect.encode is None:
+        last = next((event for event in reversed(known) if event.id is not None), None)
+        return None if last is None else any((one.type, one.id) == (last.type, last.id) for one in answer)
+    if back.record is None or not back.record.positions:
+        return None
+    wanted = set(back.record.positions.items())
+    return bool(wanted & {(event.channel, event.position) for event in answer})
+
+
+def _order(answer: Sequence[Event]) -> Order | None:
+    found: set[Order] = set()
+    for channel in {event.channel for event in answer}:
+        keys = [_rank(event) for event in answer if event.channel == channel]
+        ranks = [key for key in keys if key is not None]
+        if len(ranks) < 2:
+            continue
+        pairs = list(pairwise(ranks))
+        is_rising, is_falling = all(a <= b for a, b in pairs), all(a >= b for a, b in pairs)
+        found.add("rising" if is_rising else "falling" if is_falling else "mixed")
+    return None if not found else found.pop() if len(found) == 1 else "mixed"
+
+
+def _rank(event: Event) -> float | None:
+    """Where an event stands, by its number or its time; None for an id."""
+    if isinstance(event.position, int):
+        return event.position
+    moment = parse_timestamp(event.position or event.timestamp)
+    return None if moment is None else moment.timestamp()
+
+
+def _oldest(answer: Sequence[Event]) -> Position | None:
+    ranked = [(rank, event) for event in answer if (rank := _rank(event)) is not None]
+    if not ranked:
+        return None
+    oldest = min(ranked, key=lambda each: each[0])[1]
+    return oldest.timestamp or oldest.position
+
+
+def from_start_of(connections: Iterable[Connection], dialect: Dialect) -> Position | None:
+    """The oldest that came where a dialect asked for the start of the log."""
+    for each in connections:
+        if dialect.encode is None:
+            is_start = each.has_asked and each.since is None
+        else:
+            is_start = each.has_asked and (each.record is None or not each.record.positions)
+        oldest = _oldest(each.events(replayed=True)) if is_start else None
+        if oldest is not None:
+            return oldest
+    return None
+
+
+def _same(cut: Connection, back: Connection, field: Literal["session", "epoch"]) -> bool | None:
+    before = [name for hello in cut.of(Hello) if (name := getattr(hello, field)) is not None]
+    after = [name for hello in back.of(Hello) if (name := getattr(hello, field)) is not None]
+    return before[-1] == after[-1] if before and after else None

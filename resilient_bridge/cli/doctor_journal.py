@@ -1,0 +1,325 @@
+"""What `doctor` has seen and done, in order, and the connections that this tells of. Pure values: the frames are read here, nothing is sent.
+
+Rule: an entry is written where it happens, so that the order of the entries is the order of the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import attrs
+
+from ..errors import Failure
+from ..protocol.facts import Acked, Event, Fact, Hello, Pong, Record, Refused, Replayed, Reply, Resume
+from ..protocol.frames import InvalidFrameError, decode, envelope, fields_of
+from ..protocol.policies import Dialect
+from ..telemetry import events
+
+
+Kind: TypeAlias = Literal[
+    "dialled", "opened", "came", "went", "meant", "asked", "happened", "ponged", "cut", "probed"
+]
+_BURST: Final = 0.1  # seconds between two frames of one answer
+_REPEATED: Final = ("already_processed", "duplicate")  # statuses of an acknowledgement
+
+
+class Entry(NamedTuple):
+    """`value` is the frame that came or went, the intent that was meant, the record and the request of a resume, or the event."""
+
+    at: float
+    connection: int
+    kind: Kind
+    value: Any = None
+
+
+class Probe(NamedTuple):
+    """The message that was sent twice: how its answers can be known."""
+
+    type: str
+    id: str
+    key: str
+    number: int
+
+
+@attrs.frozen(kw_only=True)
+class JoinAnswered:
+    """The server answered the join of a session; of envelopes only."""
+
+
+@attrs.frozen(kw_only=True)
+class Dedupes:
+    """The server says whether it runs a message once that comes twice; of envelopes only."""
+
+    holds: bool
+
+
+Sign: TypeAlias = Fact | JoinAnswered | Dedupes
+
+
+class Seen(NamedTuple):
+    """What a frame said. `is_replay`: it belongs to what the server sent again."""
+
+    at: float
+    sign: Sign
+    is_replay: bool = False
+
+
+@attrs.define(kw_only=True)
+class Connection:
+    """One connection, or the attempt to make one. Moments are seconds since the start; None: that did not happen."""
+
+    number: int
+    dialled: float
+    opened: float | None = None
+    accepted: float | None = None
+    ready: float | None = None
+    cut: float | None = None
+    record: Record | None = None
+    resume: Resume | None = None
+    since: Any = None  # what a replay of envelopes was asked after last
+    asks: set[str] = attrs.field(factory=set[str])  # the ids of those questions
+    answers: list[list[Event]] = attrs.field(factory=list[list[Event]])  # each frame of such a replay
+    is_pushed: bool = False  # did one come that was not asked for?
+    has_asked: bool = False
+    resumed: events.Resumed | None = None
+    loss: Failure | None = None
+    seen: list[Seen] = attrs.field(factory=list[Seen])
+    meant: list[tuple[float, str]] = attrs.field(factory=list[tuple[float, str]])
+    pongs: list[float] = attrs.field(factory=list[float])  # seconds that a ping of the WebSocket took
+    refused_features: list[str] = attrs.field(factory=list[str])
+    probes: list[tuple[float, Probe]] = attrs.field(factory=list[tuple[float, Probe]])
+    frames: int = 0
+    unreadable: int = 0
+    has_event: bool = False
+    has_position: bool = False
+    has_pong: bool = False
+    is_joining: bool = True
+    last_replay: float = -inf
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The signs of this class, in order."""
+        return [each.sign for each in self.seen if isinstance(each.sign, kind)]
+
+    def first(self, kind: type[Any], after: float = 0.0) -> float | None:
+        """When the first sign of this class came, at this moment or after it."""
+        return next((each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after), None)
+
+    def events(self, *, replayed: bool | None = None) -> list[Event]:
+        """The events that came; `replayed`: only those that were sent again, or only the others."""
+        wanted = [each for each in self.seen if replayed is None or each.is_replay is replayed]
+        return [each.sign for each in wanted if isinstance(each.sign, Event)]
+
+
+class Reading:
+    """The connections that entries tell of, by their number; `add` takes the entries in order."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.connections: dict[int, Connection] = {}
+        self._dialect = dialect
+
+    def add(self, entry: Entry) -> None:
+        """The next entry."""
+        if entry.kind == "dialled":
+            self.connections[entry.connection] = Connection(number=entry.connection, dialled=entry.at)
+        connection = self.connections.get(entry.connection)
+        if connection is not None:
+            _add(connection, entry, self._dialect)
+
+
+def connections_of(entries: Iterable[Entry], dialect: Dialect) -> list[Connection]:
+    """Every connection that the entries tell of, in order."""
+    reading = Reading(dialect)
+    for entry in entries:
+        reading.add(entry)
+    return list(reading.connections.values())
+
+
+def _add(connection: Connection, entry: Entry, dialect: Dialect) -> None:
+    match entry.kind:
+        case "came":
+            _came(connection, entry, dialect)
+        case "went":
+            _went(connection, entry, dialect)
+        case "happened":
+            _happened(connection, entry)
+        case "asked":
+            connection.record, connection.resume = entry.value
+            connection.has_asked = _asks(*entry.value)
+        case _:
+            _did(connection, entry)
+
+
+def _did(connection: Connection, entry: Entry) -> None:
+    match entry.kind:
+        case "opened":
+            connection.opened = entry.at
+        case "cut":
+            connection.cut = entry.at
+        case "meant":
+            connection.meant.append((entry.at, entry.value))
+        case "ponged":
+            connection.pongs.append(entry.value)
+            connection.has_pong = True
+        case "probed":
+            connection.probes.append((entry.at, entry.value))
+        case _:
+            pass
+
+
+def _asks(record: Record, resume: Resume | None) -> bool:
+    """Is something asked for? Without a `Resume` the greeting asks, where a position is known."""
+    if resume is None:
+        return bool(record.positions)
+    return bool(resume.frames or resume.query or resume.headers or resume.url)
+
+
+def _happened(connection: Connection, entry: Entry) -> None:
+    event = entry.value
+    match event:
+        case events.Connected():
+            connection.accepted = entry.at
+        case events.StateChanged(state=events.BridgeState.READY):
+            connection.ready = connection.ready or entry.at
+        case events.Resumed() | events.Joined():
+            connection.is_joining = False
+            if isinstance(event, events.Resumed):
+                connection.resumed = event
+        case events.Disconnected() | events.ReconnectScheduled() | events.GaveUp():
+            connection.loss = connection.loss or event.failure
+        case events.FeatureRefused():
+            connection.refused_features.append(event.type)
+        case _:
+            pass
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+
+def _came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
+    connection.frames += 1
+    known = len(connection.seen)
+    if dialect.decode is None:
+        _envelope_came(connection, entry, dialect)
+    else:
+        _own_came(connection, entry, dialect.decode)
+    for seen in connection.seen[known:]:
+        sign = seen.sign
+        connection.has_pong |= isinstance(sign, Pong)
+        connection.has_event |= isinstance(sign, Event)
+        connection.has_position |= isinstance(sign, Event) and sign.position is not None
+
+
+def _own_came(
+    connection: Connection, entry: Entry, decode_frame: Callable[[str | bytes], Iterable[Fact]]
+) -> None:
+    try:
+        facts = tuple(decode_frame(entry.value))
+    except Exception:  # noqa: BLE001 -- the function of a dialect, on what a server of anybody's has sent
+        connection.unreadable += 1
+        return
+    # What comes while the question is open, and close behind that, is the answer, or cannot be distinguished from it.
+    is_close = entry.at - connection.last_replay <= _BURST
+    is_replay = connection.has_asked and (connection.is_joining or is_close)
+    if is_replay:
+        connection.last_replay = entry.at
+    connection.seen += [Seen(entry.at, fact, is_replay) for fact in facts]
+
+
+def _envelope_came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
+    try:
+        body = decode(entry.value)
+    except InvalidFrameError:
+        connection.unreadable += 1
+        return
+    payload = fields_of(body)
+    if body["type"] == dialect.replay:
+        answer = _replayed(payload.get("messages"))
+        connection.seen.append(Seen(entry.at, Replayed(), is_replay=True))
+        connection.seen += [Seen(entry.at, event, is_replay=True) for event in answer]
+        connection.answers.append(answer)
+        connection.is_pushed |= body.get("id") not in connection.asks
+        return
+    connection.seen.append(Seen(entry.at, _sign(body, payload, dialect)))
+    stated = payload.get("dedupes")
+    if body["type"] in {dialect.auth_ack, dialect.joined} and isinstance(stated, bool):
+        connection.seen.append(Seen(entry.at, Dedupes(holds=stated)))
+
+
+def _sign(body: Mapping[str, Any], payload: Mapping[str, Any], dialect: Dialect) -> Sign:
+    match body["type"]:
+        case dialect.auth_ack:
+            epoch = payload.get(dialect.epoch or "")
+            return Hello(epoch=epoch if isinstance(epoch, str) else None)
+        case dialect.joined:
+            return JoinAnswered()
+        case dialect.pong:
+            return Pong(id=body.get("id"))
+        case dialect.ack:
+            return _acknowledged(payload)
+        case dialect.auth_error | dialect.error:
+            return _refusal(body, payload)
+        case _:
+            return _event(body)
+
+
+def _event(body: Mapping[str, Any]) -> Event:
+    identity = body.get("id")
+    return Event(
+        raw=body,
+        type=body["type"],
+        payload=body.get("payload") or {},
+        id=identity,
+        timestamp=body.get("timestamp"),
+    )
+
+
+def _replayed(items: Any) -> list[Event]:
+    found: list[Event] = []
+    for item in items if isinstance(items, list) else []:  # pyright: ignore[reportUnknownVariableType] -- what a server has sent
+        try:
+            found.append(_event(decode(item) if isinstance(item, str) else envelope(item)))
+        except InvalidFrameError:
+            continue
+    return found
+
+
+def _acknowledged(payload: Mapping[str, Any]) -> Reply | Acked:
+    name = payload.get("message_id") or payload.get("idempotency_key")
+    if isinstance(name, str):
+        return Reply(to=name, type="ack", payload=payload, duplicate=payload.get("status") in _REPEATED)
+    names: Any = payload.get("message_ids")
+    return Acked(ids=cast("list[str]", names) if isinstance(names, list) else ())
+
+
+def _refusal(body: Mapping[str, Any], payload: Mapping[str, Any]) -> Refused:
+    about = payload.get("request_type")
+    return Refused(
+        raw=body,
+        to=body.get("id"),
+        type=about if isinstance(about, str) else None,
+        code=str(payload.get("code", "")),
+        text=str(payload.get("message", "")),
+    )
+
+
+def _went(connection: Connection, entry: Entry, dialect: Dialect) -> None:
+    """Of envelopes of ours: what a dialect of functions says as its intents."""
+    if dialect.decode is not None:
+        return
+    try:
+        body = decode(entry.value)
+    except InvalidFrameError:
+        return
+    names = {
+        dialect.auth: "Auth", dialect.join: "Join", dialect.ping: "Ping", dialect.request_replay: "Ask",
+    }  # fmt: skip
+    meant = names.get(body["type"])
+    if meant is None:
+        return
+    connection.meant.append((entry.at, meant))
+    if meant == "Ask":
+        connection.has_asked = True
+        connection.asks.add(str(body.get("id")))
+        connection.since = fields_of(body).get("since")

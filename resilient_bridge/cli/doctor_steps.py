@@ -1,0 +1,228 @@
+"""The steps of `doctor`: connect, wait for an event, cut, look, perhaps probe, hang up. Rule: each step has its share of the time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import attrs
+
+from ..classification import classify
+from ..client import BridgeClient
+from ..errors import BridgeError, Failure
+from ..presets import BridgePolicy, default
+from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
+from ..protocol.recognition import fitting
+from ..telemetry import events, listen
+from ..telemetry.log import muted
+from ..values.backoff import Backoff
+from .doctor_journal import Connection, Entry, Probe, Reading
+from .doctor_taps import Journal, WatchedClient
+
+
+_GOODBYE: Final = 1.5  # seconds for the end
+_ASIDE: Final = 0.3  # seconds in which what belongs to the last step comes
+_PROBE: Final = 2.0  # seconds for the answers to a probe
+_PING_EVERY: Final = 0.5
+_LONGEST: Final = 3600.0
+_FIRST_FRAMES: Final = 3
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """The shares of the time, in seconds; `end` is a moment of the loop's clock."""
+
+    end: float
+    connecting: float
+    listening: float
+    waiting: float
+    judging: float
+    probing: float
+
+    @classmethod
+    def of(cls, seconds: float, now: float) -> Limits:
+        """The shares of so many seconds from now."""
+        usable = seconds - min(_GOODBYE, seconds * 0.2)
+        return cls(
+            end=now + usable,
+            connecting=min(10.0, usable * 0.4),
+            listening=min(1.5, usable * 0.1),
+            waiting=min(5.0, usable * 0.3),
+            judging=min(30.0, usable),
+            probing=min(_PROBE, usable * 0.15),
+        )
+
+
+class Examined(NamedTuple):
+    """What was seen and done, why the client gave up, if it did, and what would fit."""
+
+    connections: Sequence[Connection]
+    failure: Failure | None
+    why: str
+    fits: tuple[str, ...]
+    notes: Sequence[str]
+
+
+async def examine(
+    url: str,
+    dialect: Dialect,
+    limits: Limits,
+    *,
+    token: str | None,
+    session_id: str | None,
+    probe_type: str | None,
+) -> Examined:
+    """Examine the bridge until the limits' end. Raises ConfigError for arguments that cannot work."""
+    journal = Journal()
+    client = WatchedClient(url, journal, dialect, token=token, session_id=session_id, policy=_policy(limits))
+    steps = _Steps(journal, client, dialect, limits)
+    with listen(journal.happened), muted():
+        async with client:
+            try:
+                async with asyncio.timeout_at(limits.end):
+                    await steps.run(probe_type)
+            except TimeoutError:
+                if journal.transport is not None:
+                    journal.transport.abort()  # there is no time for a goodbye
+            finally:
+                await client.aclose(drain=0)
+    return steps.examined()
+
+
+def _policy(limits: Limits) -> BridgePolicy:
+    """Quick to come back, and slow to think that a server is dead: an answer that does not come is a finding."""
+    return default.evolve(
+        reconnect=Reconnect(
+            backoff=Backoff.constant(0.5),
+            attempts=3,
+            on_exhausted="raise",
+            first_connect="raise",
+            connect_timeout=limits.connecting,
+            connect_burst=100,
+            connects_per_minute=6_000,
+        ),
+        heartbeat=Heartbeat(every=_PING_EVERY, timeout=_LONGEST, probe_timeout=_LONGEST),
+        replay=Replay(timeout=limits.connecting, max_seconds=limits.connecting),
+    )
+
+
+class _Steps:
+    """One examination."""
+
+    def __init__(self, journal: Journal, client: BridgeClient, dialect: Dialect, limits: Limits) -> None:
+        self._journal, self._client, self._dialect, self._limits = journal, client, dialect, limits
+        self._reading = Reading(dialect)
+        self._read = 0  # entries
+        self._failure: Failure | None = None
+        self._why = "the bridge did not accept the connection in this time"
+
+    async def run(self, probe_type: str | None) -> None:
+        """All steps, until one does not lead to the next."""
+        if not await self._until(self._is_ready):
+            return
+        await self._until(self._has_seen_enough, self._limits.waiting)
+        if not await self._until(self._is_ready):
+            return
+        cut = self._cut()
+        self._why = "the bridge did not accept the connection again, after the cut, in this time"
+        share = self._limits.probing + _ASIDE if probe_type is not None else _ASIDE
+        judging = min(self._limits.judging, self._remaining() - share)
+        back = await self._until(lambda: self._is_judged(cut), judging)
+        await asyncio.sleep(min(_ASIDE, max(0.0, self._remaining())))
+        if probe_type is not None and back:
+            await self._probe(probe_type)
+
+    def examined(self) -> Examined:
+        """What has been seen until now."""
+        self._look()
+        frames = [entry.value for entry in self._journal.entries if entry.kind == "came"][:_FIRST_FRAMES]
+        texts = [frame if isinstance(frame, str) else frame.decode("utf-8", "replace") for frame in frames]
+        notes = [
+            *self._journal.notes,
+            *(["More came than this command looks at."] if self._journal.is_full else []),
+        ]
+        why = self._why if self._failure is None else str(self._failure)
+        return Examined(list(self._reading.connections.values()), self._failure, why, fitting(texts), notes)
+
+    # ---- steps
+    def _cut(self) -> int:
+        """Cut the connection as a network does, without a close frame. Returns its number."""
+        self._journal.add("cut")
+        if self._journal.transport is not None:
+            self._journal.transport.abort()
+        return self._journal.connection
+
+    async def _probe(self, type_: str) -> None:
+        """Send one message of this type twice, with one id and key."""
+        journal = self._journal
+        before = len(journal.entries)
+        journal.sent = ""
+        try:
+            receipt = await self._client.send(type_, {})
+        except BridgeError as error:
+            journal.notes.append(f"The message of --probe-type was not sent: {error.failure.message}.")
+            return
+        journal.add("probed", Probe(type_, receipt.id, receipt.idempotency_key, journal.number))
+        is_ours = partial(_is_of, sent=journal.sent, identity=receipt.id)
+
+        def frame() -> str | None:
+            return next((each.value for each in journal.entries[before:] if is_ours(each)), None)
+
+        await journal.until(lambda: frame() is not None, min(self._limits.probing, self._remaining()))
+        again, transport = frame(), journal.transport
+        if again is None or transport is None:
+            journal.notes.append("The message of --probe-type did not go out.")
+            return
+        try:
+            await transport.send(again)
+        except Exception as error:  # noqa: BLE001 -- whatever ended the connection: the repetition did not go out
+            journal.notes.append(
+                f"The message of --probe-type went out once only: {classify(error).message}."
+            )
+            return
+        await asyncio.sleep(min(self._limits.probing, max(0.0, self._remaining())))
+
+    # ---- looking
+    async def _until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until it holds, the client has given up, or the time is over; return whether it holds."""
+        limit = self._remaining() if seconds is None else min(seconds, self._remaining())
+
+        def is_over() -> bool:
+            self._look()
+            return self._failure is not None or holds()
+
+        await self._journal.until(is_over, limit)
+        return self._failure is None and holds()
+
+    def _look(self) -> None:
+        entries = self._journal.entries
+        while self._read < len(entries):
+            entry = entries[self._read]
+            self._read += 1
+            self._reading.add(entry)
+            if entry.kind == "happened" and isinstance(entry.value, events.GaveUp):
+                self._failure = entry.value.failure
+
+    def _remaining(self) -> float:
+        return self._limits.end - asyncio.get_running_loop().time()
+
+    def _is_ready(self) -> bool:
+        return self._client.state is events.BridgeState.READY
+
+    def _has_seen_enough(self) -> bool:
+        """An event to ask after, and an answer to a ping, as far as the dialect has these."""
+        connections = self._reading.connections.values()
+        has_positions = self._dialect.positions is not None
+        has_event = any(each.has_position if has_positions else each.has_event for each in connections)
+        return has_event and any(each.has_pong for each in connections)
+
+    def _is_judged(self, cut: int) -> bool:
+        later = [each for each in self._reading.connections.values() if each.number > cut]
+        return self._is_ready() and any(each.resumed is not None for each in later)
+
+
+def _is_of(entry: Entry, *, sent: str, identity: str) -> bool:
+    """Is this the frame of the message that was sent? A dialect of its own may write no id into it."""
+    return entry.kind == "went" and (entry.value == sent if sent else identity in entry.value)

@@ -1,0 +1,185 @@
+"""A client that is watched: what goes over its connections, what its dialect is asked, and a way to cut a connection.
+
+Rule: it passes everything on as it is, at once, and only writes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import attrs
+
+from ..client import BridgeClient
+from ..client.dialing import Dialer
+from ..protocol.facts import Acknowledge, Auth, Intent, Record, Resume, Send
+from ..protocol.policies import Dialect
+from ..telemetry import events
+from ..transports.contract import Transport
+from .doctor_journal import Entry, Kind
+
+
+_MOST_BYTES: Final = 16 * 1024 * 1024  # of the frames of one connection
+_MOST_FRAMES: Final = 20_000
+
+
+class Journal:
+    """The entries so far; the frames of each connection up to a bound, and `is_full` once it was reached."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.connection = 0
+        self.is_full = False
+        self.notes: list[str] = []
+        self.transport: TappedTransport | None = None
+        self.sent = ""  # the frame of the last message, in a dialect that writes its own
+        self.number = 0
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._bytes = self._frames = 0
+        self._changed = asyncio.Event()
+
+    def moment(self) -> float:
+        """Seconds since the start."""
+        return self._loop.time() - self._start
+
+    def add(self, kind: Kind, value: Any = None) -> None:
+        """Something has happened now, on the connection of the moment."""
+        size = len(value) if isinstance(value, (str, bytes)) else 0
+        # Frames are what a server can make without end; what this command does itself is little, and is all noted.
+        if kind in {"came", "went"}:
+            if self._bytes + size > _MOST_BYTES or self._frames >= _MOST_FRAMES:
+                self.is_full = True
+                return
+            self._bytes += size
+            self._frames += 1
+        self.entries.append(Entry(self.moment(), self.connection, kind, value))
+        self._changed.set()
+
+    def happened(self, event: events.Event) -> None:
+        """An event of the client; an attempt to connect begins another connection."""
+        if isinstance(event, events.StateChanged) and event.state is events.BridgeState.CONNECTING:
+            self.connection += 1
+            self._bytes = self._frames = 0
+            self.add("dialled")
+        self.add("happened", event)
+
+    async def until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Wait until it holds, which is looked at after each entry, for so many seconds at most; return whether it does."""
+        if seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    while not holds():
+                        self._changed.clear()
+                        await self._changed.wait()
+            except TimeoutError:
+                pass
+        return holds()
+
+
+@attrs.define(eq=False)
+class TappedTransport:
+    """A transport that is written down."""
+
+    inner: Transport
+    journal: Journal
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """As the transport's."""
+        return self.inner.address
+
+    @property
+    def half_received(self) -> int | None:
+        """As the transport's."""
+        return self.inner.half_received
+
+    async def send(self, *frames: str) -> None:
+        """Send frames, and note them."""
+        for frame in frames:
+            self.journal.add("went", frame)
+        await self.inner.send(*frames)
+
+    async def receive(self) -> str | bytes:
+        """Return the next frame, noted."""
+        frame = await self.inner.receive()
+        self.journal.add("came", frame)
+        return frame
+
+    async def ping(self) -> Awaitable[Any] | None:
+        """Send a ping of the WebSocket; when the answer has come, note how long it took."""
+        ping = getattr(self.inner, "ping", None)
+        started = self.journal.moment()
+        answer: Awaitable[Any] | None = None if ping is None else await ping()
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._ponged(done, started))  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+        return answer
+
+    def _ponged(self, done: asyncio.Future[Any], started: float) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.journal.add("ponged", self.journal.moment() - started)
+
+    def abort(self) -> None:
+        """Drop the connection now."""
+        self.inner.abort()
+
+    async def close(self, code: int = 1000) -> None:
+        """Close politely."""
+        await self.inner.close(code)
+
+
+class _TappedDialer:
+    def __init__(self, inner: Dialer, journal: Journal) -> None:
+        self.secrets = inner.secrets
+        self._inner, self._journal = inner, journal
+
+    async def __call__(
+        self,
+        address: tuple[str, int] | None,
+        resolved: Callable[[tuple[str, int]], None],
+        resume: Resume | None,
+    ) -> tuple[Transport, str | None]:
+        transport, token = await self._inner(address, resolved, resume)
+        self._journal.transport = tapped = TappedTransport(transport, self._journal)
+        self._journal.add("opened")
+        return tapped, token
+
+
+class WatchedClient(BridgeClient):
+    """A client whose connections are noted in a journal, and that drops what it receives: so nothing is acknowledged as read."""
+
+    def __init__(self, url: str, journal: Journal, dialect: Dialect, **options: Any) -> None:
+        """Raise what `BridgeClient` does for arguments that cannot work."""
+        self._journal = journal
+        super().__init__(url, dialect=_tapped(dialect, journal), receive=False, **options)
+
+    def _build(self, dial: Dialer, *rest: Any, **options: Any) -> None:
+        super()._build(_TappedDialer(dial, self._journal), *rest, **options)
+
+
+def _tapped(dialect: Dialect, journal: Journal) -> Dialect:
+    """The dialect, with a note of each intent and of each question after what was missed."""
+    encode, resume = dialect.encode, dialect.resume
+    if encode is None:
+        return dialect
+
+    def noted_encode(intent: Intent) -> str | None:
+        if isinstance(intent, Acknowledge):
+            return None  # what nobody has read is not acknowledged
+        frame = encode(intent)
+        if isinstance(intent, Send):
+            journal.sent, journal.number = frame or "", intent.number
+        elif frame is not None:
+            journal.add("meant", type(intent).__name__)
+            if isinstance(intent, Auth) and resume is None:
+                journal.add("asked", (intent.record, None))
+        return frame
+
+    def noted_resume(record: Record) -> Resume:
+        assert resume is not None  # noqa: S101 -- it takes the place of one that is there
+        asked = resume(record)
+        journal.add("asked", (record, asked))
+        return asked
+
+    return dialect.evolve(encode=noted_encode, resume=None if resume is None else noted_resume)
