@@ -213,6 +213,11 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     serve.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
     serve.add_argument(
+        "--dialect",
+        metavar="DIALECT",
+        help="speak a family of home-made bridges, such as \"sequence(field='seq', ask='last_seq')\" (default: ReCursor's envelopes)",
+    )
+    serve.add_argument(
         "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
     )
 

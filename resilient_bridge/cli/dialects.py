@@ -23,6 +23,8 @@ from ..protocol.policies import Dialect
 _LONGEST: Final = 4_000  # characters
 _SHOWN: Final = 80
 _WHERE: Final = "rb.dialects."
+FAMILIES: Final = {"sequence": "number", "last_event_id": "id", "since": "time"}
+"""The families of home-made bridges, and what the position of an event is there."""
 
 
 class Spelled(NamedTuple):
@@ -67,6 +69,16 @@ def _spelled(node: ast.expr) -> Spelled:
     if call is None:
         raise ValueError(f"{_signature(named.id, found)} expected, got {named.id!r} without its arguments")
     return Spelled(_made(named.id, found, call), f"{_WHERE}{ast.unparse(node)}")
+
+
+def read_family(text: str) -> tuple[str, dict[str, Any]]:
+    """The family that a text spells, and its arguments, for a server that speaks it. Raises ValueError as `read_dialect` does."""
+    read_dialect(text)
+    node = ast.parse(text.strip(), mode="eval").body
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if name not in FAMILIES or not isinstance(node, ast.Call):
+        raise ValueError(f"one of {', '.join(FAMILIES)} expected, with its arguments, got {_short(text)}")
+    return name, {str(each.arg): _literal(each.value) for each in node.keywords}
 
 
 def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:

@@ -13,8 +13,10 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from ..errors import ProtocolError
+from ..errors import Failure, ProtocolError
 from ..testing.server import BridgeServer
+from ..testing.server_log_bridge import LogBridge
+from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_line
 from .pipe_streams import LINE_TOO_LONG, Output, lines_of
@@ -30,8 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM, or until nobody reads stdout; 0 then, 2 if it cannot listen there."""
     try:
         token = token_from(arguments.token_env)
-        return asyncio.run(_serve(arguments.host, arguments.port, token))
-    except LookupError as error:
+        server = _server(arguments.dialect, arguments.host, arguments.port, token)
+        return asyncio.run(_serve(server, arguments.host, is_open=token is None))
+    except (LookupError, ValueError) as error:
         print(f"resilient-bridge serve: {error.args[0]}", file=sys.stderr)
     except (OSError, OverflowError) as error:
         print(
@@ -41,16 +44,25 @@ def run(arguments: argparse.Namespace) -> int:
     return _USAGE
 
 
-async def _serve(host: str, port: int, token: str | None) -> int:
+def _server(dialect: str | None, host: str, port: int, token: str | None) -> BridgeServer | LogBridge:
+    if dialect is None:
+        return BridgeServer(host=host, port=port, token=token)
+    family, arguments = read_family(dialect)
+    arguments.pop("start", None)  # what a client asks first
+    position: Any = FAMILIES[family]
+    return LogBridge(position=position, host=host, port=port, token=token, **arguments)
+
+
+async def _serve(server: BridgeServer | LogBridge, host: str, *, is_open: bool) -> int:
     out, err = Output(1), Output(2)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     with suppress(NotImplementedError):  # an event loop without signal handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-    async with BridgeServer(host=host, port=port, token=token) as server:
+    async with server:
         out.put(server.url)
-        if token is None and host not in _LOOPBACK:
+        if is_open and host not in _LOOPBACK:
             err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
         tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
         ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
@@ -66,19 +78,33 @@ async def _serve(host: str, port: int, token: str | None) -> int:
     return 0
 
 
-async def _push(server: BridgeServer, err: Output) -> None:
+async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
     number = 0
     async for line in lines_of(0):
         number += 1
         if line is LINE_TOO_LONG or not line.strip():
             continue
         try:
-            kind, payload = _read(line, number)
-            await server.push(kind, payload)
+            if isinstance(server, LogBridge):
+                await server.push(_event(line, number))
+            else:
+                await server.push(*_read(line, number))
         except ProtocolError as error:
             err.put(f"refused: {error.failure}")
         except LookupError:
             err.put(f"refused: line {number}: nobody has joined yet")
+
+
+def _event(line: bytes, number: int) -> dict[str, Any]:
+    """A JSON object is the payload of an event, anything else its text. Raises ProtocolError for JSON that is none."""
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    if not text.lstrip().startswith("{"):
+        return {"text": text}
+    try:
+        body: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ProtocolError(Failure.of("PROTO_INVALID_FRAME", f"line {number}: {error}")) from None
+    return body
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
@@ -89,14 +115,16 @@ def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
     return outgoing.type, dict(outgoing.payload)
 
 
-async def _show(server: BridgeServer, out: Output, err: Output) -> None:
+async def _show(server: BridgeServer | LogBridge, out: Output, err: Output) -> None:
     connections = 0
     while True:
         for message in server.received:
             out.put(json.dumps(message, separators=(",", ":")))
         server.received.clear()
-        server.frames.clear()
+        if isinstance(server, BridgeServer):
+            server.frames.clear()
         if server.connections != connections:
             connections = server.connections
-            err.put(f"connections: {connections}, session: {server.session}")
+            session = f", session: {server.session}" if isinstance(server, BridgeServer) else ""
+            err.put(f"connections: {connections}{session}")
         await asyncio.sleep(_LOOK_EVERY)
