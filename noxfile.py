@@ -1,12 +1,13 @@
 """Every check by name, in the environment nox itself runs in: `pip install -e '.[dev]'` first. Rule: CI calls these sessions, not copies of them.
 
-Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `damage` (every case of
-what the others sample), `coverage` and `mutation`.
+Longer campaigns are sessions of their own, which CI does not wait for: `campaigns` (all of what the suite samples), `servers` (the same
+against real servers), `damage` (every case of what the others sample), `coverage` and `mutation`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,7 +52,7 @@ def tests(session: nox.Session) -> None:
         "pytest",
         "-q",
         "-m",
-        "not real and not simulation and not crash and not campaign",
+        "not real and not simulation and not crash and not campaign and not server",
         *session.posargs,
     )
 
@@ -79,6 +80,34 @@ def crashes(session: nox.Session) -> None:
 def campaigns(session: nox.Session) -> None:
     """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
     session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "campaign", *session.posargs)
+
+
+@nox.session
+def servers(session: nox.Session) -> None:
+    """Servers that are not ours, installed and run: what they say, and fifty runs of the client against each, with cuts, kills and restarts.
+
+    Half an hour. OpenHands is left out where no Python 3.12 or 3.13 is found.
+    """
+    installed = session.run("python", "-m", "tests.bridges.servers.install", "possible", silent=True)
+    session.log(installed)
+    absent = re.findall(r"^(\w+): left out", installed, re.MULTILINE)
+    session.run(
+        *("python", "-m", "pytest", "-q", "-n", "0", "-m", "not crash", "tests/bridges/servers"),
+        *(["-k", " and ".join(f"not {name}" for name in absent)] if absent else []),
+        *session.posargs,
+        env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
+    )
+
+
+@nox.session
+def small_servers(session: nox.Session) -> None:
+    """What CI runs of `servers`: those that are small and start fast, and a sample of the runs."""
+    session.run("python", "-m", "tests.bridges.servers.install", "agno", "jupyter", "nostr")
+    session.run(
+        *("python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "server and not campaign"),
+        *("-k", "not openhands", "tests/bridges/servers", *session.posargs),
+        env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
+    )
 
 
 @nox.session
@@ -204,7 +233,7 @@ def lowest(session: nox.Session, run: str) -> None:
     )
     session.run("uv", "pip", "list", "-q", "--python", python)
     quick = ["python", "-m", "pytest", "-q", "-n", "logical", "-m"]
-    others = "not simulation and not crash and not campaign"
+    others = "not simulation and not crash and not campaign and not server"
     if run == "sample" or session.posargs:
         session.run(*quick, others, *(session.posargs or LOWEST_SAMPLE))
     else:
