@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..transports.loop_guard import LoopGuard
 
 
-_KEPT: Final = 1_000
+_MOST: Final = 1_000
 
 
 class Source(Protocol):
@@ -43,7 +43,7 @@ class EventStream:
 
     def put(self, event: Event) -> None:
         """An event happened."""
-        if len(self._events) >= _KEPT:
+        if len(self._events) >= _MOST:
             self._events.popleft()
             self.missed += 1
         self._events.append(event)

@@ -17,7 +17,7 @@ import attrs
 
 
 Way = Literal["up", "down"]
-Ways = Literal["up", "down", "both"]
+Directions = Literal["up", "down", "both"]
 _Ending = Literal["abort", "fin", "done"]
 
 _CHUNK: Final = 65_536
@@ -33,7 +33,7 @@ class Fault:
     """
 
     kind: Literal["abort", "fin", "black_hole", "delay", "throttle", "garbage"]
-    direction: Ways = "both"
+    direction: Directions = "both"
     after: int = attrs.field(default=0, kw_only=True, validator=attrs.validators.ge(0))
     seconds: float | None = attrs.field(
         default=None, kw_only=True, validator=attrs.validators.optional(attrs.validators.ge(0))
@@ -54,17 +54,17 @@ class Fault:
         return cls("fin", direction, after=after)
 
     @classmethod
-    def black_hole(cls, direction: Ways = "both", *, seconds: float | None = None, after: int = 0) -> Fault:
+    def black_hole(cls, direction: Directions = "both", *, seconds: float | None = None, after: int = 0) -> Fault:
         """Let nothing through, no byte, FIN or RST, for so many seconds or until `heal()`; then all of it arrives."""
         return cls("black_hole", direction, after=after, seconds=seconds)
 
     @classmethod
-    def delay(cls, seconds: float, direction: Ways = "both", *, after: int = 0) -> Fault:
+    def delay(cls, seconds: float, direction: Directions = "both", *, after: int = 0) -> Fault:
         """Deliver every byte `seconds` later; up to 1 MiB is under way at a time."""
         return cls("delay", direction, after=after, seconds=seconds)
 
     @classmethod
-    def throttle(cls, bytes_per_second: int, direction: Ways = "both", *, after: int = 0) -> Fault:
+    def throttle(cls, bytes_per_second: int, direction: Directions = "both", *, after: int = 0) -> Fault:
         """Let at most so many bytes through per second."""
         return cls("throttle", direction, after=after, rate=bytes_per_second)
 
