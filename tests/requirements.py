@@ -33,7 +33,7 @@ SOURCES = {
 }
 
 _PROVEN = frozenset(
-    "R1 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V2 V3 V4 V5 V6 V7 V8 V9 V11 V12 V13 V14 V15 V16".split()
+    "R1 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V2 V3 V4 V5 V6 V7 V8 V9 V11 V12 V13 V14 V15 V16 X1 X2 X3".split()
 )
 
 _PROMISES = {
@@ -105,7 +105,7 @@ _PROMISES = {
     "V16": "error reports have type, message, recoverable, context, suggestion and timestamp; logs are structured JSON lines",
     "X1": "one session engine for any bridge: a dialect maps other envelopes, names and kinds of position",
     "X2": "resuming in the four ways bridges use: asked in-band, asked at the connect, pushed, or fetched out of band; one merge, one verdict",
-    "X3": "a bridge that refuses, ignores or does not know what is said at the join still works; what it cannot do is told once (not for every dialect yet)",
+    "X3": "a bridge that refuses, ignores or does not know what is said at the join still works; what it cannot do is told once, and nothing is sent twice to one that does not recognise it",
     "X4": "`resilient-bridge doctor` tells what a server can guarantee, and prints the dialect or the warning that follows",
     "X5": "`resilient-bridge mcp` stands in for an MCP server: the client's session lives on while the server crashes or is redeployed",
     "X6": "through it no tool runs twice unannounced: one stated outcome for every call",

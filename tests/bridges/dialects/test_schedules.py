@@ -32,6 +32,9 @@ def _schedules(case, seeds) -> Seen:
     return total
 
 
+@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X3")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_sample_of_schedules(case):
     """No problem in any, and RECOVERED where the server can prove it."""
