@@ -87,12 +87,11 @@ def backoff_reset_on_connect() -> Any:
 def live_before_replay() -> Any:
     """Delivers live messages while the replay is still on its way."""
 
-    def content(self: EnvelopeLink, held: Any, now: Any) -> None:
-        type_, body, text = held
+    def message(self: EnvelopeLink, type_: str, body: dict[str, Any], text: str, now: Any) -> None:
         if not self._is_answer(type_, body, now):
             self._in.live(type_, body, text, now)
 
-    return _patched((EnvelopeLink, "_content", content))
+    return _patched((EnvelopeLink, "_message", message))
 
 
 def client_clock_watermark() -> Any:
