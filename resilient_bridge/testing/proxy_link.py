@@ -54,7 +54,9 @@ class Fault:
         return cls("fin", direction, after=after)
 
     @classmethod
-    def black_hole(cls, direction: Directions = "both", *, seconds: float | None = None, after: int = 0) -> Fault:
+    def black_hole(
+        cls, direction: Directions = "both", *, seconds: float | None = None, after: int = 0
+    ) -> Fault:
         """Let nothing through, no byte, FIN or RST, for so many seconds or until `heal()`; then all of it arrives."""
         return cls("black_hole", direction, after=after, seconds=seconds)
 
