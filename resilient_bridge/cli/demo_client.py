@@ -22,7 +22,7 @@ from ..telemetry import events, listen
 from ..telemetry.log import muted
 from .demo_pace import PATIENCE, QUICK, pause
 from .demo_story import Story
-from .pipe_streams import lines_of
+from ..transports.standard_streams import lines_of
 
 
 _STDOUT: Final = 1

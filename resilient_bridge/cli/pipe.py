@@ -28,7 +28,7 @@ from .options import token_from
 from .pipe_events import line_of, line_of_gap
 from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
-from .pipe_streams import LINE_TOO_LONG, Output, lines_of
+from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .printing import USAGE, complain, words_of
 
 

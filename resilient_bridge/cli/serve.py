@@ -19,7 +19,7 @@ from ..testing.server_log_bridge import LogBridge
 from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_line
-from .pipe_streams import LINE_TOO_LONG, Output, lines_of
+from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 
 
 _USAGE: Final = 2

@@ -39,8 +39,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         max_line: int,
+        on_stderr: Callable[[bytes], object] | None = None,
+        on_skipped: Callable[[], object] | None = None,
     ) -> None:
-        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`."""
+        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`.
+
+        `on_stderr` gets each line of its stderr, cut at 8 KiB; `on_skipped` is called for each line of stdout that was too long.
+        """
         self.program = os.path.basename(command[0])  # noqa: PTH119 -- a name, not a file
         self.pid = 0
         self.returncode: int | None = None
@@ -48,6 +53,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._command, self._cwd, self._env = command, cwd, env
         self._lines = Lines(max_line)
         self._queue: deque[Outgoing] = deque()
+        self._on_stderr, self._on_skipped = on_stderr, on_skipped
+        self._stderr_lines = Lines(STDERR_BYTES)
         self._tail = bytearray()
         self._tail_is_cut = False
         self._open_pipes = {_STDIN, _STDOUT, _STDERR}
@@ -145,6 +152,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_paused = False
         self._flush()
 
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait."""
+        pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(_STDOUT))
+        if pipe is None or pipe.is_closing() or pipe.is_reading() is is_reading:
+            return
+        if is_reading:
+            pipe.resume_reading()
+        else:
+            pipe.pause_reading()
+
     # -- what the child does --------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It runs."""
@@ -161,9 +178,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if len(self._tail) > STDERR_BYTES:
                 del self._tail[:-STDERR_BYTES]
                 self._tail_is_cut = True
+            if self._on_stderr is not None:
+                for line in self._stderr_lines.feed(data):
+                    self._on_stderr(line)
         elif not self._is_over:
+            skipped = self._lines.skipped
             for line in self._lines.feed(data):
                 self._on_line(line)
+            if self._on_skipped is not None and self._lines.skipped > skipped:
+                self._on_skipped()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
         """It closed a pipe."""
@@ -171,6 +194,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == _STDOUT and not self._is_over:
             for line in self._lines.end():
                 self._on_line(line)
+        if fd == _STDERR and self._on_stderr is not None:
+            for line in self._stderr_lines.end():
+                self._on_stderr(line)
         self._look()
 
     def process_exited(self) -> None:

@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from resilient_bridge.cli.pipe_streams import LINE_TOO_LONG, Output, lines_of
+from resilient_bridge.transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 
 
 pytestmark = pytest.mark.real
