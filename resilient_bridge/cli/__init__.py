@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Final
 
 from .. import __version__
+from .mcp_options import EPILOG, add_mcp
 from .options import PRESETS, fault_plan, picture_path, positive, preset_name, seconds, whole
 
 
@@ -46,7 +47,14 @@ _ACTIONS: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
-    arguments = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    command: list[str] | None = None
+    if (
+        words[:1] in (["mcp"], ["doctor"]) and "--" in words
+    ):  # after it stands another program's command, dashes and all
+        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = _parser().parse_args(words)
+    arguments.command = command
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
@@ -74,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_pipe(commands)
+    _add_mcp(commands)
     _add_doctor(commands)
     _add_serve(commands)
     _add_backoff(commands)
@@ -169,6 +178,11 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         action="store_true",
         help="after the end of input go on printing what arrives, until Ctrl-C",
     )
+
+
+def _add_mcp(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    text = "stand in for an MCP server that crashes, restarts or forgets its sessions, in front of any MCP client"
+    add_mcp(_command(commands, "mcp", text, EPILOG))
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above

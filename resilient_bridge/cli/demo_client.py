@@ -20,9 +20,9 @@ from ..errors import BridgeError, SessionError
 from ..protocol import Gap
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..transports.standard_streams import lines_of
 from .demo_pace import PATIENCE, QUICK, pause
 from .demo_story import Story
-from ..transports.standard_streams import lines_of
 
 
 _STDOUT: Final = 1

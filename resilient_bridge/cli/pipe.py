@@ -23,12 +23,12 @@ from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
 from .pipe_events import line_of, line_of_gap
 from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
-from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .printing import USAGE, complain, words_of
 
 

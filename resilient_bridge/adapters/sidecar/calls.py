@@ -68,7 +68,9 @@ class Calls:
         key = request.key
         if key is None or key in client.calls:
             text = "an id that is under way already" if key is not None else "an id is needed"
-            self._state.to_client(client, message.error(request.id, _INVALID_REQUEST, f"invalid request: {text}"), key)
+            self._state.to_client(
+                client, message.error(request.id, _INVALID_REQUEST, f"invalid request: {text}"), key
+            )
             return
         call = Call(client, request, self._state.number(), now)
         client.calls[key] = call
@@ -216,7 +218,9 @@ class Calls:
         state, cursor = self._state, cursor_of(call.request)
         current = state.current
         if current is not None and cursor and current.phase is Phase.READY:
-            if not current.lists.knows_cursor(call.method, cursor) and state.known.knows_cursor(call.method, cursor):
+            if not current.lists.knows_cursor(call.method, cursor) and state.known.knows_cursor(
+                call.method, cursor
+            ):
                 text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
                 answer = message.error(call.request.id, _STALE_CURSOR, text)
                 self._deliver(call, answer, Outcome.FAILED, call.arrived_at)
@@ -227,7 +231,13 @@ class Calls:
         page = state.known.page(call.method, cursor)
         if page is None:
             return False
-        self._deliver(call, message.result(call.request.id, page), Outcome.ANSWERED, call.arrived_at, reason="from memory")
+        self._deliver(
+            call,
+            message.result(call.request.id, page),
+            Outcome.ANSWERED,
+            call.arrived_at,
+            reason="from memory",
+        )
         return True
 
     # ---- what becomes of a call --------------------------------------------------------------------------------
@@ -243,7 +253,13 @@ class Calls:
         result = answer.result
         is_failure = "error" in answer.fields or result.get("isError") is True
         answer = answer.with_id(call.request.id)
-        if call.is_tool and session is not None and not session.is_told and self._state.restarted is not None and result:
+        if (
+            call.is_tool
+            and session is not None
+            and not session.is_told
+            and self._state.restarted is not None
+            and result
+        ):
             session.is_told = True
             path: tuple[str, ...] = ("result", "_meta", f"{PREFIX}/restarted")
             if isinstance(result.get("_meta"), dict):
@@ -291,7 +307,12 @@ class Calls:
 
     def refuse_waiting(self, loss: Loss, now: float) -> None:
         """The server cannot be had now, or is left alone: whoever waits is told at once, whoever opens as well."""
-        opening = [call for client in self._state.clients.values() for call in client.calls.values() if call.method == "initialize"]
+        opening = [
+            call
+            for client in self._state.clients.values()
+            for call in client.calls.values()
+            if call.method == "initialize"
+        ]
         seconds = self._restarts.open_for(now)
         for call in [*opening, *self._state.waiting]:
             if call.unproven_losses:
@@ -305,7 +326,9 @@ class Calls:
         """End a call that has waited, or run, as long as it may."""
         check = self._options.check.get(call.name)
         if is_closing:
-            ending = outcomes.closing(call.name, was_sent=call.session is not None or call.unproven_losses > 0)
+            ending = outcomes.closing(
+                call.name, was_sent=call.session is not None or call.unproven_losses > 0
+            )
         elif call.session is not None:
             ending = outcomes.timed_out(call.name, now - (call.sent_at or now), check)
         elif call.unproven_losses and self._state.last_loss is not None:
@@ -319,7 +342,9 @@ class Calls:
             names = [name for name in (call.name, EVERY_TOOL) if name in self._options.concurrency]
             if names:
                 limit = min(self._options.concurrency[name] for name in names)
-                return outcomes.limited(call.name, f"{limit} {'call' if limit == 1 else 'calls'} at a time", None)
+                return outcomes.limited(
+                    call.name, f"{limit} {'call' if limit == 1 else 'calls'} at a time", None
+                )
         attempts = self._restarts.attempts - call.attempts_at
         loss = self._state.last_loss or NOT_STARTED
         return outcomes.unreachable(call.name, loss, attempts, now - call.waits_since)
@@ -345,7 +370,11 @@ class Calls:
         if self._options.log_arguments and call.is_tool:
             fields["arguments"] = call.request.params.get("arguments")
         fields |= {"sends": call.sends, "was_sent": was_sent, "seconds": round(now - call.arrived_at, 6)}
-        line = f'"{call.name}" ended as {outcome} ({reason})' if outcome in (Outcome.UNKNOWN, Outcome.NOT_EXECUTED) else ""
+        line = (
+            f'"{call.name}" ended as {outcome} ({reason})'
+            if outcome in (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)
+            else ""
+        )
         state.note("call_finished", line, **fields)
 
     # ---- time --------------------------------------------------------------------------------------------------
@@ -379,11 +408,14 @@ class Calls:
                 self._tell_progress(call, now)
         overdue: list[Call] = []
         for session in list(state.sessions.values()):
-            for call in [one for one in session.pending.values() if isinstance(one, Call) and not one.is_cancelled]:
+            for call in [
+                one for one in session.pending.values() if isinstance(one, Call) and not one.is_cancelled
+            ]:
                 if any(at is not None and now >= at for at in (call.times_out_at, call.deadline_at)):
                     overdue.append(call)
                     note = message.notification(
-                        "notifications/cancelled", {"requestId": call.server_id, "reason": "no answer in time"}
+                        "notifications/cancelled",
+                        {"requestId": call.server_id, "reason": "no answer in time"},
                     )
                     if session.is_modern and not self._options.is_command:
                         state.actions.append(GiveUp(session.number, call.server_id))
@@ -398,9 +430,15 @@ class Calls:
         call.next_notice_at = now + _NOTICE
         call.progress += _TINY
         attempt = self._restarts.attempts - call.attempts_at
-        text = f"waiting for the server to come back, attempt {attempt + 1}" if self._state.usable is None else "waiting for its turn"
+        text = (
+            f"waiting for the server to come back, attempt {attempt + 1}"
+            if self._state.usable is None
+            else "waiting for its turn"
+        )
         params = {"progressToken": call.request.progress_token, "progress": call.progress, "message": text}
-        self._state.to_client(call.client, message.notification("notifications/progress", params), call.request.key)
+        self._state.to_client(
+            call.client, message.notification("notifications/progress", params), call.request.key
+        )
 
 
 def _not_started() -> Loss:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...errors import mapping_of
+from .message import object_of
 
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
 """Each list: the member of its result, the capability that it belongs to, and the notice of its change."""
 
 MOST_PAGES: Final = 100
-_COMPARED: Final = {"tools/list": ("name", "title", "description", "inputSchema", "outputSchema", "annotations")}
+_COMPARED: Final = {
+    "tools/list": ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+}
 
 
 class Seen(NamedTuple):
@@ -78,7 +80,7 @@ class Lists:
         found: list[Mapping[str, Any]] = []
         for cursor in self._chain(method):
             items = self._pages[method][cursor].get(member)
-            found += [mapping_of(item) for item in items] if isinstance(items, list) else []
+            found += [object_of(item) for item in items] if isinstance(items, list) else []
         return found
 
     def seen(self, method: str) -> Seen | None:
@@ -90,7 +92,9 @@ class Lists:
     def differs(self, method: str, before: Seen) -> bool:
         """Whether this list is another one: of what was known before, as far as it was known."""
         items = [_compared(method, item) for item in self.items(method)]
-        return items[: len(before.items)] != before.items or (before.is_complete and len(items) != len(before.items))
+        return items[: len(before.items)] != before.items or (
+            before.is_complete and len(items) != len(before.items)
+        )
 
     def tool(self, name: str) -> Mapping[str, Any] | None:
         """Return what the server said of a tool; None where it did not."""
@@ -125,7 +129,7 @@ def cursor_of(request: Message) -> str:
 
 def hint_of(tool: Mapping[str, Any] | None) -> str:
     """Return "read" or "idempotent" where a tool says so of itself, else ""."""
-    annotations = mapping_of(tool.get("annotations")) if tool is not None else {}
+    annotations = object_of(tool.get("annotations")) if tool is not None else {}
     if annotations.get("readOnlyHint") is True:
         return "read"
     return "idempotent" if annotations.get("idempotentHint") is True else ""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from ...errors import mapping_of
-
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,22 +81,22 @@ class Message:
     @property
     def params(self) -> Mapping[str, Any]:
         """The parameters by name; empty where there are none, or where they are a list."""
-        return mapping_of(self.fields.get("params"))
+        return object_of(self.fields.get("params"))
 
     @property
     def meta(self) -> Mapping[str, Any]:
         """The `_meta` of its parameters."""
-        return mapping_of(self.params.get("_meta"))
+        return object_of(self.params.get("_meta"))
 
     @property
     def result(self) -> Mapping[str, Any]:
         """The result of an answer; empty where it is none."""
-        return mapping_of(self.fields.get("result"))
+        return object_of(self.fields.get("result"))
 
     @property
     def error(self) -> Mapping[str, Any]:
         """The error of an answer; empty where it is none."""
-        return mapping_of(self.fields.get("error"))
+        return object_of(self.fields.get("error"))
 
     @property
     def name(self) -> str:
@@ -138,7 +136,9 @@ class Message:
         spans, opened = self._spans, 0
         for name in parents:
             opened, end = spans[name]
-            spans = {key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()}
+            spans = {
+                key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()
+            }
         written = json.dumps(value, separators=(",", ":"))
         if last in spans:
             begin, end = spans[last]
@@ -159,7 +159,7 @@ class Message:
 def _with(fields: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
     """Return the fields with one of them replaced; what is not on the way is shared."""
     first, *rest = path
-    inner = _with(mapping_of(fields[first]), tuple(rest), value) if rest else value
+    inner = _with(object_of(fields[first]), tuple(rest), value) if rest else value
     return {**fields, first: inner}
 
 
@@ -177,6 +177,18 @@ def parse(text: str | bytes) -> Message:
         raise NotAMessage("not a JSON object") from error
     _check(fields)
     return Message(text, fields, spans)
+
+
+def parse_line(line: bytes) -> list[Message]:
+    """Return what a line says: one message, or those of a batch (an array, as one older revision of MCP has it)."""
+    text = line.removeprefix(b"\xef\xbb\xbf").strip()
+    if not text.startswith(b"["):
+        return [parse(line)]
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage("not a JSON array") from error
+    return [parse(json.dumps(item)) for item in items]
 
 
 def request(id: object, method: str, params: Mapping[str, Any] | None = None) -> Message:
@@ -200,6 +212,11 @@ def error(id: object, code: int, text: str, data: Mapping[str, Any] | None = Non
     if data:
         told["data"] = dict(data)
     return _built({"jsonrpc": "2.0", "id": id, "error": told})
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    """Return an object of JSON; an empty one for whatever is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def key_of(id: object) -> Key | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import mapping_of
 from . import message
 from .calls import LISTEN
 from .lists import LISTS
-from .message import key_of
+from .message import key_of, object_of
 from .state import Asked, Call
 
 
@@ -44,8 +43,12 @@ def tell_changed(state: State, notice: str) -> None:
     for client in state.clients.values():
         if client.is_modern:
             for call in client.calls.values():
-                if call.method == LISTEN and mapping_of(call.request.params.get("notifications")).get(_FILTERS[notice]):
-                    _to_listener(state, call, message.notification(notice, {"_meta": {SUBSCRIPTION: call.request.id}}))
+                if call.method == LISTEN and object_of(call.request.params.get("notifications")).get(
+                    _FILTERS[notice]
+                ):
+                    _to_listener(
+                        state, call, message.notification(notice, {"_meta": {SUBSCRIPTION: call.request.id}})
+                    )
         elif client.is_initialized:
             state.to_client(client, message.notification(notice))
 
@@ -95,7 +98,11 @@ def sole_call(session: Session, client: ClientState) -> Call | None:
 
     A list or another read that is under way beside a call says nothing while a server works on that.
     """
-    calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client and not one.is_cancelled]
+    calls = [
+        one
+        for one in session.pending.values()
+        if isinstance(one, Call) and one.client is client and not one.is_cancelled
+    ]
     working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
     tools = [one for one in working if one.is_tool]
     found = tools or working
@@ -131,8 +138,10 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
         state.strays += 1
         return
     is_acknowledgement = note.method == _ACKNOWLEDGED
-    if is_acknowledgement and call.has_acknowledged:  # of a stream that was opened again: what was missed is not known
-        for uri in mapping_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
+    if (
+        is_acknowledgement and call.has_acknowledged
+    ):  # of a stream that was opened again: what was missed is not known
+        for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
             _to_listener(state, call, message.notification("notifications/resources/updated", params))
         return

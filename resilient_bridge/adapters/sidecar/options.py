@@ -69,7 +69,11 @@ def _is_text(value: object) -> bool:
 
 def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not (isinstance(value, str) and value.startswith(("http://", "https://"))):
-        refuse(path_of(instance, attribute), "an address that begins with http:// or https://", type(value).__name__)
+        refuse(
+            path_of(instance, attribute),
+            "an address that begins with http:// or https://",
+            type(value).__name__,
+        )
     if bool(instance.command) == bool(value):
         refuse("Sidecar", "a command or a url", "both" if value else "neither")
 
@@ -78,7 +82,7 @@ def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: obj
 class Sidecar(Value):
     """What stands in for an MCP server: `command` starts one as a child, `url` is one that speaks streamable HTTP.
 
-    `headers` go to the url; a word `env:NAME` or `file:PATH` in a value is replaced by what it names. Durations are seconds or timedeltas.
+    `headers` go to the url, to no other origin, and over http:// to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in a value is replaced by what it names. Durations are seconds or timedeltas.
 
     While the server is away a call waits, `patience` seconds at most, and then ends as not executed. A tool of `timeouts`, and else of `timeout`,
     that gives no answer in its time ends as unknown; `deadline` bounds a call with its waits and repeats. A start may take `start_timeout`.
@@ -124,7 +128,8 @@ class Sidecar(Value):
         factory=dict[str, int], validator=_mapping("a whole number of at least 1", is_count)
     )
     rates: Mapping[str, RateLimit] = attrs.field(
-        factory=dict[str, RateLimit], validator=_mapping("a RateLimit", lambda value: isinstance(value, RateLimit))
+        factory=dict[str, RateLimit],
+        validator=_mapping("a RateLimit", lambda value: isinstance(value, RateLimit)),
     )
     circuit: Breaker = attrs.field(
         default=Breaker.consecutive(5, open_for=Backoff.exponential(5, cap=60, jitter="none")),
@@ -134,6 +139,7 @@ class Sidecar(Value):
         default=Backoff.steps(0, 0.5, then=Backoff.exponential(1, cap=30, jitter="equal")),
         validator=instance_of(Backoff),
     )
+    allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
     status_tool: bool = attrs.field(default=False, validator=flag)
     log_arguments: bool = attrs.field(default=False, validator=flag)
 
@@ -145,6 +151,16 @@ class Sidecar(Value):
     def timeout_of(self, tool: str) -> float | None:
         """Return the seconds that a call of this tool may take; None for no limit."""
         return self.timeouts.get(tool, self.timeout)
+
+    async def run(self, *, events: str | None = None, stderr: int | None = 2) -> None:
+        """Stand in for the server on standard input and output, until the client has gone or a signal asks to end.
+
+        `events` is a file that gets a JSON object per line for each change and each call that ended; `stderr` the descriptor for lines
+        that people read, None for none. The server is ended before this returns. ConfigError for a file that cannot be written.
+        """
+        from .serving import run_sidecar
+
+        await run_sidecar(self, events=events, stderr=stderr)
 
     def __repr__(self) -> str:
         """Name the server without arguments, headers and environment, which may hold secrets."""

@@ -72,7 +72,9 @@ def timed_out(name: str, seconds: float, check: str | None) -> Ending:
 
 def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
     """Return what is said when the server did not come back in time, and the call was not sent."""
-    tries = f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
+    tries = (
+        f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
+    )
     text = (
         f"NOT EXECUTED: the server is not reachable ({loss.reason}{tries}). {_quoted(name)} was not executed. "
         f"It is safe to call it again later.{_words(loss)}"
@@ -127,7 +129,11 @@ def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Messa
     if method != "tools/call":
         code = _UNKNOWN_CODE if ending.outcome is Outcome.UNKNOWN else _NOT_EXECUTED_CODE
         return message.error(id, code, ending.text, told)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": ending.text}], "isError": True, "_meta": told}
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": ending.text}],
+        "isError": True,
+        "_meta": told,
+    }
     return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)
 
 

@@ -38,7 +38,9 @@ _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients t
 class Relay:
     """One server, and one client or, `is_shared`, several of them. Times are monotonic seconds; `today` gives a date as text."""
 
-    def __init__(self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False) -> None:
+    def __init__(
+        self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False
+    ) -> None:
         self._state = State(options, is_shared=is_shared)
         self._restarts = Restarts(options, rng)
         self._calls = Calls(self._state, self._restarts)
@@ -61,7 +63,9 @@ class Relay:
         if found is None:
             return
         for key, call in list(found.calls.items()):
-            note = message.notification("notifications/cancelled", {"requestId": call.request.id, "reason": "the client left"})
+            note = message.notification(
+                "notifications/cancelled", {"requestId": call.request.id, "reason": "the client left"}
+            )
             self._calls.cancel(found, key, note, now)
         self._state.clients.pop(id(client))
 
@@ -107,7 +111,9 @@ class Relay:
         client.opening, client.is_modern, client.is_initialized = request, False, False
         if state.opening is None or state.started is None:
             # Those who share a server offer it nothing: an answer could come from the wrong one.
-            shown = request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
+            shown = (
+                request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
+            )
             state.opening = shown
         key = request.key
         if key is None or key in client.calls:
@@ -118,7 +124,9 @@ class Relay:
         if state.started is None and self._calls.is_refused(call, now):
             return
         current = state.current
-        if state.started is not None and (state.is_shared or current is None or current.phase is not Phase.OPENING):
+        if state.started is not None and (
+            state.is_shared or current is None or current.phase is not Phase.OPENING
+        ):
             self._sessions.answer_opening(client, now)
         elif current is not None and current.phase is Phase.READY and current.is_modern:
             self._sessions.greet(current, now)
@@ -179,7 +187,11 @@ class Relay:
 
     def _answered_by_server(self, session: Session, answer: Message, now: float) -> None:
         number = answer.id
-        pending = session.pending.pop(number, None) if isinstance(number, int) and not isinstance(number, bool) else None
+        pending = (
+            session.pending.pop(number, None)
+            if isinstance(number, int) and not isinstance(number, bool)
+            else None
+        )
         if pending is None:
             self._state.strays += 1
             self._state.note("stray_answer", "", id=str(number)[:100])
@@ -237,7 +249,10 @@ class Relay:
 
     def _openings(self) -> list[Call]:
         return [
-            call for client in self._state.clients.values() for call in client.calls.values() if call.method == "initialize"
+            call
+            for client in self._state.clients.values()
+            for call in client.calls.values()
+            if call.method == "initialize"
         ]
 
     def restart(self, now: float, reason: str) -> None:

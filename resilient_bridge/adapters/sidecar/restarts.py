@@ -28,7 +28,10 @@ class Restarts:
         self._rng = rng
         self._circuit = CircuitState(
             # A start has no lease: it is under way until its session has answered or ended.
-            "server", options.circuit.evolve(lease=LONGEST), rng, lambda *_: None
+            "server",
+            options.circuit.evolve(lease=LONGEST),
+            rng,
+            lambda *_: None,
         )
         self._permit: int | None = None
         self._failed = 0  # starts in a row that came to nothing

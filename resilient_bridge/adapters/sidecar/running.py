@@ -36,7 +36,9 @@ class RunningRelay:
         self, options: Sidecar, make: MakeUpstream, on_note: OnNote, *, is_shared: bool = False
     ) -> None:
         world = current_world()
-        self._relay = Relay(options, world.new_rng(), lambda: world.now().isoformat(timespec="seconds"), is_shared=is_shared)
+        self._relay = Relay(
+            options, world.new_rng(), lambda: world.now().isoformat(timespec="seconds"), is_shared=is_shared
+        )
         self._make = make
         self._on_note = on_note
         self._world = world
@@ -73,6 +75,13 @@ class RunningRelay:
         """Make the connection to the server anew."""
         self._relay.restart(self._loop.time(), reason)
         self._work()
+
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Read what the server sends, or leave it unread for a while, where the connection can do that."""
+        for upstream in self._upstreams.values():
+            change = getattr(upstream, "resume" if is_reading else "pause", None)
+            if change is not None:
+                change()
 
     async def finish(self, seconds: float) -> None:
         """Wait until no request is under way, so many seconds at most."""

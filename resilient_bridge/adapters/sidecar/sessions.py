@@ -74,16 +74,28 @@ class Sessions:
         if opening is None:
             return
         session.phase, session.is_modern = Phase.GREETING, False
-        self._ask(session, opening, lambda answer, loss, at: self._greeted(session, answer, loss, at), session.opened_at + self._options.start_timeout)
+        self._ask(
+            session,
+            opening,
+            lambda answer, loss, at: self._greeted(session, answer, loss, at),
+            session.opened_at + self._options.start_timeout,
+        )
 
     def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
         state = self._state
         if answer is None:
-            timeout = Loss(reason=f"no answer to initialize within {self._options.start_timeout:g} s", executed=Executed.NO)
+            timeout = Loss(
+                reason=f"no answer to initialize within {self._options.start_timeout:g} s",
+                executed=Executed.NO,
+            )
             self.end(session, loss or timeout, now)
         elif "error" in answer.fields:
             text = str(answer.error.get("message", ""))[:200]
-            refusal = Loss(reason=f"the server refused to initialize: {text}", executed=Executed.NO, is_final=state.started is None)
+            refusal = Loss(
+                reason=f"the server refused to initialize: {text}",
+                executed=Executed.NO,
+                is_final=state.started is None,
+            )
             for client in state.clients.values():  # its own words are more than ours
                 self._answer_opening(client, answer, now)
             self.end(session, refusal, now)
@@ -134,9 +146,13 @@ class Sessions:
             if self._has(session, capability):
                 number = self._list(session, method, now)
                 if method == "tools/list":
-                    session.setting_up.add(number)  # calls wait for it: it says what is gone, and what may be repeated
+                    session.setting_up.add(
+                        number
+                    )  # calls wait for it: it says what is gone, and what may be repeated
 
-    def _subscribe_again(self, session: Session, client: ClientState, uri: str, request: Message, until: float) -> None:
+    def _subscribe_again(
+        self, session: Session, client: ClientState, uri: str, request: Message, until: float
+    ) -> None:
         def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
             if answer is None:
                 return
@@ -144,7 +160,9 @@ class Sessions:
                 client.subscriptions.pop(uri, None)
                 self._state.to_client(client, message.notification("notifications/resources/list_changed"))
             else:  # what changed meanwhile is not known
-                self._state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
+                self._state.to_client(
+                    client, message.notification("notifications/resources/updated", {"uri": uri})
+                )
 
         self._ask(session, request, then, until)
 
@@ -250,7 +268,9 @@ class Sessions:
     def _compare_capabilities(self, answer: Message) -> None:
         before = self._state.started.result.get("capabilities") if self._state.started is not None else {}
         after = answer.result.get("capabilities")
-        more = sorted(set(after if isinstance(after, dict) else ()) - set(before if isinstance(before, dict) else ()))
+        more = sorted(
+            set(after if isinstance(after, dict) else ()) - set(before if isinstance(before, dict) else ())
+        )
         if more:
             line = f"the server can do more than before ({', '.join(more)}): restart the client to use it"
             self._state.note("capabilities_changed", line, more=more)
@@ -278,7 +298,9 @@ class Sessions:
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
             if answer is None and loss is None:
-                self.end(session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at)
+                self.end(
+                    session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at
+                )
 
         self._ask(session, message.request(0, "ping"), then, now + _PING)
 
@@ -287,10 +309,16 @@ class Sessions:
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
             if answer is None and loss is None:
-                self._unreachable(session, Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO), at)
+                self._unreachable(
+                    session, Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO), at
+                )
 
         self._is_knocking = True
-        method, params = ("server/discover", {"_meta": dict(self._state.envelope)}) if session.is_modern else ("ping", None)
+        method, params = (
+            ("server/discover", {"_meta": dict(self._state.envelope)})
+            if session.is_modern
+            else ("ping", None)
+        )
         self._ask(session, message.request(0, method, params), then, now + _PING)
 
     # ---- the end of one ----------------------------------------------------------------------------------------
@@ -324,7 +352,9 @@ class Sessions:
         """Nobody listens at its address. The session may still exist, so it is kept, and asked again later."""
         if session.phase is Phase.READY:
             session.phase = Phase.UNREACHABLE
-            self._state.note("server_unreachable", f"the server is not reachable ({loss.reason})", reason=loss.reason)
+            self._state.note(
+                "server_unreachable", f"the server is not reachable ({loss.reason})", reason=loss.reason
+            )
         if self._is_knocking or self._restarts.next_at is None:
             self._is_knocking = False
             self._restarts.ended(loss, now, has_worked=False)
@@ -384,7 +414,12 @@ class Sessions:
         words = f"; last words: {loss.words}" if loss.words else ""
         wait = due - now
         then = "started again at once" if wait <= 0 else f"started again in {wait:.1f} s"
-        state.note("server_lost", f"the server ended: {loss.reason}, {then}{words}", reason=loss.reason, wait=round(wait, 3))
+        state.note(
+            "server_lost",
+            f"the server ended: {loss.reason}, {then}{words}",
+            reason=loss.reason,
+            wait=round(wait, 3),
+        )
         if loss.is_final:  # nothing changes by itself: the next call tries again
             self._restarts.next_at = None
         if loss.is_final or self._restarts.open_for(now) is not None:
@@ -395,7 +430,11 @@ class Sessions:
     def next_timer(self) -> float | None:
         """Return when a start, or an end, is due."""
         times = [self._restarts.next_at] if self._restarts.next_at is not None else []
-        times += [one.opened_at + _LAST_ANSWERS for one in self._state.sessions.values() if one.phase is Phase.RETIRED]
+        times += [
+            one.opened_at + _LAST_ANSWERS
+            for one in self._state.sessions.values()
+            if one.phase is Phase.RETIRED
+        ]
         current = self._state.current
         if current is not None and current.phase is Phase.OPENING:
             times.append(current.opened_at + self._options.start_timeout)
@@ -405,7 +444,9 @@ class Sessions:
         """Do what is due."""
         state = self._state
         for session in list(state.sessions.values()):
-            if session.phase is Phase.RETIRED and (not session.pending or now >= session.opened_at + _LAST_ANSWERS):
+            if session.phase is Phase.RETIRED and (
+                not session.pending or now >= session.opened_at + _LAST_ANSWERS
+            ):
                 self.end(session, Loss(reason="its session was forgotten by the server"), now)
             elif session.phase is Phase.OPENING and now >= session.opened_at + self._options.start_timeout:
                 text = f"it did not start within {self._options.start_timeout:g} s"
@@ -438,7 +479,11 @@ def _announcing(answer: Message) -> Message:
     """Return the answer to initialize with the changes of lists announced: it is we who tell of them."""
     found = answer.result.get("capabilities")
     for name in ("tools", "prompts", "resources"):
-        if isinstance(found, dict) and isinstance(found.get(name), dict) and found[name].get("listChanged") is not True:
+        if (
+            isinstance(found, dict)
+            and isinstance(found.get(name), dict)
+            and found[name].get("listChanged") is not True
+        ):
             answer = answer.with_member(("result", "capabilities", name, "listChanged"), True)
     return answer
 

@@ -107,7 +107,9 @@ class Call:
 class Own:
     """A request of our own to the server; `then` gets its answer, or None if there is none, and the time."""
 
-    def __init__(self, method: str, then: Callable[[Message | None, Loss | None, float], None], until: float | None) -> None:
+    def __init__(
+        self, method: str, then: Callable[[Message | None, Loss | None, float], None], until: float | None
+    ) -> None:
         self.method = method
         self.then = then
         self.times_out_at = until

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 STATUS_TOOL: Final = "resilient_bridge_status"
 """The tool that `Sidecar.status_tool` adds to the server's."""
 
-_DESCRIPTION: Final = "Says whether the server behind the sidecar is up, why it was restarted, and how calls have ended."
+_DESCRIPTION: Final = (
+    "Says whether the server behind the sidecar is up, why it was restarted, and how calls have ended."
+)
 
 
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:

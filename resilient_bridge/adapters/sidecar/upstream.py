@@ -27,7 +27,9 @@ class Loss:
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    is_unreachable: bool = False  # nobody listens: the session may still exist, so it is not made anew for this
+    is_unreachable: bool = (
+        False  # nobody listens: the session may still exist, so it is not made anew for this
+    )
     is_session_gone: bool = False  # the server does not know our session: the next needs a new one
     is_final: bool = False  # no new attempt can help: command not found, credentials refused, no MCP server
     retry_after: float | None = None  # seconds that the server asked to wait

@@ -6,7 +6,6 @@ handed to the pipe has not run; and what a child leaves behind is ended with it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -124,7 +123,9 @@ class ChildUpstream:
         self._receiver.on_note(f"stdout: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
-            self._receiver.on_unanswered(number, Loss(reason=f"its answer had more than {self._max_line} bytes"))
+            self._receiver.on_unanswered(
+                number, Loss(reason=f"its answer had more than {self._max_line} bytes")
+            )
 
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
@@ -153,12 +154,17 @@ class ChildUpstream:
         if isinstance(error, FileNotFoundError) and self._cwd is not None and not os.path.isdir(self._cwd):
             reason = f"the folder {self._cwd} does not exist"
         elif isinstance(error, FileNotFoundError):
-            searched = "" if os.sep in program else f", looked for in {(self._env or os.environ).get('PATH', '')}"
+            searched = (
+                "" if os.sep in program else f", looked for in {(self._env or os.environ).get('PATH', '')}"
+            )
             reason = f"command not found: {program}{searched}"
         elif isinstance(error, PermissionError):
             reason = f"not allowed to run {program}"
         else:
-            return Loss(reason=f"cannot start {program}: {(error.strerror or str(error)).lower()}", executed=Executed.NO)
+            return Loss(
+                reason=f"cannot start {program}: {(error.strerror or str(error)).lower()}",
+                executed=Executed.NO,
+            )
         return Loss(reason=reason, executed=Executed.NO, is_final=True)
 
 
