@@ -32,6 +32,25 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         help="a header for the URL; a word env:NAME or file:PATH in it is replaced by what that holds; may be repeated",
     )  # fmt: skip
     command.add_argument("--cwd", metavar="FOLDER", help="where the command is started (default: here)")
+    command.add_argument(
+        "--allow-plaintext-credentials",
+        action="store_true",
+        help="send --header over http:// to another machine, too",
+    )
+    command.add_argument(
+        "--print-config", metavar="CLIENT",
+        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, json",
+    )  # fmt: skip
+    command.add_argument(
+        "--name", metavar="NAME", help="with --print-config: what the server is called there"
+    )
+    _add_waits(command)
+    _add_repeats(command)
+    _add_views(command)
+    _add_http(command)
+
+
+def _add_waits(command: argparse.ArgumentParser) -> None:
     waiting = command.add_argument_group("patience and limits")
     waiting.add_argument(
         "--patience", type=seconds, default=30.0, metavar="SECONDS",
@@ -63,6 +82,9 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         "--circuit", type=_circuit, metavar="N/SECONDS",
         help="after N starts in a row that came to nothing, leave the server alone for SECONDS (default: 5, and 5 s, growing to 60)",
     )  # fmt: skip
+
+
+def _add_repeats(command: argparse.ArgumentParser) -> None:
     repeating = command.add_argument_group("what may be repeated after a loss")
     repeating.add_argument(
         "--repeat",
@@ -79,6 +101,9 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         "--check", action="append", default=[], type=_pair, metavar="TOOL=READTOOL",
         help="name the tool that shows whether TOOL took effect: the model is told to look there",
     )  # fmt: skip
+
+
+def _add_views(command: argparse.ArgumentParser) -> None:
     seen = command.add_argument_group("what is seen of it")
     seen.add_argument(
         "--events",
@@ -94,6 +119,9 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         "--status-tool", action="store_true", help="add a tool resilient_bridge_status to the server's"
     )
     seen.add_argument("--quiet", action="store_true", help="nothing on stderr")
+
+
+def _add_http(command: argparse.ArgumentParser) -> None:
     http = command.add_argument_group("several clients, over streamable HTTP")
     http.add_argument(
         "--http", type=_address, metavar="HOST:PORT", help="listen there instead of on stdin and stdout"
@@ -120,18 +148,6 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         default=[],
         metavar="HOST",
         help="a name that we may be called by; may be repeated",
-    )
-    command.add_argument(
-        "--allow-plaintext-credentials",
-        action="store_true",
-        help="send --header over http:// to another machine, too",
-    )
-    command.add_argument(
-        "--print-config", metavar="CLIENT",
-        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, json",
-    )  # fmt: skip
-    command.add_argument(
-        "--name", metavar="NAME", help="with --print-config: what the server is called there"
     )
 
 

@@ -179,8 +179,8 @@ class Calls:
                 call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
             except ThrottledError as error:
                 limit = rate.settings
-                said = f"{limit.calls} calls in {limit.per:g} s"
-                self.finish(call, outcomes.limited(call.name, said, error.failure.retry_after), now)
+                bound = f"{limit.calls} calls in {limit.per:g} s"
+                self.finish(call, outcomes.limited(call.name, bound, error.failure.retry_after), now)
                 return True
         return False
 
@@ -256,11 +256,11 @@ class Calls:
         if (
             call.is_tool
             and session is not None
-            and not session.is_told
+            and not session.is_announced
             and self._state.restarted is not None
             and result
         ):
-            session.is_told = True
+            session.is_announced = True
             path: tuple[str, ...] = ("result", "_meta", f"{PREFIX}/restarted")
             if isinstance(result.get("_meta"), dict):
                 answer = answer.with_member(path, self._state.restarted)

@@ -103,18 +103,18 @@ async def _read(relay: RunningRelay, client: StdioClient, source: int) -> None:
         if not line.strip():
             continue
         try:
-            said = parse_line(line)
+            messages = parse_line(line)
         except NotAMessage as error:
             client.deliver(message.error(None, _PARSE_ERROR, f"parse error: {error}"), None)
             continue
-        for one in said:
+        for one in messages:
             relay.receive(client, one)
 
 
 async def _watch_parent() -> None:
     """Return once our parent is another process: the client that started us is gone."""
     parent = os.getppid()
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # noqa: ASYNC110 -- nothing tells of it
         await asyncio.sleep(_PARENT)
 
 

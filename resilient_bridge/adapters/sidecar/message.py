@@ -208,10 +208,10 @@ def result(id: object, value: Mapping[str, Any]) -> Message:
 
 def error(id: object, code: int, text: str, data: Mapping[str, Any] | None = None) -> Message:
     """Return a refusal of our own."""
-    told: dict[str, Any] = {"code": code, "message": text}
+    fields: dict[str, Any] = {"code": code, "message": text}
     if data:
-        told["data"] = dict(data)
-    return _built({"jsonrpc": "2.0", "id": id, "error": told})
+        fields["data"] = dict(data)
+    return _built({"jsonrpc": "2.0", "id": id, "error": fields})
 
 
 def object_of(value: object) -> Mapping[str, Any]:
@@ -261,7 +261,7 @@ def _object(text: str) -> tuple[dict[str, Any], dict[str, Span]]:
     while True:
         name, at = _DECODER.raw_decode(text, at)
         if not isinstance(name, str):
-            raise ValueError("a name that is no text")
+            raise ValueError("a name that is no text")  # noqa: TRY004 -- of a JSON text
         begin = _expect(text, at, ":")
         members[name], end = _DECODER.raw_decode(text, begin)
         spans[name] = (begin, end)

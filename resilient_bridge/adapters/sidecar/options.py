@@ -152,16 +152,6 @@ class Sidecar(Value):
         """Return the seconds that a call of this tool may take; None for no limit."""
         return self.timeouts.get(tool, self.timeout)
 
-    async def run(self, *, events: str | None = None, stderr: int | None = 2) -> None:
-        """Stand in for the server on standard input and output, until the client has gone or a signal asks to end.
-
-        `events` is a file that gets a JSON object per line for each change and each call that ended; `stderr` the descriptor for lines
-        that people read, None for none. The server is ended before this returns. ConfigError for a file that cannot be written.
-        """
-        from .serving import run_sidecar
-
-        await run_sidecar(self, events=events, stderr=stderr)
-
     def __repr__(self) -> str:
         """Name the server without arguments, headers and environment, which may hold secrets."""
         from ...errors import redact

@@ -123,16 +123,16 @@ def closing(name: str, *, was_sent: bool) -> Ending:
 
 def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Message:
     """Return the answer to a request that ended so, in the form that its method has."""
-    told: dict[str, Any] = {f"{PREFIX}/outcome": str(ending.outcome), f"{PREFIX}/reason": ending.code}
+    meta: dict[str, Any] = {f"{PREFIX}/outcome": str(ending.outcome), f"{PREFIX}/reason": ending.code}
     if ending.retry_after is not None:
-        told[f"{PREFIX}/retryAfterMs"] = round(ending.retry_after * 1000)
+        meta[f"{PREFIX}/retryAfterMs"] = round(ending.retry_after * 1000)
     if method != "tools/call":
         code = _UNKNOWN_CODE if ending.outcome is Outcome.UNKNOWN else _NOT_EXECUTED_CODE
-        return message.error(id, code, ending.text, told)
+        return message.error(id, code, ending.text, meta)
     result: dict[str, Any] = {
         "content": [{"type": "text", "text": ending.text}],
         "isError": True,
-        "_meta": told,
+        "_meta": meta,
     }
     return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)
 

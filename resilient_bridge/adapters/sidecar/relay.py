@@ -69,17 +69,17 @@ class Relay:
             self._calls.cancel(found, key, note, now)
         self._state.clients.pop(id(client))
 
-    def from_client(self, client: Client, said: Message, now: float) -> None:
+    def from_client(self, client: Client, received: Message, now: float) -> None:
         """A client sent a message."""
         found = self._state.clients.get(id(client))
         if found is None:
             return
-        if said.is_answer:
-            self._answered_by_client(found, said)
-        elif said.is_notification:
-            self._noticed_by_client(found, said, now)
+        if received.is_answer:
+            self._answered_by_client(found, received)
+        elif received.is_notification:
+            self._noticed_by_client(found, received, now)
         else:
-            self._asked_by_client(found, said, now)
+            self._asked_by_client(found, received, now)
 
     def _asked_by_client(self, client: ClientState, request: Message, now: float) -> None:
         if request.method == "initialize":
@@ -129,7 +129,7 @@ class Relay:
         ):
             self._sessions.answer_opening(client, now)
         elif current is not None and current.phase is Phase.READY and current.is_modern:
-            self._sessions.greet(current, now)
+            self._sessions.greet(current)
         else:
             self._sessions.ensure(now)
 
@@ -168,22 +168,22 @@ class Relay:
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.opened(found, now)
 
-    def from_server(self, session: int, said: Message, request: int | None, now: float) -> None:
+    def from_server(self, session: int, received: Message, request: int | None, now: float) -> None:
         """The server sent a message, in the answer stream of one of our requests if that is known."""
         found = self._state.sessions.get(session)
         if found is None:
             return
         self._sessions.reached(found, now)
-        if said.is_answer:
-            self._answered_by_server(found, said, now)
-        elif said.is_notification:
-            if said.method in _CHANGES:
-                self._sessions.relist(found, said.method, now)
-            deliver_notice(self._state, found, said, request)
-        elif said.method == "ping":
-            self._state.to_server(found, message.result(said.id, {}))
+        if received.is_answer:
+            self._answered_by_server(found, received, now)
+        elif received.is_notification:
+            if received.method in _CHANGES:
+                self._sessions.relist(found, received.method, now)
+            deliver_notice(self._state, found, received, request)
+        elif received.method == "ping":
+            self._state.to_server(found, message.result(received.id, {}))
         else:
-            ask_client(self._state, found, said, request)
+            ask_client(self._state, found, received, request)
 
     def _answered_by_server(self, session: Session, answer: Message, now: float) -> None:
         number = answer.id

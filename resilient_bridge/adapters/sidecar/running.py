@@ -123,25 +123,30 @@ class RunningRelay:
 
     def _do(self, action: Action) -> None:
         match action:
-            case ToServer(session, message):
-                if (upstream := self._upstreams.get(session)) is not None:
-                    upstream.send(message)
             case ToClient(client, message, request):
                 client.deliver(message, request)
+            case Drop(client, key):
+                client.drop(key)
             case Note(record, line):
                 self._on_note(record, line)
             case Open(session):
-                receiver = _Receiver(self, session)
-                upstream = self._upstreams[session] = self._make(receiver)
+                upstream = self._upstreams[session] = self._make(_Receiver(self, session))
                 self._start(self._open(session, upstream))
+            case _:
+                self._do_upstream(action)
+
+    def _do_upstream(self, action: ToServer | GiveUp | Close) -> None:
+        upstream = self._upstreams.get(action.session)
+        match action:
+            case _ if upstream is None:  # it has ended
+                pass
+            case ToServer(_, message):
+                upstream.send(message)
+            case GiveUp(_, number):
+                upstream.cancel(number)
             case Close(session):
-                if (upstream := self._upstreams.pop(session, None)) is not None:
-                    self._start(upstream.close())
-            case GiveUp(session, number):
-                if (upstream := self._upstreams.get(session)) is not None:
-                    upstream.cancel(number)
-            case Drop(client, key):
-                client.drop(key)
+                del self._upstreams[session]
+                self._start(upstream.close())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="resilient_bridge sidecar")

@@ -66,9 +66,9 @@ class Sessions:
         if self._state.opening is None:
             self._settled(session, now)
         else:
-            self.greet(session, now)
+            self.greet(session)
 
-    def greet(self, session: Session, now: float) -> None:
+    def greet(self, session: Session) -> None:
         """Say to the server what the client has said to us."""
         opening = self._state.opening
         if opening is None:
@@ -191,7 +191,7 @@ class Sessions:
             if changed == notice:
                 session.lists.forget(method)
                 if method == "tools/list" and (not session.is_modern or self._state.envelope):
-                    self._list(session, method, now, is_told=True)
+                    self._list(session, method, now, is_announced=True)
 
     def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any], now: float) -> str:
         """Take a page of a list; return the cursor of the next one, "" at the end."""
@@ -203,9 +203,9 @@ class Sessions:
         del now
         return following
 
-    def _list(self, session: Session, method: str, now: float, *, is_told: bool = False) -> int:
+    def _list(self, session: Session, method: str, now: float, *, is_announced: bool = False) -> int:
         """Ask for a list, page by page; then say what changed, unless the clients know."""
-        seen = self._state.known.seen(method) if self._state.restarts and not is_told else None
+        seen = self._state.known.seen(method) if self._state.restarts and not is_announced else None
         pages = 0
 
         def ask(cursor: str) -> int:
@@ -254,10 +254,10 @@ class Sessions:
             if name in options.repeat
             or hint_of(session.lists.tool(name)) in _TRUSTED[options.trust_hints, options.is_command]
         ]
-        said = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
-        if said != self._state.said_repeated:
-            self._state.said_repeated = said
-            self._state.note("tools_known", f"{len(session.lists.names())} tools; {said}", repeated=names)
+        shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
+        if shown != self._state.repeated_shown:
+            self._state.repeated_shown = shown
+            self._state.note("tools_known", f"{len(session.lists.names())} tools; {shown}", repeated=names)
 
     def _has(self, session: Session, capability: str) -> bool:
         del session

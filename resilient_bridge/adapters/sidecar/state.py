@@ -46,7 +46,7 @@ class Session:
         self.lists = Lists()
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
-        self.is_told = False  # a tool result has said that this session is a new one
+        self.is_announced = False  # a tool result has said that this session is a new one
         self.setting_up: set[int] = set()  # own requests that are awaited before it is ready
 
 
@@ -201,7 +201,7 @@ class State:
         self.envelope: Mapping[str, Any] = {}  # what a modern client says of itself in each request
         self.known = Lists()  # what the clients have last been able to see
         self.tools_ever: set[str] = set()
-        self.said_repeated = ""  # which tools are repeated, as people were last told
+        self.repeated_shown = ""  # which tools are repeated, as people were last told
         self.outcomes: Counter[str] = Counter()
         self.writes = 0  # calls sent that may have changed something
         self.restarts = 0

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...errors import Executed, redact
@@ -151,7 +152,7 @@ class ChildUpstream:
 
     def _not_started(self, error: OSError) -> Loss:
         program = self._command[0]
-        if isinstance(error, FileNotFoundError) and self._cwd is not None and not os.path.isdir(self._cwd):
+        if isinstance(error, FileNotFoundError) and self._cwd is not None and not Path(self._cwd).is_dir():
             reason = f"the folder {self._cwd} does not exist"
         elif isinstance(error, FileNotFoundError):
             searched = (
