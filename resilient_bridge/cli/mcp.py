@@ -6,32 +6,28 @@ import argparse
 import asyncio
 import sys
 
+from ..adapters.sidecar.serving import run_sidecar
 from .mcp_options import sidecar_of
-from .printing import USAGE, complain
+from .printing import complain
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the sidecar until its client has gone; 0, or 2 for wrong usage."""
     try:
         sidecar = sidecar_of(arguments)
-    except ValueError as error:
+        if arguments.print_config is not None:
+            from .mcp_config import print_config
+
+            return print_config(arguments, sidecar)
+        if arguments.http is not None:
+            from .mcp_http import serve
+
+            return serve(arguments, sidecar)
+        for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host"):
+            if getattr(arguments, name):
+                return complain("mcp", f"--{name.replace('_', '-')} needs --http")
+        stderr = None if arguments.quiet else sys.stderr.fileno()
+        asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
+    except ValueError as error:  # a ConfigError is one: an option, or the file of --events
         return complain("mcp", str(error))
-    if arguments.print_config is not None:
-        from .mcp_config import print_config
-
-        return print_config(arguments, sidecar)
-    if arguments.http is not None:
-        from .mcp_http import serve
-
-        return serve(arguments, sidecar)
-    for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host"):
-        if getattr(arguments, name):
-            return complain("mcp", f"--{name.replace('_', '-')} needs --http")
-    try:
-        asyncio.run(
-            sidecar.run(events=arguments.events, stderr=None if arguments.quiet else sys.stderr.fileno())
-        )
-    except ValueError as error:  # a ConfigError: the file of --events
-        complain("mcp", str(error))
-        return USAGE
     return 0
