@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):  # after it stands another program's command, dashes and all
         words, command = words[: words.index("--")], words[words.index("--") + 1 :]
     arguments = _parser().parse_args(words)
-    arguments.command = command
+    arguments.command, arguments.words = command, words[1:]
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
