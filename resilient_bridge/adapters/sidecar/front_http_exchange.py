@@ -189,7 +189,7 @@ class Exchange:
         watcher.add_done_callback(lambda _: stream.wake.set())
         return watcher
 
-    async def _left(self) -> None:
+    async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

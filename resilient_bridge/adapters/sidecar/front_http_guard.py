@@ -107,9 +107,8 @@ def guard_of(
         raise config_error(
             "token", "16 or more printable characters without spaces", f"{len(token)} characters"
         )
-    named = frozenset(name.lower() for name in hosts) | (
-        {host.lower()} if _address_of(host) is None else set()
-    )
+    own = [host.lower()] if _address_of(host) is None else []
+    named = frozenset([*(name.lower() for name in hosts), *own])
     return HttpGuard(token=token, is_loopback=is_loopback(host), hosts=named, origins=origins)
 
 
