@@ -255,6 +255,11 @@ class Relay:
             if call.method == "initialize"
         ]
 
+    def schema_of(self, tool: str) -> Any:
+        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        found = self._state.known.tool(tool)
+        return None if found is None else found.get("inputSchema")
+
     def restart(self, now: float, reason: str) -> None:
         """End the session with the server, so that another one is made."""
         if self._state.current is not None:

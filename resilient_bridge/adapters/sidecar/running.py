@@ -71,6 +71,10 @@ class RunningRelay:
         """Return how the server is."""
         return self._relay.status(self._loop.time())
 
+    def schema_of(self, tool: str) -> Any:
+        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        return self._relay.schema_of(tool)
+
     def restart(self, reason: str) -> None:
         """Make the connection to the server anew."""
         self._relay.restart(self._loop.time(), reason)

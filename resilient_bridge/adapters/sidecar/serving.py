@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from .event_log import EventLog
@@ -11,7 +12,7 @@ from .upstream_child import ChildUpstream
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from .message import Message
     from .options import Sidecar
@@ -78,3 +79,42 @@ class _HTTPByName:
     async def close(self) -> None:
         if self._upstream is not None:
             await self._upstream.close()
+
+
+@asynccontextmanager
+async def serve_sidecar(
+    sidecar: Sidecar,
+    *,
+    token: str | None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    shared: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    events: str | None = None,
+    stderr: int | None = 2,
+) -> AsyncGenerator[str]:
+    """Stand in for the server over streamable HTTP inside of the block, which is given the address for clients.
+
+    Each client session has a server of its own, which ends with it; with `shared` all use one, and it can ask none of them anything.
+    `token` is what a client has to show as a bearer token; None lets in every program of this machine, and is refused for an address that
+    others can reach. `allowed_hosts` and `allowed_origins` name what else than this machine requests may be addressed to, and come
+    from. `events` and `stderr` as in `run_sidecar`. Needs the extra `mcp`: ConfigError names it; OSError if the port cannot be had.
+    """
+    from .front_http import serve_http
+
+    log = EventLog(events, stderr)
+    try:
+        async with serve_http(
+            lambda: running_relay(sidecar, log, is_shared=shared),
+            token=token,
+            host=host,
+            port=port,
+            shared=shared,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            schema_of=lambda relay, tool: relay.schema_of(tool) if isinstance(relay, RunningRelay) else None,
+        ) as address:
+            yield address.url
+    finally:
+        await log.close()

@@ -269,6 +269,8 @@ class Http(Client):
                 data = []
 
     def _take_opened(self, text: str) -> None:
+        if not text:  # an event that only has an id
+            return
         message = json.loads(text)
         if "MCP-Protocol-Version" not in self.headers and "protocolVersion" in (message.get("result") or {}):
             self.headers["MCP-Protocol-Version"] = message["result"]["protocolVersion"]
