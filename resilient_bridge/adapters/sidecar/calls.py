@@ -267,7 +267,7 @@ class Calls:
     def answered(self, call: Call, answer: Message, now: float) -> None:
         """The server answered a call."""
         session, result = call.session, answer.result
-        is_failure = "error" in answer.fields or result.get("isError") is True
+        is_failure = answer.is_refusal or result.get("isError") is True
         answer = answer.with_id(call.request.id)
         state, client = self._state, call.client
         is_news = session is state.current and client.restarts_told < state.restarts

@@ -107,7 +107,7 @@ class _Reading:
 
     def _got(self, cursor: str, answer: Message | None, loss: Loss | None, now: float) -> None:
         session = self._session
-        if answer is not None and "error" not in answer.fields:
+        if answer is not None and not answer.is_refusal:
             self._pages += 1
             following = self._catalog.learn(session, self._method, cursor, answer.result)
             if following and self._pages < MOST_PAGES:

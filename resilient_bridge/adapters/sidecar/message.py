@@ -7,6 +7,7 @@ fields, the order of keys, and numbers that Python would write differently. Pure
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 
@@ -21,7 +22,11 @@ Key: TypeAlias = tuple[str, str | int | float]
 
 _LONGEST_ID: Final = 1_000
 _SPACE: Final = " \t\n\r"
+_MOST_DIGITS: Final = 4_000  # of a whole number that Python reads
 _DECODER: Final = json.JSONDecoder()
+_PATIENT: Final = json.JSONDecoder(
+    parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else math.inf
+)  # slower, and takes numbers of any length; their text is passed on
 _LINE_BREAKS: Final = str.maketrans("\r\n", "  ")  # in JSON they stand between values, never inside a text
 
 
@@ -67,6 +72,11 @@ class Message:
     def is_answer(self) -> bool:
         """Whether it is the answer to a request."""
         return "method" not in self.fields
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is an answer that is an error; some servers say `"error": null` beside a result."""
+        return self.is_answer and self.fields.get("error") is not None
 
     @property
     def id(self) -> Any:
@@ -170,25 +180,27 @@ def parse(text: str | bytes) -> Message:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise NotAMessage("not UTF-8") from error
-    text = text.strip().translate(_LINE_BREAKS)
+    text = text.strip()
     try:
         fields, spans = _object(text)
     except (ValueError, RecursionError) as error:
         raise NotAMessage("not a JSON object") from error
     _check(fields)
-    return Message(text, fields, spans)
+    return Message(text.translate(_LINE_BREAKS), fields, spans)
 
 
 def parse_line(line: bytes) -> list[Message]:
     """Return what a line says: one message, or those of a batch (an array, as one older revision of MCP has it)."""
-    text = line.removeprefix(b"\xef\xbb\xbf").strip()
-    if not text.startswith(b"["):
+    if not line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return [parse(line)]
     try:
-        items = json.loads(text)
+        text = line.decode("utf-8-sig").strip()
+        items = _items(text)
     except (ValueError, RecursionError) as error:
         raise NotAMessage("not a JSON array") from error
-    return [parse(json.dumps(item)) for item in items]
+    if not items:
+        raise NotAMessage("an empty array")
+    return [parse(item) for item in items]
 
 
 def request(id: object, method: str, params: Mapping[str, Any] | None = None) -> Message:
@@ -223,6 +235,8 @@ def key_of(id: object) -> Key | None:
     """Return an id to look things up by; None for what is no id."""
     if isinstance(id, bool) or not isinstance(id, str | int | float):
         return None
+    if isinstance(id, float) and not math.isfinite(id):  # no other program could read it back
+        return None
     return type(id).__name__, id
 
 
@@ -244,7 +258,7 @@ def _check(fields: dict[str, Any]) -> None:
     if "method" in fields:
         if not isinstance(fields["method"], str) or not fields["method"]:
             raise NotAMessage("a method that is no name")
-    elif "id" not in fields or ("result" in fields) == ("error" in fields):
+    elif "id" not in fields or not ("result" in fields or "error" in fields):
         raise NotAMessage("neither a request nor an answer")
 
 
@@ -253,22 +267,45 @@ def _object(text: str) -> tuple[dict[str, Any], dict[str, Span]]:
 
     Of two members of one name the last counts, as everywhere.
     """
+    try:
+        return _members(text, _DECODER)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _members(text, _PATIENT)
+
+
+def _members(text: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any], dict[str, Span]]:
     members: dict[str, Any] = {}
     spans: dict[str, Span] = {}
     at = _expect(text, 0, "{")
     if text[at : at + 1] == "}":
         return members, _ended(text, at + 1, spans)
     while True:
-        name, at = _DECODER.raw_decode(text, at)
+        name, at = decoder.raw_decode(text, at)
         if not isinstance(name, str):
             raise ValueError("a name that is no text")  # noqa: TRY004 -- of a JSON text
         begin = _expect(text, at, ":")
-        members[name], end = _DECODER.raw_decode(text, begin)
+        members[name], end = decoder.raw_decode(text, begin)
         spans[name] = (begin, end)
         at = _skip(text, end)
         if text[at : at + 1] == "}":
             return members, _ended(text, at + 1, spans)
         at = _expect(text, at, ",")
+
+
+def _items(text: str) -> list[str]:
+    """Return the texts of the items of the array that a text is."""
+    at, items = _expect(text, 0, "["), list[str]()
+    while text[at : at + 1] != "]" or items:
+        _, end = _PATIENT.raw_decode(text, at)
+        items.append(text[at:end])
+        at = _skip(text, end)
+        if text[at : at + 1] == "]":
+            break
+        at = _expect(text, at, ",")
+    _ended(text, at + 1, {})
+    return items
 
 
 def _spans_of(text: str) -> dict[str, Span]:

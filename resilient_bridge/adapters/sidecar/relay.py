@@ -210,7 +210,7 @@ class Relay:
                 self._calls.lost(pending, _OLD, now)
                 self._calls.flush(now)
                 return
-            if "error" not in answer.fields:
+            if not answer.is_refusal:
                 answer = self._learned(session, pending, answer)
             self._calls.answered(pending, answer, now)
         self._calls.flush(now)

@@ -96,7 +96,7 @@ class Sessions:
                 executed=Executed.NO,
             )
             self.end(session, loss or timeout, now)
-        elif "error" in answer.fields:
+        elif answer.is_refusal:
             text = str(answer.error.get("message", ""))[:200]
             refusal = Loss(
                 reason=f"the server refused to initialize: {text}",

@@ -50,7 +50,7 @@ def _subscribe(state: State, session: Session, client: ClientState, request: Mes
     def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
         if answer is None:
             return
-        if "error" in answer.fields:  # it is gone
+        if answer.is_refusal:  # it is gone
             client.subscriptions.pop(uri, None)
             state.to_client(client, message.notification("notifications/resources/list_changed"))
         else:  # what changed meanwhile is not known

@@ -49,6 +49,20 @@ def _play(world: World) -> None:
     world.go(world.now + ACTIVE)
     world.faults = world.is_down = False
     world.go(world.now + REST)
+    _call_once_more(world)
+
+
+def _call_once_more(world: World) -> None:
+    """The server is well again, so whoever has a session can use it."""
+    is_open = world.is_modern or world.relay._state.started is not None
+    before = len(world.all)
+    for person in world.people:
+        if person.is_there and is_open:
+            _request(world, person, 1, "order")
+            world.go(world.now + REST)
+    for asked in world.all[before:]:
+        if asked.told != "answered":
+            raise BrokenError(f"the server is well, and a call ends as {asked.told}")
 
 
 def _open(world: World, person: Person) -> None:
