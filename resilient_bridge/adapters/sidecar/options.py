@@ -41,8 +41,8 @@ EVERY_TOOL: Final = "*"
 """The name under which `concurrency` and `rates` speak of all tools together."""
 
 
-def _mapping(wanted: str, fits: Callable[[object], bool]) -> Validator:
-    """Return a validator for a mapping of names to such values."""
+def _mapping(wanted: str, fits: Callable[[object], bool], *, is_secret: bool = False) -> Validator:
+    """Return a validator for a mapping of names to such values; a refusal shows no value that may be a secret."""
 
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
@@ -52,7 +52,7 @@ def _mapping(wanted: str, fits: Callable[[object], bool]) -> Validator:
             if not isinstance(name, str) or not name:
                 refuse(path, "names that are not empty", name)
             if not fits(item):
-                refuse(f"{path}[{name!r}]", wanted, item)
+                refuse(f"{path}[{name!r}]", wanted, type(item).__name__ if is_secret else item)
 
     return check
 
@@ -99,10 +99,13 @@ class Sidecar(Value):
         default=(), converter=as_tuple, validator=tuple_of("a text that is not empty", _is_text)
     )
     url: str | None = attrs.field(default=None, validator=_check_server)
-    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], validator=_mapping("a text", _is_text))
+    headers: Mapping[str, str] = attrs.field(
+        factory=dict[str, str], validator=_mapping("a text", _is_text, is_secret=True)
+    )
     cwd: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
     env: Mapping[str, str] = attrs.field(
-        factory=dict[str, str], validator=_mapping("a text", lambda value: isinstance(value, str))
+        factory=dict[str, str],
+        validator=_mapping("a text", lambda value: isinstance(value, str), is_secret=True),
     )
     patience: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
     start_timeout: float = attrs.field(default=60.0, converter=as_seconds, validator=short_seconds)
