@@ -44,11 +44,10 @@ class EventLog:
                 ) from error
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
-        """Write a record of the relay, and the line that goes with it; a line that the server said has no record."""
-        is_servers = record.get("event") == "server_said"
+        """Write a record of the relay, and the line that goes with it; a line of the server's has none."""
         if line:
-            self.line(f"server: {line}" if is_servers else line)
-        if self._file is not None and not is_servers:
+            self.line(line)
+        if self._file is not None and record.get("event") != "line":
             self._write({"at": round(self._wall(), 6), **record})
 
     def line(self, text: str) -> None:

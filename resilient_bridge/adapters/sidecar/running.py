@@ -200,7 +200,7 @@ class RunningRelay:
 
     def note(self, line: str) -> None:
         """Have a line of the server's shown to people."""
-        self._on_note({"event": "server_said"}, line)
+        self._on_note({"event": "line"}, line)
 
 
 class _Receiver:

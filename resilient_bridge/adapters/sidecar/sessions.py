@@ -257,7 +257,7 @@ class Sessions:
         shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
         if shown != self._state.repeated_shown:
             self._state.repeated_shown = shown
-            self._state.note("tools_known", f"{len(session.lists.names())} tools; {shown}", repeated=names)
+            self._state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
 
     def _has(self, session: Session, capability: str) -> bool:
         del session

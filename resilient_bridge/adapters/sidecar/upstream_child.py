@@ -113,7 +113,7 @@ class ChildUpstream:
             if line.strip():
                 self._noise += 1
                 text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
-                self._receiver.on_note(f"stdout: {text} ({error})")
+                self._receiver.on_note(f"server, on stdout: {text} ({error})")
             return
         if message.is_answer and isinstance(message.id, int):
             self._handed.pop(message.id, None)
@@ -121,7 +121,7 @@ class ChildUpstream:
 
     def _on_skipped(self) -> None:
         """A line was too long. If one answer is awaited it was that."""
-        self._receiver.on_note(f"stdout: a line of more than {self._max_line} bytes was skipped")
+        self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
             self._receiver.on_unanswered(
@@ -131,7 +131,7 @@ class ChildUpstream:
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
         self._stderr.append(text)
-        self._receiver.on_note(text)
+        self._receiver.on_note(f"server: {text}")
 
     def _on_exit(self) -> None:
         child = self._child
