@@ -138,7 +138,9 @@ class Message:
         spans, opened = self._spans, 0
         for name in parents:
             opened, end = spans[name]
-            spans = {key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()}
+            spans = {
+                key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()
+            }
         written = json.dumps(value, separators=(",", ":"))
         if last in spans:
             begin, end = spans[last]

@@ -6,7 +6,7 @@ sent again is the relay's question, and `Loss.executed` is the answer that only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -14,6 +14,8 @@ from ...errors import Executed
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .message import Message
 
 
@@ -27,7 +29,9 @@ class Loss:
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    is_unreachable: bool = False  # nobody listens: the session may still exist, so it is not made anew for this
+    is_unreachable: bool = (
+        False  # nobody listens: the session may still exist, so it is not made anew for this
+    )
     is_session_gone: bool = False  # the server does not know our session: the next needs a new one
     is_final: bool = False  # no new attempt can help: command not found, credentials refused, no MCP server
     retry_after: float | None = None  # seconds that the server asked to wait
@@ -70,6 +74,14 @@ class Upstream(Protocol):
 
     def cancel(self, request: int) -> None:
         """Nobody waits for the answer to this request any longer: give up its stream. Nothing is reported for it afterwards."""
+
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:  # noqa: ARG002 -- none has to be known
+        """Tell it the tools of the server, each page of them as the server listed it, before one of them is called.
+
+        Over HTTP some arguments also travel as headers, which the tools' schemas name (2026-07-28). Returns the tools that have to be
+        left out of the list, because their marks are not valid: name to reason. Raises nothing; nothing is sent by it.
+        """
+        return {}
 
     async def close(self) -> None:
         """End it within a bound of a few seconds, and everything that belongs to it."""
