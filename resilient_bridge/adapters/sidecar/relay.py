@@ -199,16 +199,16 @@ class Relay:
             pending.then(answer, None, now)
         else:
             if "error" not in answer.fields:
-                answer = self._learned(session, pending, answer, now)
+                answer = self._learned(session, pending, answer)
             self._calls.answered(pending, answer, now)
         self._calls.flush(now)
 
-    def _learned(self, session: Session, call: Call, answer: Message, now: float) -> Message:
+    def _learned(self, session: Session, call: Call, answer: Message) -> Message:
         """Remember what an answer says about the session, and return it, with our own tool in a list of tools."""
         method, client = call.method, call.client
         if method in LISTS:
             cursor = cursor_of(call.request)
-            following = self._sessions.learn(session, method, cursor, answer.result, now)
+            following = self._sessions.learn(session, method, cursor, answer.result)
             if self._state.options.status_tool and method == "tools/list" and not following:
                 return add_status_tool(answer)
         elif method == "logging/setLevel":

@@ -13,7 +13,7 @@ from . import message
 from .lists import LISTS, MOST_PAGES, hint_of
 from .notices import tell_changed
 from .outcomes import restarted_note
-from .state import Close, Open, Own, Phase, Session
+from .state import Close, KnowTools, Open, Own, Phase, Session
 from .upstream import Loss
 
 
@@ -49,8 +49,11 @@ class Sessions:
 
     def ensure(self, now: float) -> None:
         """See that there is a session, or a time for the next start."""
-        if self._state.current is None and self._restarts.next_at is None:
+        current = self._state.current
+        if current is None and self._restarts.next_at is None:
             self._open(now)
+        elif current is not None and current.is_modern and current.phase is Phase.READY:
+            self._list_once(current, now)
 
     def _open(self, now: float) -> None:
         state = self._state
@@ -181,7 +184,15 @@ class Sessions:
         if self._state.envelope and self._state.restarts:
             for method in LISTS:
                 if self._state.known.page(method, "") is not None:
+                    session.is_listed |= method == "tools/list"
                     self._list(session, method, now)
+        self._list_once(session, now)
+
+    def _list_once(self, session: Session, now: float) -> None:
+        """Ask for the tools, unless that was done: their hints say what may be repeated."""
+        if self._state.envelope and not session.is_listed:
+            session.is_listed = True
+            self._list(session, "tools/list", now)
 
     # ---- lists -------------------------------------------------------------------------------------------------
 
@@ -193,14 +204,15 @@ class Sessions:
                 if method == "tools/list" and (not session.is_modern or self._state.envelope):
                     self._list(session, method, now, is_announced=True)
 
-    def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any], now: float) -> str:
+    def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any]) -> str:
         """Take a page of a list; return the cursor of the next one, "" at the end."""
         following = session.lists.learn(method, cursor, result)
         self._state.known.learn(method, cursor, result)
         if method == "tools/list" and method in session.lists.complete:
             self._state.tools_ever.update(session.lists.names())
             self._say_what_is_repeated(session)
-        del now
+            if session.is_modern and not self._options.is_command:
+                self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
         return following
 
     def _list(self, session: Session, method: str, now: float, *, is_announced: bool = False) -> int:
@@ -223,7 +235,7 @@ class Sessions:
             nonlocal pages
             pages += 1
             if answer is not None and "error" not in answer.fields:
-                following = self.learn(session, method, cursor, answer.result, at)
+                following = self.learn(session, method, cursor, answer.result)
                 if following and pages < MOST_PAGES:
                     number = ask(following)
                     if first in session.setting_up:

@@ -46,6 +46,7 @@ class Session:
         self.lists = Lists()
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
+        self.is_listed = False  # its tools were asked for
         self.is_announced = False  # a tool result has said that this session is a new one
         self.setting_up: set[int] = set()  # own requests that are awaited before it is ready
 
@@ -160,6 +161,13 @@ class GiveUp(NamedTuple):
     request: int
 
 
+class KnowTools(NamedTuple):
+    """What the server says of its tools: some name arguments that travel as headers, too."""
+
+    session: int
+    tools: list[Mapping[str, Any]]
+
+
 class Open(NamedTuple):
     """Make a connection for this session."""
 
@@ -179,7 +187,7 @@ class Note(NamedTuple):
     line: str
 
 
-Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | Open | Close | Note
+Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | KnowTools | Open | Close | Note
 
 
 class State:

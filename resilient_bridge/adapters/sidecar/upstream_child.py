@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed, redact
 from ...transports.process import ChildProcess
@@ -82,6 +82,11 @@ class ChildUpstream:
     def cancel(self, request: int) -> None:
         """There is no stream to give up: the answer is ignored."""
         self._handed.pop(request, None)
+
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+        """Arguments only travel in the message here."""
+        del tools
+        return {}
 
     async def close(self) -> None:
         """Close its stdin, after 2 s SIGTERM to its group, after 2 s more SIGKILL."""

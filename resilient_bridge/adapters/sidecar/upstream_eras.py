@@ -64,7 +64,7 @@ class BothErasUpstream:
         getattr(self._inner, "resume", _nothing)()
 
     def know_tools(self, tools: Any) -> Any:
-        return getattr(self._inner, "know_tools", lambda _: {})(tools)
+        return self._inner.know_tools(tools)
 
     def send(self, received: Message) -> None:
         if self._held is not None:
