@@ -47,14 +47,7 @@ _ACTIONS: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    command: list[str] | None = None
-    if (
-        words[:1] in (["mcp"], ["doctor"]) and "--" in words
-    ):  # after it stands another program's command, dashes and all
-        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
-    arguments = _parser().parse_args(words)
-    arguments.command, arguments.words = command, words[1:]
+    arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
@@ -63,6 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # nobody reads on: `… | head`
         return _unread()
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    command: list[str] | None = None
+    if words[:1] in (["mcp"], ["doctor"]) and "--" in words:  # after it stands another program's command, dashes and all
+        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = _parser().parse_args(words)
+    arguments.command, arguments.words = command, words[1:]
+    return arguments
 
 
 def _unread() -> int:
