@@ -94,6 +94,11 @@ class ChildUpstream:
         if child is not None:
             await child.close(_CLOSE_SECONDS)
 
+    def close_input(self) -> None:
+        """Close its stdin, which asks it to end, and do no more."""
+        if self._child is not None:
+            self._child.close_input()
+
     def pause(self) -> None:
         """Read nothing more for now: whom it is for does not read."""
         if self._child is not None:
