@@ -92,7 +92,7 @@ async def _examine_command(
         if not await start(talk, page, "starts"):
             return NOT_STARTED
         before = await tools_of(talk)
-        describe_tools(before, page)
+        describe_tools(before, page, is_command=True)
         await look_around(talk, page)
         if arguments.probe_tool:
             await probe_tool(talk, arguments.probe_tool, probe, page)
@@ -146,7 +146,7 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
     return True
 
 
-def describe_tools(tools: list[dict[str, Any]], page: Page) -> None:
+def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
     """Say what the tools declare, and what a repeat would risk."""
     reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
     idempotent = [str(tool.get("name")) for tool in tools if hint_of(tool) == "idempotent"]
@@ -154,7 +154,7 @@ def describe_tools(tools: list[dict[str, Any]], page: Page) -> None:
     page.row(
         "tools", str(len(tools)), tools=len(tools), read_only=reads, idempotent=idempotent, unsafe=others
     )
-    page.row("only read", _names(reads) + (": repeated after a loss" if reads else ""))
+    page.row("only read", _names(reads) + (f": repeated {trusted}" if reads else ""))
     page.row("idempotent", _names(idempotent) + (": repeated with --trust-hints" if idempotent else ""))
     page.row(
         "anything else", _names(others) + (": a repeat may do it twice, so none is made" if others else "")
@@ -233,7 +233,7 @@ def _text(server: dict[str, Any], page: Page) -> str:
 
 
 def _promise(page: Page) -> str:
-    reads = page.data.get("read_only") or []
+    reads = page.data.get("read_only") if page.data.get("trusts_read_only") else []
     repeated = (
         "no call is repeated after a loss" if not reads else "calls that only read are repeated after a loss"
     )

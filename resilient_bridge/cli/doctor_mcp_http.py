@@ -39,7 +39,7 @@ async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, 
     async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=headers)) as talk:
         if not await start(talk, page, "starts"):
             return NOT_STARTED
-        describe_tools(await tools_of(talk), page)
+        describe_tools(await tools_of(talk), page, is_command=False)
         await look_around(talk, page)
         if arguments.probe_tool:
             await probe_tool(talk, arguments.probe_tool, probe, page)
@@ -76,7 +76,7 @@ async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) ->
         pong = await _post(again, url, "ping", 2)
         survives = pong.status_code == 200
         page.row(
-            "another connection",
+            "new connection",
             "the session goes on" if survives else f"answered {pong.status_code}",
             "" if survives else "a cut ends the session",
             session_survives_cut=survives,
@@ -95,7 +95,7 @@ async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) ->
         else "a lost session is not told, so a client cannot know that it has to open a new one"
     )
     page.row(
-        "a session that ended",
+        "ended session",
         found,
         problem,
         lost_session_status=gone.status_code,
