@@ -148,6 +148,8 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
 
 def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
     """Say what the tools declare, and what a repeat would risk."""
+    trusted = "after a loss" if is_command else "after a loss with --trust-hints"
+    page.data["trusts_read_only"] = is_command
     reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
     idempotent = [str(tool.get("name")) for tool in tools if hint_of(tool) == "idempotent"]
     others = [str(tool.get("name")) for tool in tools if not hint_of(tool)]
