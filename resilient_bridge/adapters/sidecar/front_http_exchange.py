@@ -118,8 +118,8 @@ class Exchange:
         if data is not None:
             error["data"] = data
         body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}, separators=(",", ":"))
-        # A connection whose request was not read to its end cannot be used again.
-        closing = [("connection", "close")] if status in {408, 413} else []
+        # After 413 the rest of the body is read and thrown away: closing at once would reset the connection, and lose the answer.
+        closing = [("connection", "close")] if status == 408 else []
         await self.respond(status, body, [*headers, *closing])
 
     async def read_message(self, size: int, seconds: float) -> rpc.Message | None:
