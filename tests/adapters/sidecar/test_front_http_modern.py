@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections import Counter
 
+import httpx
 import pytest
 
 from resilient_bridge.adapters.sidecar import message as rpc
 from resilient_bridge.adapters.sidecar.front_http_limits import HttpLimits
-from tests.adapters.sidecar.scripted_relay import MODERN, answer_of, call, events, modern, request, running
+from tests.adapters.sidecar.scripted_relay import (
+    MODERN,
+    TOKEN,
+    answer_of,
+    call,
+    events,
+    modern,
+    request,
+    running,
+)
 from tests.peers.running import until
 
 
@@ -38,6 +49,11 @@ async def test_a_request_needs_no_session_and_gets_none():
         ]
         await front.post(body, **headers, mcp_session_id="ignored")
         assert len(front.relays) == 1
+
+
+def most_of_one_token(got):
+    """How many requests with the same client and progress token there were at most; each client had its own until it was answered."""
+    return max(Counter((client, message.progress_token) for client, message in got).values())
 
 
 def _base64(text):
@@ -160,6 +176,17 @@ async def test_a_subscription_is_a_long_stream():
         )
 
 
+async def test_the_end_does_not_wait_for_subscriptions():
+    """They would never end by themselves: their streams are ended."""
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
+        async with asyncio.timeout(10), running(limits=HttpLimits(close_seconds=60)) as front:
+            front.http = http
+            body, headers = modern(request(1, "subscriptions/listen", notifications={}))
+            listening = asyncio.create_task(front.post(body, **headers))
+            await until(lambda: front.relays and front.relays[0].got, "it listens")
+        assert (await listening).status_code == 200
+
+
 @pytest.mark.requirement("X7")
 @pytest.mark.parametrize("shared", [True, False])
 async def test_equal_ids_of_several_clients_meet_nowhere(shared):
@@ -167,7 +194,8 @@ async def test_equal_ids_of_several_clients_meet_nowhere(shared):
     async with running(shared=shared) as front:
 
         async def one(mark):
-            body, headers = modern(call(1, "progress", mark, {"progressToken": 1}))
+            id_ = 1 if len(mark) < 7 else mark  # half of them have only the token in common
+            body, headers = modern(call(id_, "progress", mark, {"progressToken": 1}))
             response = await front.post(body, **headers)
             heard = [
                 message["params"]["message"] for _, message in events(response.text) if "method" in message
@@ -176,5 +204,6 @@ async def test_equal_ids_of_several_clients_meet_nowhere(shared):
 
         marks = [f"mark {number}" for number in range(20)]
         assert await asyncio.gather(*map(one, marks)) == [([mark], mark) for mark in marks]
+        assert most_of_one_token(front.relays[0].got) == 1
         await until(lambda: len(front.relays[0].clients) == 1, "clients that have nothing to do are gone")
         assert len(front.relays) == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import stat
+from contextlib import asynccontextmanager
 
 import attrs
 import pytest
@@ -19,6 +21,7 @@ from tests.peers.running import until
 
 
 real = pytest.mark.real
+LARGE = rpc.notification("large", {"text": "x" * 100_000})
 HOSTS = {
     "127.0.0.1:7777": True,
     "127.0.0.1": True,
@@ -47,6 +50,19 @@ ORIGINS = {
     "file://": False,
     "http://192.168.0.1": False,
 }
+
+
+@asynccontextmanager
+async def raw(front, method, headers, body=""):
+    """A request on a connection of its own, of which nothing is read but what the test reads."""
+    headers = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}", "Accept": "*/*"} | headers
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    reader, writer = await asyncio.open_connection(front.address.host, front.address.port, limit=1)
+    writer.write(f"{method} /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())
+    try:
+        yield reader
+    finally:
+        writer.close()
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -192,18 +208,24 @@ async def test_a_body_has_a_limit(how):
 
 
 @real
+async def test_a_large_body_is_refused_before_it_is_sent():
+    """Its length is in the header."""
+    async with running() as front:
+        length = {"Content-Type": "application/json", "Content-Length": str(1 << 40)}
+        async with raw(front, "POST", length) as reader:
+            assert await reader.readexactly(12) == b"HTTP/1.1 413"
+
+
+@real
 async def test_a_body_that_does_not_come_is_not_waited_for():
     """After the time for it: 408."""
-    async with running(limits=HttpLimits(body_seconds=0.1)) as front:
-        reader, writer = await asyncio.open_connection(front.address.host, front.address.port)
-        head = (
-            f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: */*\r\n"
-            "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-        )
-        writer.write(head.encode())
-        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    part = {"Content-Type": "application/json", "Content-Length": "100"}
+    async with (
+        running(limits=HttpLimits(body_seconds=0.1)) as front,
+        raw(front, "POST", part, "{") as reader,
+    ):
+        assert await reader.readexactly(12) == b"HTTP/1.1 408"
         assert b'"Request body too slow"' in await reader.read()
-        writer.close()
 
 
 @real
@@ -220,25 +242,18 @@ async def test_a_client_that_does_not_read_loses_its_session_alone():
     async with running(shared=True, limits=HttpLimits(queue_bytes=200_000)) as front:
         slow, other = await front.open(), await front.open()
         slow_client, other_client = front.relays[0].clients
-        reader, writer = await asyncio.open_connection(front.address.host, front.address.port, limit=1)
-        head = (
-            f"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
-            f"Accept: text/event-stream\r\nMcp-Session-Id: {slow}\r\n\r\n"
-        )
-        writer.write(head.encode())
-        await until(lambda: slow_client.notices.is_read, "the stream is open")
-        large = rpc.notification("large", {"text": "x" * 100_000})
-        sent = 0
-        while slow_client in front.relays[0].clients:
-            slow_client.deliver(large, None)
-            sent += 1
-            assert sent < 1_000
-            assert (await front.post(call(sent, "now"), other)).status_code == 200
-        assert (await front.post(call(1, "echo"), slow)).status_code == 404
-        assert front.relays[0].clients == [other_client]
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):  # cut, and not waited for
-            await reader.readexactly(sent * 100_000)
-        writer.close()
+        async with raw(front, "GET", {"Mcp-Session-Id": slow}) as reader:
+            await until(lambda: slow_client.notices.is_read, "the stream is open")
+            sent = 0
+            while slow_client in front.relays[0].clients:
+                slow_client.deliver(LARGE, None)
+                sent += 1
+                assert sent < 1_000
+                assert (await front.post(call(sent, "now"), other)).status_code == 200
+            assert (await front.post(call(1, "echo"), slow)).status_code == 404
+            assert front.relays[0].clients == [other_client]
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):  # cut, and not waited for
+                await reader.readexactly(sent * 100_000)
 
 
 @real
@@ -246,23 +261,66 @@ async def test_a_client_that_does_not_read_an_answer_loses_its_request():
     """Without a session it is the connection that is cut, and the request that is cancelled."""
     async with running(limits=HttpLimits(queue_bytes=200_000)) as front:
         body, headers = modern(call(1, "hold"))
-        headers |= {"Host": "localhost", "Authorization": f"Bearer {TOKEN}", "Accept": "*/*"}
         text = json.dumps(body)
         headers |= {"Content-Type": "application/json", "Content-Length": str(len(text))}
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        _, writer = await asyncio.open_connection(front.address.host, front.address.port, limit=1)
-        writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n{text}".encode())
-        await until(lambda: front.relays and front.relays[0].got, "the call is under way")
-        relay = front.relays[0]
-        client, held = relay.held()
-        large = rpc.notification("large", {"text": "x" * 100_000})
-        for _ in range(1_000):
-            client.deliver(large, held.key)
-            await asyncio.sleep(0)
-            if relay.cancelled:
-                break
-        assert relay.cancelled == [held.key]
-        writer.close()
+        async with raw(front, "POST", headers, text):
+            await until(lambda: front.relays and front.relays[0].got, "the call is under way")
+            relay = front.relays[0]
+            client, held = relay.held()
+            for _ in range(1_000):
+                client.deliver(LARGE, held.key)
+                await asyncio.sleep(0)
+                if relay.cancelled:
+                    break
+            assert relay.cancelled == [held.key]
+
+
+@real
+async def test_who_resumes_cuts_a_connection_that_is_stuck():
+    """The earlier one may wait for ever for a client that is gone."""
+    async with running() as front:
+        session = await front.open()
+        [client] = front.relays[0].clients
+        async with raw(front, "GET", {"Mcp-Session-Id": session}) as reader:
+            await until(lambda: client.notices.is_read, "the stream is open")
+            for _ in range(100):
+                client.deliver(LARGE, None)
+            await until(lambda: client.notices.has_messages, "some of it waits")
+            async with front.stream("GET", session=session, last_event_id="0-0") as second:
+                async with asyncio.timeout(10):
+                    assert await size_until_the_end(reader) < 10_000_000
+                assert "x" * 100_000 in [line async for line in until_large(second)][-1]
+
+
+@real
+async def test_a_stuck_connection_does_not_hold_up_the_end():
+    """It is cut after the time for it."""
+    async with asyncio.timeout(10), contextlib.AsyncExitStack() as stack:
+        async with running(limits=HttpLimits(close_seconds=0.2, queue_bytes=1 << 30)) as front:
+            session = await front.open()
+            [client] = front.relays[0].clients
+            reader = await stack.enter_async_context(raw(front, "GET", {"Mcp-Session-Id": session}))
+            await until(lambda: client.notices.is_read, "the stream is open")
+            client.deliver(rpc.notification("large", {"text": "x" * 20_000_000}), None)
+            await until(lambda: not client.notices.has_messages, "it is on its way")
+        assert await size_until_the_end(reader) < 20_000_000
+
+
+async def size_until_the_end(reader):
+    """How many bytes come until the connection is closed, or reset."""
+    size = 0
+    with contextlib.suppress(ConnectionError):
+        while part := await reader.read(1 << 20):
+            size += len(part)
+    return size
+
+
+async def until_large(response):
+    """The lines of a stream, up to the first large one."""
+    async for line in response.aiter_lines():
+        yield line
+        if len(line) > 100_000:
+            return
 
 
 @real
