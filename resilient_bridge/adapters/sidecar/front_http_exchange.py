@@ -58,7 +58,11 @@ class Exchange:
         self.pairs: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
-        self.headers: dict[str, str] = dict(reversed(self.pairs))  # of two the first counts
+        self.headers: dict[
+            str, str
+        ] = {}  # what comes twice is one value with a comma, which no origin and no token has
+        for name, value in self.pairs:
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._abort: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
         self._receive, self._send = receive, send
 

@@ -192,12 +192,15 @@ async def test_a_stream_that_was_cut_is_resumed():
             first = await anext(lines)
         assert first.startswith("id: ")
         client, held = relay.held()
+        stream = client._in_flight[held.key]
+        await until(lambda: not stream.is_read, "it is noticed")
         client.deliver(rpc.notification("while away"), held.key)
         client.deliver(rpc.notification("of no request"), None)
         async with front.stream("GET", session=session, last_event_id=first[4:]) as response:
             relay.answer(client, held, "late")
             text = (await response.aread()).decode()
         assert [message.get("method", "answer") for _, message in events(text)] == ["while away", "answer"]
+        assert not stream.has_messages
         # It can be read once more, from any event; in another session these ids mean nothing.
         async with front.stream("GET", session=session, last_event_id=events(text)[0][0]) as response:
             assert [message["id"] for _, message in events((await response.aread()).decode())] == [1]
@@ -329,6 +332,13 @@ async def test_a_silent_stream_has_comments():
                 pass
 
 
+async def until_refused(front):
+    """The first response that is not good."""
+    while (response := await front.post(call(1, "now"), "no session")).status_code == 404:
+        await asyncio.sleep(0.01)
+    return response
+
+
 async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
     """A call is answered, streams and what is not answered end, and all of it in bounded time."""
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
@@ -341,9 +351,11 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
                 http.get(front.address.url, headers=GET | {"mcp-session-id": session})
             )
             await until(lambda: len(relay.got) == 3, "the calls are under way")
+            late = asyncio.create_task(until_refused(front))
             asyncio.get_running_loop().call_later(0.1, lambda: relay.answer(*relay.held(), "in time"))
         answered, unanswered = await asyncio.gather(*calls)
         assert text_of(answered) == "in time"
+        assert (await late).json()["error"]["message"] == "Shutting down"
         assert [message for _, message in events(unanswered.text) if message] == []
         assert (await listening).status_code == 200
     assert relay.is_closed

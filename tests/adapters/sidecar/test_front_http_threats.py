@@ -79,6 +79,16 @@ def test_only_this_machine_is_an_origin(origin):
     assert (refusal is None or refusal.status) == (ORIGINS[origin] or 403)
 
 
+@real
+async def test_of_two_origins_both_count():
+    """A header that comes twice is neither of its values."""
+    async with running() as front:
+        for first, second in (("evil.invalid", "localhost"), ("localhost", "evil.invalid")):
+            origins = [("origin", f"http://{first}"), ("origin", f"http://{second}")]
+            response = await front.http.post(front.address.url, headers=origins)
+            assert response.status_code == 403
+
+
 def test_names_can_be_allowed():
     """Hosts and origins that the user names; on another address than loopback, any address."""
     guard = guard_of(
