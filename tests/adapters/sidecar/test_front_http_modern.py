@@ -111,6 +111,18 @@ async def test_parameters_in_headers_are_compared_where_the_schema_is_known():
             assert (await front.post(body, **headers)).status_code == status
 
 
+async def test_a_version_that_is_not_served_is_named_with_those_that_are():
+    """For requests and notifications alike, so that a client can choose another."""
+    data = {"supported": [MODERN], "requested": "2099-01-01"}
+    async with running() as front:
+        body, headers = modern(call(1, "echo"))
+        body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2099-01-01"
+        for sent in (body, {"jsonrpc": "2.0", "method": "vendor/note"}):
+            refused = await front.post(sent, **headers | {"mcp-protocol-version": "2099-01-01"})
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"], error["data"]) == (400, -32022, data)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
