@@ -76,11 +76,6 @@ def _is_same(one: _Origin, other: _Origin) -> bool:
     return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
 
 
-def is_within(url: Any, other: Any) -> bool:
-    """Return whether two URLs have one origin: the same scheme, host and port."""
-    return _origin(url) == _origin(other)
-
-
 def mark_redirect(request: Any) -> None:
     """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
     before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())

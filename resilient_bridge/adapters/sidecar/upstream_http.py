@@ -64,7 +64,7 @@ class HTTPUpstream:
         self._max_message, self._resume_within = max_message, resume_within
         self._open: dict[int, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gates: tuple[Exchange, ...] = ()  # what has to be over before a later message goes
+        self._barriers: tuple[Exchange, ...] = ()  # what has to be over before a later message goes
         self._marks: dict[str, Any] = {}
         self._modern = ""  # the version of the last message of 2026-07-28 or later
         self._is_gone = self._is_closed = self._is_lost = False
@@ -107,14 +107,16 @@ class HTTPUpstream:
         exchange = Exchange(message)
         if exchange.request is not None:
             self._open[exchange.request] = exchange
-        gates = self._gates = tuple(gate for gate in self._gates if not gate.is_over.is_set())
+        barriers = self._barriers = tuple(
+            barrier for barrier in self._barriers if not barrier.is_over.is_set()
+        )
         if message.method in {"initialize", _INITIALIZED}:
-            self._gates = (*gates, exchange)
-        self._start(exchange, gates, about)
+            self._barriers = (*barriers, exchange)
+        self._start(exchange, barriers, about)
 
-    def _start(self, exchange: Exchange, gates: tuple[Exchange, ...], about: Exchange | None) -> None:
+    def _start(self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None) -> None:
         task = asyncio.get_running_loop().create_task(
-            self._go(exchange, gates, about), name="resilient_bridge mcp post"
+            self._go(exchange, barriers, about), name="resilient_bridge mcp post"
         )
         exchange.task = task
         self._tasks.add(task)
@@ -126,18 +128,18 @@ class HTTPUpstream:
 
         task.add_done_callback(over)
 
-    async def _go(self, exchange: Exchange, gates: tuple[Exchange, ...], about: Exchange | None) -> None:
+    async def _go(self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None) -> None:
         try:
-            for gate in gates:
-                await _passed(gate)
+            for barrier in barriers:
+                await _passed(barrier)
             if about is not None:
                 await about.sent.is_whole.wait()
-                if not about.sent.has_begun:
+                if not about.sent.is_started:
                     return  # the server never heard of it
             await self._post(exchange)
         except Exception as error:  # noqa: BLE001 -- whatever the client raises; what it says is judged
             sent = exchange.sent
-            self._ended(exchange, loss_of_error(error, has_begun=sent.has_begun, hops=sent.hops))
+            self._ended(exchange, loss_of_error(error, is_started=sent.is_started, hops=sent.hops))
 
     async def _post(self, exchange: Exchange) -> None:
         message, wire = exchange.message, self._wire
@@ -275,8 +277,8 @@ class HTTPUpstream:
         await self._wire.close()
 
 
-async def _passed(gate: Exchange) -> None:
+async def _passed(barrier: Exchange) -> None:
     """Wait until a message is over; for the acceptance of a notification in bounded time, for the answer to initialize as long as it takes."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_ACCEPTED if gate.request is None else None):
-            await gate.is_over.wait()
+        async with asyncio.timeout(_ACCEPTED if barrier.request is None else None):
+            await barrier.is_over.wait()

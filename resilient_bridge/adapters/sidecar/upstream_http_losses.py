@@ -32,17 +32,17 @@ _BEFORE_THE_REQUEST: Final = frozenset(
     {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
 )
 _SHOWN: Final = 300  # characters of what a server says in the body of a refusal
-_SAID: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
+_CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
-def loss_of_error(error: Exception, *, has_begun: bool, hops: int = 0) -> Loss:
+def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
     """Return the loss of a request that ended in an error of the HTTP client, before its answer had a status.
 
-    `has_begun`: whether a byte of it was written. `hops`: how often it was redirected before, to a server that has seen it then.
+    `is_started`: whether a byte of it was written. `hops`: how often it was redirected before, to a server that has seen it then.
     """
     failure = classify(error)
     is_proof = hops == 0 and failure.executed is Executed.NO
-    if has_begun and not is_proof:
+    if is_started and not is_proof:
         return Loss(reason=failure.message)
     is_before = failure.proof in _BEFORE_THE_REQUEST or failure.code.startswith("CONN_")
     is_unreachable = is_before and failure.retryable and failure.proof != "refused_stream"
@@ -68,25 +68,25 @@ def loss_of_status(
     `had_session`: whether the request carried a session id. `is_known`: whether this path has accepted a message before.
     """
     words = _words(headers, body)
-    said = f"HTTP {status}"
+    title = f"HTTP {status}"
     if had_session and is_session_unknown(status, body):
         return Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True, words=words)
     wait, _ = wait_from_headers(headers, now_wall)
     if status in {401, 403, 407}:
         why = _reason_of(headers.get("proxy-authenticate" if status == 407 else "www-authenticate", ""))
         hint = "the proxy asks for credentials" if status == 407 else _SIGN_IN
-        reason = f"{said}{f' ({why})' if why else ''}: {hint}"
+        reason = f"{title}{f' ({why})' if why else ''}: {hint}"
         return Loss(reason=reason, executed=Executed.NO, is_final=True, words=words)
     if status in {425, 429} or (status == 408 and wait is not None):
-        return Loss(reason=said, executed=Executed.NO, retry_after=wait, words=words)
+        return Loss(reason=title, executed=Executed.NO, retry_after=wait, words=words)
     if status in {404, 405} and not had_session and not is_known:
-        return Loss(reason=f"{said}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words)
+        return Loss(reason=f"{title}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words)
     if status in {421, 426}:
-        return Loss(reason=said, executed=Executed.NO, is_final=True, words=words)
+        return Loss(reason=title, executed=Executed.NO, is_final=True, words=words)
     if 300 <= status < 400:
-        reason = f"{said}: a redirect that is not followed, give the final URL inside one origin"
+        reason = f"{title}: a redirect that is not followed, give the final URL inside one origin"
         return Loss(reason=reason, is_final=True)
-    return Loss(reason=said, retry_after=wait, words=words)
+    return Loss(reason=title, retry_after=wait, words=words)
 
 
 def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
@@ -98,13 +98,13 @@ def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
     if status in {401, 403, 407, 425, 429} or status < 400:
         return None
     try:
-        said = mapping_of(json.loads(body))
+        document = mapping_of(json.loads(body))
     except (ValueError, RecursionError):
         return None
-    error, told = mapping_of(said.get("error")), said.get("id")
+    error, id_ = mapping_of(document.get("error")), document.get("id")
     code = error.get("code")
-    is_ours = told == request and not isinstance(told, bool)
-    is_nobodys = told is None or isinstance(told, str)
+    is_ours = id_ == request and not isinstance(id_, bool)
+    is_nobodys = id_ is None or isinstance(id_, str)
     if not isinstance(code, int) or not (is_ours or (is_nobodys and status < 500)):
         return None
     if not isinstance(error.get("message"), str):
@@ -138,8 +138,8 @@ def too_long(limit: int) -> Loss:
 
 def _reason_of(challenge: str) -> str:
     """Return what a WWW-Authenticate header says beyond its scheme."""
-    said = {str(name): str(text) for name, text in _SAID.findall(challenge)}
-    return redact(said.get("error_description") or said.get("error") or "", limit=_SHOWN)
+    parts = {str(name): str(text) for name, text in _CHALLENGE.findall(challenge)}
+    return redact(parts.get("error_description") or parts.get("error") or "", limit=_SHOWN)
 
 
 def _words(headers: Mapping[str, str], body: bytes) -> str:
@@ -151,13 +151,13 @@ def _words(headers: Mapping[str, str], body: bytes) -> str:
     with suppress(ValueError, RecursionError):
         document = mapping_of(json.loads(body))
     error: object = document.get("error")
-    for said in (
+    for candidate in (
         mapping_of(error).get("message"),
         document.get("error_description"),
         document.get("message"),
         error,
     ):
-        if isinstance(said, str) and said:
-            text = said
+        if isinstance(candidate, str) and candidate:
+            text = candidate
             break
     return redact(text.strip(), limit=_SHOWN)

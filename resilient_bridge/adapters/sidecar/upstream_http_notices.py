@@ -79,7 +79,10 @@ class Notices:
             if not self._was_open:
                 return False, False
             body = await refusal_of(response)
-            return bool(self._wire.session) and is_session_unknown(response.status_code, body), False
+            is_gone = bool(self._wire.session) and is_session_unknown(response.status_code, body)
+            if not is_gone:
+                self._lost(f"HTTP {response.status_code}")
+            return is_gone, False
         finally:
             await response.aclose()
 

@@ -13,7 +13,7 @@ from ...errors import BridgeError, Executed, is_sensitive
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ..arguments import plaintext_refused
-from ..http.requests import is_within, origin_of
+from ..http.requests import origin_of
 from ..sse.event_source_arguments import secrets_in
 from .upstream import Loss, LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST_HOPS: Final = 5
 _REFUSAL_BYTES: Final = 2**20
 _REFUSAL_SECONDS: Final = 5.0
-_KEPT_SECONDS: Final = (
+_IDLE_SECONDS: Final = (
     3.0  # an unused connection: below the 5 s after which Node and uvicorn close theirs, under a request
 )
 _GOODBYE: Final = 1.0
@@ -42,18 +42,18 @@ class TooLongError(Exception):
 
 
 class Sent:
-    """What was seen of one request: `has_begun` once its first byte may be on the wire, `is_whole` is set after its last."""
+    """What was seen of one request: `is_started` once its first byte may be on the wire, `is_whole` is set after its last."""
 
     def __init__(self) -> None:
         """Nothing was sent yet."""
-        self.has_begun = False
+        self.is_started = False
         self.hops = 0
         self.is_whole = asyncio.Event()
 
     async def trace(self, name: str, _: object) -> None:
         """Listen to the HTTP client, which names each step."""
         if "send_request_headers" in name:
-            self.has_begun = True
+            self.is_started = True
         elif "receive_response_headers" in name:
             self.is_whole.set()
 
@@ -91,8 +91,9 @@ class Wire:
                 f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}"
             )
         has_credentials = bool(target.userinfo) or any(is_sensitive(name) for name in own)
-        is_here = is_loopback(target.host)
-        if target.scheme == "http" and has_credentials and not is_here and not allow_plaintext_credentials:
+        is_plain, is_here = target.scheme == "http", is_loopback(target.host)
+        is_plain_here = is_plain and is_here
+        if is_plain and has_credentials and not is_here and not allow_plaintext_credentials:
             raise _refused(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
         login = httpx.BasicAuth(target.username, target.password) if target.userinfo else None
         self.url = target.copy_with(username=None, password=None)
@@ -103,9 +104,10 @@ class Wire:
             # HTTP/1.1 alone: httpx never resets a stream of HTTP/2, so a cancellation would not arrive, and one failure would be everybody's.
             http2=False,
             limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEPT_SECONDS
+                max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS
             ),
-            verify=not (target.scheme == "http" and is_here) or _trusts_nobody(),
+            verify=_empty_context() if is_plain_here else True,
+            trust_env=not is_plain_here,  # no proxy reaches this machine's own loopback
         )
         self.secrets = secrets_in(self.client, url, own)
 
@@ -138,16 +140,16 @@ class Wire:
     def _redirect(self, response: httpx.Response, method: str) -> httpx.URL | None:
         """Return where a redirect leads to that may be followed: inside the origin, with the method that it had."""
         location = response.headers.get("location", "")
-        is_kept = response.status_code in _FOLLOWED or (
+        is_followed = response.status_code in _FOLLOWED or (
             method == "GET" and response.status_code in {301, 302, 303}
         )
-        if not is_kept or not location:
+        if not is_followed or not location:
             return None
         try:
             target = response.url.join(location).copy_with(username=None, password=None, fragment=None)
         except Exception:  # noqa: BLE001 -- whatever makes a location unreadable
             return None
-        return target if is_within(target, self.url) else None
+        return target if origin_of(target) == origin_of(self.url) else None
 
     async def close(self) -> None:
         """Close every connection, within about a second."""
@@ -160,7 +162,7 @@ def _refused(reason: str) -> LostError:
     return LostError(Loss(reason=reason, executed=Executed.NO, is_final=True))
 
 
-def _trusts_nobody() -> Any:
+def _empty_context() -> Any:
     """A TLS context for a client that needs none: loading the authorities would cost more than everything else at the start."""
     import ssl
 

@@ -75,8 +75,10 @@ async def connected(url, **options):
     finally:
         async with asyncio.timeout(6):
             await upstream.close()
-        left = [task for task in asyncio.all_tasks() - before if "resilient_bridge mcp" in task.get_name()]
-        assert not left
+        remaining = [
+            task for task in asyncio.all_tasks() - before if "resilient_bridge mcp" in task.get_name()
+        ]
+        assert not remaining
 
 
 async def opened(upstream, heard, **changed):
@@ -109,6 +111,22 @@ def event(document, id="", retry=None):
     lines += [f"retry: {retry}"] if retry is not None else []
     data = json.dumps(document) if document is not None else ""
     return ("\n".join([*lines, f"data: {data}"]) + "\n\n").encode()
+
+
+async def streamed(request, *pieces):
+    """Answer with a stream of these bytes, and end it."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(piece)
+    return response
+
+
+async def lost(url, **options):
+    """The loss of one request."""
+    async with connected(url, **options) as (upstream, heard):
+        upstream.send(call(1))
+        return await heard.outcome(1)
 
 
 class Scripted:
@@ -161,7 +179,7 @@ class Scripted:
         """Its URL, while it listens."""
         app = web.Application(client_max_size=2**28)
         app.router.add_route("*", "/{tail:.*}", self.handle)
-        runner = web.AppRunner(app, shutdown_timeout=0, access_log=None)
+        runner = web.AppRunner(app, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, **how)
         await site.start()
