@@ -19,6 +19,7 @@ Message = dict[str, Any]
 MODERN: Final = "2026-07-28"
 LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 _TEXT: Final = {"type": "string"}
 _MARKER: Final = {
     "type": "string",
@@ -106,10 +107,6 @@ def _content(text: str, *, is_error: bool = False) -> Message:
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
-def _about() -> Message:
-    return {"capabilities": {"tools": {}}, "serverInfo": dict(_INFO)}
-
-
 def as_object(value: Any) -> Message:
     """Return what should be a JSON object; an empty one if it is none."""
     return cast("Message", value) if isinstance(value, dict) else {}
@@ -120,9 +117,14 @@ def _result(method: str, params: Message) -> Message | None:
     if method == "initialize":
         wanted = params.get("protocolVersion")
         version = wanted if wanted in LEGACY else LEGACY[0]
-        return {"protocolVersion": version, **_about()}
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": dict(_INFO)}
     if method == "server/discover":
-        return {"supportedVersions": [MODERN], **_about(), "ttlMs": 0, "cacheScope": "public"}
+        offer: Message = {
+            "supportedVersions": [MODERN],
+            "capabilities": {"tools": {}},
+            "_meta": {_SERVER: dict(_INFO)},
+        }
+        return {**offer, "ttlMs": 0, "cacheScope": "public"}
     if method == "tools/list":
         return {"tools": [dict(tool) for tool in TOOLS], "ttlMs": 0, "cacheScope": "public"}
     return {} if method == "ping" else None

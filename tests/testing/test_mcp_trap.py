@@ -251,6 +251,9 @@ async def test_the_official_client_reads_tools_and_hints(tmp_path):
     with trap.http() as url:
         for mode in ("auto", "legacy"):
             async with Client(url, mode=mode) as client:
+                assert client.protocol_version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
+                assert client.server_info is not None
+                assert client.server_info.name == "mcp-trap"
                 tools = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
                 assert tools["order"] is not None
                 assert [tools["order"].idempotent_hint, tools["order"].destructive_hint] == [False, True]
