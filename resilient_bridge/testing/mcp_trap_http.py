@@ -10,7 +10,8 @@ import os
 import socket
 import struct
 import threading
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -53,8 +54,8 @@ class TrapOverHTTP:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End every connection, and give the port back."""
-        self.closed.set()
         with self._lock:
+            self.closed.set()
             timer, server = self._timer, self._stop()
         if timer is not None:
             timer.cancel()
@@ -62,16 +63,23 @@ class TrapOverHTTP:
             server.end()
         self._held.close()
 
-    def die(self) -> None:
-        """End as a process would, and come back later with nothing in memory."""
+    @contextmanager
+    def death(self) -> Generator[None, None, None]:
+        """End as a process would, and come back later with nothing in memory; what the block still sends is the last that clients see.
+
+        The port refuses before the block begins, so that no client can be faster than the death.
+        """
         with self._lock:
             self.sessions.clear()
-            if (server := self._stop()) is None:
-                return  # it is dead already
-            self._timer = threading.Timer(self._away, self._listen)
-            self._timer.daemon = True
-            self._timer.start()
-        server.end()
+            server = self._stop()  # None: it is dead already
+        try:
+            yield
+        finally:  # the client may be gone
+            if server is not None:
+                server.end()
+                self._timer = threading.Timer(self._away, self._listen)
+                self._timer.daemon = True
+                self._timer.start()
 
     def _listen(self) -> None:
         with self._lock:
@@ -163,6 +171,14 @@ class _Handler(BaseHTTPRequestHandler):
         self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]
     ) -> None:
         """Send the answer as far as the strike lets it."""
+        if strike in _DEADLY:
+            self.close_connection = True
+            with self.server.trap.death():
+                self._send(body, strike, message, session)
+        else:
+            self._send(body, strike, message, session)
+
+    def _send(self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]) -> None:
         trap = self.server.trap
         if strike in {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.RESET}:
             self._reset()
@@ -178,9 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, body[: len(body) // 2], session, length=len(body))
         else:
             self._reply(200, body, session)
-        if strike in _DEADLY:
-            self.close_connection = True
-            trap.die()
 
     def _refuse(self, message: dict[str, Any]) -> None:
         error = {"code": -32001, "message": "Session not found"}

@@ -49,10 +49,10 @@ def effect(tool: str, marker: str, key: str = "") -> MCPEffect:
     return MCPEffect(tool, marker, 0, 0.0, key)
 
 
-def seen_by(client: RawClient, params: Any = ORDER) -> str:
+def seen_by(client: RawClient, params: Any = ORDER, *, seconds: float = 20) -> str:
     """What became of one call."""
     try:
-        answer = client.request("tools/call", params, seconds=0.8)
+        answer = client.request("tools/call", params, seconds=seconds)
     except TimeoutError:
         return "no answer"
     except (OSError, ValueError):
@@ -118,7 +118,8 @@ def test_a_strike_over_stdio(strike, tmp_path):
     trap = MCPTrap(tmp_path / "effects.jsonl", plan=[strike])
     with Pipes(trap.command) as client:
         client.initialize()
-        assert (seen_by(client), trap.ran("m")) == SEEN[strike]
+        seconds = 0.5 if strike is MCPStrike.HANG else 20
+        assert (seen_by(client, seconds=seconds), trap.ran("m")) == SEEN[strike]
         if seen := strike is MCPStrike.NOISE:
             assert len(client.noise) == 6
         assert bool(client.noise) == (seen or strike is MCPStrike.MIDDLE)
@@ -147,7 +148,8 @@ def test_a_strike_over_http(strike, tmp_path):
     with trap.http(away=0.1) as url:
         client = Http(url)
         client.initialize()
-        assert (seen_by(client), trap.ran("m")) == SEEN[strike]
+        seconds = 0.5 if strike is MCPStrike.HANG else 20
+        assert (seen_by(client, seconds=seconds), trap.ran("m")) == SEEN[strike]
         next_call = {"name": "order", "arguments": {"marker": "n", "item": ""}}
         if "die" in _about(strike):
             assert seen_by(client, next_call) == LOST  # refused
