@@ -102,6 +102,34 @@ def test_neither_has_been_started(rb_server, rb_proxy):
     assert rb_proxy.port == 0
 '''
 
+TRAPS = '''
+import json
+from urllib.request import Request, urlopen
+
+def call(url, method, params, session=()):
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    headers = {"Content-Type": "application/json", **dict(session)}
+    return urlopen(Request(url, body, headers), timeout=5)
+
+def order(url, markers):
+    session = {"Mcp-Session-Id": call(url, "initialize", {}).headers["Mcp-Session-Id"]}
+    for marker in markers:
+        try:
+            call(url, "tools/call", {"name": "order", "arguments": {"marker": marker, "item": "tea"}}, session)
+        except OSError:
+            session = {}
+
+def test_a_client_that_does_not_repeat(rb_mcp_trap):
+    """It passes."""
+    with rb_mcp_trap.http() as url:
+        order(url, ["a"])
+
+def test_a_client_that_repeats(rb_mcp_trap):
+    """It passes, and then its fixture says no."""
+    with rb_mcp_trap.http() as url:
+        order(url, ["a", "a", "a"])
+'''
+
 
 def test_the_package_states_its_plugin():
     """Pytest finds it by the entry point of the distribution."""
@@ -148,3 +176,12 @@ def test_the_fixtures_are_listed_with_what_they_are(pytester):
     shown.stdout.fnmatch_lines_random(
         ["rb_time*", "*Virtual time for the policies of this test*", "rb_events*", "rb_server*", "rb_proxy*"]
     )
+
+
+@pytest.mark.real
+def test_the_fixture_for_mcp_clients(pytester):
+    """`rb_mcp_trap` judges when the test is over."""
+    pytester.makepyfile(TRAPS)
+    result = pytester.runpytest_subprocess("-q", "-W", "error")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*order 'a' was done again*"])
