@@ -5,18 +5,23 @@ Rule: a request that may have run is sent again only with proof or permission, a
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ...calls.rate_limit.state import RateState
-from ...errors import Executed, ThrottledError
+from ...errors import Executed, ThrottledError, redact
 from . import message, outcomes
 from .lists import LISTS, cursor_of, hint_of
 from .options import EVERY_TOOL
 from .outcomes import PREFIX, Outcome
-from .state import Call, Drop, GiveUp, Held, Phase
+from .shared import UNSUBSCRIBE, is_wanted_by_others, request_for_all
+from .state import Call, Drop, GiveUp, Held
+from .status import add_status_tool
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .message import Key, Message
     from .outcomes import Ending
     from .restarts import Restarts
@@ -77,7 +82,9 @@ class Calls:
         client.calls[key] = call
         if self._options.deadline is not None and call.method not in _UNLIMITED:
             call.deadline_at = now + self._options.deadline
-        if self._is_answered_from_memory(call) or self.is_refused(call, now):
+        if self._is_answered_from_memory(call, now) or self._is_kept_for_others(call, now):
+            return
+        if self.is_refused(call, now):
             return
         self.wait(call, now)
         self.flush(now)
@@ -85,6 +92,7 @@ class Calls:
     def wait(self, call: Call, now: float, *, is_repeat: bool = False) -> None:
         """Have a call wait for its turn; one that was sent before keeps its place by its arrival."""
         call.waits_since, call.attempts_at = now, self._restarts.attempts
+        call.patient_until = now + self._options.patience - call.waited
         call.next_notice_at = now + _NOTICE if call.request.progress_token is not None else None
         waiting = self._state.waiting
         waiting.append(call)
@@ -99,19 +107,36 @@ class Calls:
     def cancel(self, client: ClientState, key: Key, note: Message, now: float) -> None:
         """The client no longer wants an answer: what was not sent never is; the server is told of what was."""
         call = client.calls.get(key)
-        if call is None or call.is_cancelled or call.method == "initialize":
+        if call is None or call.method == "initialize":
             return
-        call.is_cancelled = True
-        session = call.session
-        if session is not None:
-            if session.is_modern and not self._options.is_command:
-                self._state.actions.append(GiveUp(session.number, call.server_id))
-                session.pending.pop(call.server_id, None)
-            else:
-                self._state.to_server(session, note.with_request_id(call.server_id))
-        self._end(call, Outcome.CANCELLED, now, reason="cancelled by the client", was_sent=call.sends > 0)
-        self._state.actions.append(Drop(client.client, key))
+        self._cancel(call, note, now, "cancelled by the client")
         self.flush(now)
+
+    def leave(self, client: ClientState, now: float) -> None:
+        """The client is gone, and wants nothing any longer."""
+        self._state.held = [one for one in self._state.held if one.client is not client]
+        note = message.notification("notifications/cancelled", {"requestId": 0, "reason": "the client left"})
+        for call in list(client.calls.values()):
+            self._cancel(call, note, now, "the client left")
+        self.flush(now)
+
+    def _cancel(self, call: Call, note: Message, now: float, reason: str) -> None:
+        self._forget(call, note)
+        self._end(call, Outcome.CANCELLED, now, reason=reason, was_sent=call.sends > 0)
+        if call.request.key is not None:
+            self._state.actions.append(Drop(call.client.client, call.request.key))
+
+    def _forget(self, call: Call, note: Message) -> None:
+        """Nobody waits for the answer any longer. A server need not answer what was cancelled, so nothing is kept for that."""
+        session = call.session
+        if session is None:
+            return
+        session.pending.pop(call.server_id, None)
+        session.forgotten.append(call.server_id)
+        if session.is_modern and not self._options.is_command:
+            self._state.actions.append(GiveUp(session.number, call.server_id))
+        else:
+            self._state.to_server(session, note.with_request_id(call.server_id))
 
     # ---- to the server -----------------------------------------------------------------------------------------
 
@@ -124,20 +149,24 @@ class Calls:
         held, state.held = state.held, []
         for one in held:
             state.to_server(session, one.message)
-        if not state.waiting:
-            return
+        waiting, state.waiting = state.waiting, []
         later: list[Call] = []
-        for call in state.waiting:
-            if call.not_before > now or not self._has_slot(call):
+        for call in waiting:
+            if call.not_before > now:
+                later.append(call)
+                continue
+            call.not_before = 0.0
+            if not self._has_slot(call):
                 later.append(call)
             elif call.unproven_losses and call.permission == "idempotent" and self._is_overtaken(call):
                 self.give_up(call, now)
-            elif not self._is_missing(call, session, now):
+            elif not self._is_missing(call, session, now) and not self._is_stale(call, session, now):
                 self._send(call, session, now)
         state.waiting = later
 
     def _send(self, call: Call, session: Session, now: float) -> None:
         call.session, call.server_id, call.sent_at = session, self._state.number(), now
+        call.waited += now - call.waits_since
         call.sends += 1
         seconds = self._options.timeout_of(call.name) if call.is_tool else None
         call.times_out_at = None if seconds is None else now + seconds
@@ -145,7 +174,7 @@ class Calls:
         self._state.writes += call.is_tool or call.permission != "read"
         call.write_mark = self._state.writes
         session.pending[call.server_id] = call
-        request = call.request.with_id(call.server_id)
+        request = request_for_all(self._state, call).with_id(call.server_id)
         if call.request.progress_token is not None:
             request = request.with_progress_token(call.server_id)
         self._state.to_server(session, request)
@@ -209,87 +238,110 @@ class Calls:
             return False
         if lists.tool(call.name) is not None:
             return False
-        self.finish(call, outcomes.gone(call.name, lists.names()), now)
+        if call.unproven_losses:
+            self.give_up(call, now)
+        else:
+            self.finish(call, outcomes.gone(call.name, lists.names()), now)
         return True
 
-    def _is_answered_from_memory(self, call: Call) -> bool:
+    def _is_stale(self, call: Call, session: Session, now: float) -> bool:
+        """Refuse a cursor that an earlier session gave: the client begins again with the first page."""
+        cursor = cursor_of(call.request) if call.method in LISTS else ""
+        if not cursor or not self._state.restarts or session.lists.knows_cursor(call.method, cursor):
+            return False
+        text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
+        self._deliver(call, message.error(call.request.id, _STALE_CURSOR, text), Outcome.FAILED, now)
+        return True
+
+    def _is_answered_from_memory(self, call: Call, now: float) -> bool:
         """Answer a list while the server is away: an empty or failed one makes clients forget their tools."""
-        if call.method not in LISTS:
+        if call.method not in LISTS or self._state.usable is not None:
             return False
-        state, cursor = self._state, cursor_of(call.request)
-        current = state.current
-        if current is not None and cursor and current.phase is Phase.READY:
-            if not current.lists.knows_cursor(call.method, cursor) and state.known.knows_cursor(
-                call.method, cursor
-            ):
-                text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
-                answer = message.error(call.request.id, _STALE_CURSOR, text)
-                self._deliver(call, answer, Outcome.FAILED, call.arrived_at)
-                return True
+        page = self._state.known.page(call.method, cursor_of(call.request))
+        if page is None or not self._is_for_all(page, call.client):
             return False
-        if current is not None and current.phase is Phase.READY:
+        answer = message.result(call.request.id, page)
+        if self._options.status_tool and call.method == "tools/list" and "nextCursor" not in page:
+            answer = add_status_tool(answer)
+        self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
+        return True
+
+    def _is_kept_for_others(self, call: Call, now: float) -> bool:
+        """Answer who no longer wants to hear of a resource, where another client of the server does."""
+        client, uri = call.client, call.request.name
+        if not self._state.is_shared or call.method != UNSUBSCRIBE:
             return False
-        page = state.known.page(call.method, cursor)
-        if page is None:
+        if not is_wanted_by_others(self._state, client, uri):
             return False
+        client.subscriptions.pop(uri, None)
         self._deliver(
-            call,
-            message.result(call.request.id, page),
-            Outcome.ANSWERED,
-            call.arrived_at,
-            reason="from memory",
+            call, message.result(call.request.id, {}), Outcome.ANSWERED, now, reason="others listen"
         )
         return True
 
+    def _is_for_all(self, page: Mapping[str, Any], client: ClientState) -> bool:
+        """Whether what one client was told may be told to another."""
+        if not self._state.is_shared or page.get("cacheScope") == "public":
+            return True
+        return self._options.is_command and not client.is_modern
+
     # ---- what becomes of a call --------------------------------------------------------------------------------
+
+    def heard(self, session: Session, now: float) -> None:
+        """The server has answered a client's request, so it works."""
+        if not session.has_answered:
+            session.has_answered = True
+            if session is self._state.current:
+                self._restarts.worked(now)
 
     def answered(self, call: Call, answer: Message, now: float) -> None:
         """The server answered a call."""
-        session = call.session
-        if session is not None and not session.has_answered:
-            session.has_answered = True
-            self._restarts.worked(now)
-        if call.is_cancelled:
-            return
-        result = answer.result
+        session, result = call.session, answer.result
         is_failure = "error" in answer.fields or result.get("isError") is True
         answer = answer.with_id(call.request.id)
-        if (
-            call.is_tool
-            and session is not None
-            and not session.is_announced
-            and self._state.restarted is not None
-            and result
-        ):
-            session.is_announced = True
+        state, client = self._state, call.client
+        is_news = session is state.current and client.restarts_told < state.restarts
+        if call.is_tool and is_news and state.restarted is not None and result:
+            client.restarts_told = state.restarts
             path: tuple[str, ...] = ("result", "_meta", f"{PREFIX}/restarted")
             if isinstance(result.get("_meta"), dict):
-                answer = answer.with_member(path, self._state.restarted)
+                answer = answer.with_member(path, state.restarted)
             else:
-                answer = answer.with_member(path[:2], {path[2]: self._state.restarted})
+                answer = answer.with_member(path[:2], {path[2]: state.restarted})
         self._deliver(call, answer, Outcome.FAILED if is_failure else Outcome.ANSWERED, now)
 
     def lost(self, call: Call, loss: Loss, now: float) -> None:
         """There will be no answer: make the call wait for another try, or say what is known."""
+        session = call.session
         call.session = call.times_out_at = None
-        if call.is_cancelled:
+        if loss.executed is not Executed.NO:
+            call.unproven_losses += 1
+            call.loss = loss
+        if self._is_answered_from_memory(call, now):
             return
-        call.unproven_losses += loss.executed is not Executed.NO
-        if loss.executed is Executed.NO and loss.is_final:
-            self.finish(call, outcomes.refused(call.name, loss), now)
-        elif self._may_repeat(call, loss):
-            seconds = loss.retry_after or 0.0
-            if seconds > self._options.patience:
-                self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
-                return
-            call.not_before = now + seconds
+        pause = self._pause_after(call, session, loss, now)
+        if self._may_repeat(call, loss) and (call.waited + pause <= self._options.patience or _lasts(call)):
+            call.not_before = now + pause
             self.wait(call, now, is_repeat=True)
+        elif call.loss is not None:
+            self.finish(call, outcomes.unknown(call.name, call.loss, self._options.check.get(call.name)), now)
+        elif loss.is_final:
+            self.finish(call, outcomes.refused(call.name, loss), now)
         else:
-            self.finish(call, outcomes.unknown(call.name, loss, self._options.check.get(call.name)), now)
+            self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
+
+    def _pause_after(self, call: Call, session: Session | None, loss: Loss, now: float) -> float:
+        """Return the seconds before another try: as many as the server wants, and where nothing else slows it down more each time."""
+        if call.sent_at is not None and now - call.sent_at >= self._options.patience:
+            call.tries, call.waited = 0, 0.0  # this one lasted
+        call.tries += 1
+        pause = loss.retry_after or 0.0
+        is_up = session is not None and session is self._state.usable
+        return max(pause, self._restarts.pause(call.tries)) if is_up else pause
 
     def _may_repeat(self, call: Call, loss: Loss) -> bool:
         if loss.executed is Executed.NO:
-            return True
+            return not loss.is_final
         if call.method == LISTEN:
             return True
         if call.unproven_losses >= _MOST_LOSSES:
@@ -316,6 +368,8 @@ class Calls:
         ]
         seconds = self._restarts.open_for(now)
         for call in [*opening, *self._state.waiting]:
+            if _lasts(call):
+                continue
             if call.unproven_losses:
                 self.give_up(call, now)
             elif loss.is_final or seconds is None:
@@ -332,8 +386,8 @@ class Calls:
             )
         elif call.session is not None:
             ending = outcomes.timed_out(call.name, now - (call.sent_at or now), check)
-        elif call.unproven_losses and self._state.last_loss is not None:
-            ending = outcomes.unknown(call.name, self._state.last_loss, check)
+        elif call.loss is not None:
+            ending = outcomes.unknown(call.name, call.loss, check)
         else:
             ending = self._not_sent(call, now)
         self.finish(call, ending, now)
@@ -364,14 +418,15 @@ class Calls:
         self._free(call)
         state.outcomes[str(outcome)] += 1
         fields: dict[str, Any] = {"call": call.number, "method": call.method, "outcome": str(outcome)}
-        if call.name:
-            fields["name"] = call.name
+        name = call.name if call.is_tool else redact(call.name)
+        if name:
+            fields["name"] = name
         if reason:
             fields["reason"] = reason
         if self._options.log_arguments and call.is_tool:
             fields["arguments"] = call.request.params.get("arguments")
         fields |= {"sends": call.sends, "was_sent": was_sent, "seconds": round(now - call.arrived_at, 6)}
-        line = f'"{call.name}" ended as {outcome} ({reason})' if call.is_tool and outcome in _SHOWN else ""
+        line = f'"{name}" ended as {outcome} ({reason})' if call.is_tool and outcome in _SHOWN else ""
         state.note("call_finished", line, **fields)
 
     # ---- time --------------------------------------------------------------------------------------------------
@@ -380,8 +435,8 @@ class Calls:
         """Return when something is due, in monotonic seconds."""
         times = [one.until for one in self._state.held]
         for call in self._state.waiting:
-            times.append(call.waits_since + self._options.patience)
-            times += [at for at in (call.deadline_at, call.next_notice_at) if at is not None]
+            patient_until = None if _lasts(call) else call.patient_until
+            times += [at for at in (patient_until, call.deadline_at, call.next_notice_at) if at is not None]
             if self._state.usable is not None and call.not_before:
                 times.append(call.not_before)
         for session in self._state.sessions.values():
@@ -397,35 +452,34 @@ class Calls:
         """Do what is due; return the calls that were not answered in their time."""
         state = self._state
         state.held = [one for one in state.held if one.until > now]
+        self.flush(now)  # before the patience ends: what is due at the same moment is sent
         for call in list(state.waiting):
-            is_late = call.deadline_at is not None and now >= call.deadline_at
-            if is_late or (now >= call.waits_since + self._options.patience and call.not_before <= now):
+            if _is_past(call.deadline_at, now) or (now >= call.patient_until and not _lasts(call)):
                 self.give_up(call, now)
-            elif call.next_notice_at is not None and now >= call.next_notice_at:
+            elif _is_past(call.next_notice_at, now):
                 self._tell_progress(call, now)
-        overdue: list[Call] = []
-        for session in list(state.sessions.values()):
-            for call in [
-                one for one in session.pending.values() if isinstance(one, Call) and not one.is_cancelled
-            ]:
-                if any(at is not None and now >= at for at in (call.times_out_at, call.deadline_at)):
-                    overdue.append(call)
-                    note = message.notification(
-                        "notifications/cancelled",
-                        {"requestId": call.server_id, "reason": "no answer in time"},
-                    )
-                    if session.is_modern and not self._options.is_command:
-                        state.actions.append(GiveUp(session.number, call.server_id))
-                    else:
-                        state.to_server(session, note)
-                    self.give_up(call, now)
-                    call.is_cancelled = True
+        overdue = [
+            call
+            for session in state.sessions.values()
+            for call in session.pending.values()
+            if isinstance(call, Call)
+            and (_is_past(call.times_out_at, now) or _is_past(call.deadline_at, now))
+        ]
+        note = message.notification(
+            "notifications/cancelled", {"requestId": 0, "reason": "no answer in time"}
+        )
+        for call in overdue:
+            self._forget(call, note)
+            self.give_up(call, now)
         self.flush(now)
         return overdue
 
     def _tell_progress(self, call: Call, now: float) -> None:
         call.next_notice_at = now + _NOTICE
-        call.progress += _TINY
+        call.progress = max(call.progress + _TINY, math.nextafter(call.progress, math.inf))
+        if math.isinf(call.progress):  # no number is larger
+            return
+        call.has_told = True
         attempt = self._restarts.attempts - call.attempts_at
         text = (
             f"waiting for the server to come back, attempt {attempt + 1}"
@@ -436,6 +490,15 @@ class Calls:
         self._state.to_client(
             call.client, message.notification("notifications/progress", params), call.request.key
         )
+
+
+def _is_past(at: float | None, now: float) -> bool:
+    return at is not None and now >= at
+
+
+def _lasts(call: Call) -> bool:
+    """Whether it is a stream that the client has open, and that stays open while the server is away."""
+    return call.has_acknowledged
 
 
 def _not_started() -> Loss:

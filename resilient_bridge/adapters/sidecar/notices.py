@@ -6,12 +6,14 @@ and a notice goes to all; nobody hears what belongs to a call of another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from typing import TYPE_CHECKING, Final
 
 from . import message
 from .calls import LISTEN
 from .lists import LISTS
 from .message import key_of, object_of
+from .shared import is_loud_enough, is_subscribed
 from .state import Asked, Call
 
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _FILTERS: Final[Mapping[str, str]] = {
     "notifications/tools/list_changed": "toolsListChanged",
@@ -34,8 +37,9 @@ _NEEDS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
 }
-_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _METHOD_NOT_FOUND: Final = -32601
+_LEFT: Final = -32603
+_LARGEST: Final = sys.float_info.max
 
 
 def tell_changed(state: State, notice: str) -> None:
@@ -64,8 +68,13 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
         _deliver_to_listener(state, session, note)
     else:
         about = pending_call(session, request)
-        for client in [about.client] if about is not None else list(state.clients.values()):
-            if _is_wanted(client, note):
+        is_for_all = method in _FILTERS or method == _UPDATED
+        if state.is_shared and about is None and not is_for_all and _is_of_one(session, request):
+            state.strays += 1
+            return
+        is_for_one = about is not None and not is_for_all
+        for client in [about.client] if about is not None and is_for_one else list(state.clients.values()):
+            if _is_wanted(state, client, note):
                 related = about or sole_call(session, client)
                 state.to_client(client, note, related.request.key if related is not None else None)
 
@@ -87,10 +96,18 @@ def ask_client(state: State, session: Session, request: Message, about: int | No
     state.to_client(client, request.with_id(number), related.request.key if related is not None else None)
 
 
+def leave(state: State, client: ClientState) -> None:
+    """A client is gone: what the server has asked it is refused."""
+    for number, asked in list(state.asked.items()):
+        if asked.client is client:
+            del state.asked[number]
+            state.to_server(asked.session, message.error(asked.request.id, _LEFT, "the client has left"))
+
+
 def pending_call(session: Session, request: int | None) -> Call | None:
     """Return the client's call that is under way in a session under this id."""
     found = session.pending.get(request) if request is not None else None
-    return found if isinstance(found, Call) and not found.is_cancelled else None
+    return found if isinstance(found, Call) else None
 
 
 def sole_call(session: Session, client: ClientState) -> Call | None:
@@ -98,11 +115,7 @@ def sole_call(session: Session, client: ClientState) -> Call | None:
 
     A list or another read that is under way beside a call says nothing while a server works on that.
     """
-    calls = [
-        one
-        for one in session.pending.values()
-        if isinstance(one, Call) and one.client is client and not one.is_cancelled
-    ]
+    calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client]
     working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
     tools = [one for one in working if one.is_tool]
     found = tools or working
@@ -117,9 +130,10 @@ def _deliver_progress(state: State, session: Session, note: Message) -> None:
         state.strays += 1
         return
     if isinstance(progress, int | float) and not isinstance(progress, bool):
-        if progress <= call.progress and call.unproven_losses + (call.sends > 1):
+        if progress <= call.progress and (call.sends > 1 or call.has_told):
             return  # it has begun again, and progress has to grow
-        call.progress = max(call.progress, float(progress))
+        if call.progress < progress <= _LARGEST:
+            call.progress = float(progress)
     state.to_client(call.client, note.with_progress_token(call.request.progress_token), call.request.key)
 
 
@@ -143,7 +157,7 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
     ):  # of a stream that was opened again: what was missed is not known
         for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
-            _to_listener(state, call, message.notification("notifications/resources/updated", params))
+            _to_listener(state, call, message.notification(_UPDATED, params))
         return
     call.has_acknowledged |= is_acknowledgement
     _to_listener(state, call, note.with_member(("params", "_meta", SUBSCRIPTION), call.request.id))
@@ -153,16 +167,16 @@ def _to_listener(state: State, call: Call, note: Message) -> None:
     state.to_client(call.client, note, call.request.key)
 
 
-def _is_wanted(client: ClientState, note: Message) -> bool:
+def _is_of_one(session: Session, request: int | None) -> bool:
+    """Whether it came in the stream of a request that is none of ours, and so of a client's that waits no longer."""
+    return request is not None and request not in session.pending
+
+
+def _is_wanted(state: State, client: ClientState, note: Message) -> bool:
     """Whether a client asked for this: what is said to all is filtered for each."""
     if client.is_modern or not client.is_initialized:
         # In the era without sessions nothing comes outside of a stream; before it is ready a client takes log lines only.
         return bool(client.is_modern) or note.method == "notifications/message"
-    if note.method == "notifications/resources/updated":
-        uri: Any = note.params.get("uri")
-        return uri in client.subscriptions or not client.subscriptions
-    if note.method == "notifications/message" and client.log_level is not None:
-        wanted, level = client.log_level.params.get("level"), note.params.get("level")
-        if wanted in _LEVELS and level in _LEVELS:
-            return _LEVELS.index(level) >= _LEVELS.index(wanted)
-    return True
+    if note.method == _UPDATED:
+        return not state.is_shared or is_subscribed(client, note.params.get("uri"))
+    return note.method != "notifications/message" or is_loud_enough(client, note.params.get("level"))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ...errors import Executed
 from . import message
 from .calls import READS, Calls
 from .lists import LISTS, cursor_of
-from .notices import ask_client, deliver_notice
+from .notices import ask_client, deliver_notice, leave
 from .restarts import Restarts
 from .sessions import INITIALIZED, Sessions
 from .state import Action, Call, ClientState, Own, Phase, State
 from .status import STATUS_TOOL, add_status_tool, status_answer, status_of
+from .upstream import Loss
 
 
 if TYPE_CHECKING:
@@ -27,11 +29,10 @@ if TYPE_CHECKING:
     from .message import Message
     from .options import Sidecar
     from .state import Session
-    from .upstream import Loss
-
 
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _INVALID_REQUEST: Final = -32600
+_OLD: Final = Loss(reason="its session was forgotten by the server", executed=Executed.NO)
 _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients that share a server
 
 
@@ -55,19 +56,18 @@ class Relay:
 
     def connect(self, client: Client) -> None:
         """A client session began."""
-        self._state.clients[id(client)] = ClientState(client)
+        found = self._state.clients[id(client)] = ClientState(client)
+        found.restarts_told = self._state.restarts
 
     def disconnect(self, client: Client, now: float) -> None:
         """A client session ended: what it asked is cancelled, and the server is told."""
         found = self._state.clients.get(id(client))
         if found is None:
             return
-        for key, call in list(found.calls.items()):
-            note = message.notification(
-                "notifications/cancelled", {"requestId": call.request.id, "reason": "the client left"}
-            )
-            self._calls.cancel(found, key, note, now)
         self._state.clients.pop(id(client))
+        self._calls.leave(found, now)
+        leave(self._state, found)
+        self._sessions.leave(found, now)
 
     def from_client(self, client: Client, received: Message, now: float) -> None:
         """A client sent a message."""
@@ -104,8 +104,10 @@ class Relay:
 
     def _initialize(self, client: ClientState, request: Message, now: float) -> None:
         state = self._state
-        if client.opening is not None and client.opening.key != request.key and self._is_open(client):
-            text = "invalid request: the session is initialized already"
+        is_open = client.opening is not None and client.opening.key != request.key and self._is_open(client)
+        if is_open or request.key in client.calls:
+            why = "the session is initialized already" if is_open else "an id that is under way already"
+            text = f"invalid request: {why}"
             state.to_client(client, message.error(request.id, _INVALID_REQUEST, text), request.key)
             return
         client.opening, client.is_modern, client.is_initialized = request, False, False
@@ -116,7 +118,7 @@ class Relay:
             )
             state.opening = shown
         key = request.key
-        if key is None or key in client.calls:
+        if key is None:
             return
         call = Call(client, request, state.number(), now)
         call.deadline_at = now + state.options.start_timeout
@@ -129,7 +131,7 @@ class Relay:
         ):
             self._sessions.answer_opening(client, now)
         elif current is not None and current.phase is Phase.READY and current.is_modern:
-            self._sessions.greet(current)
+            self._sessions.greet(current, now)
         else:
             self._sessions.ensure(now)
 
@@ -177,7 +179,7 @@ class Relay:
         if received.is_answer:
             self._answered_by_server(found, received, now)
         elif received.is_notification:
-            if received.method in _CHANGES:
+            if received.method in _CHANGES and found is self._state.current:
                 self._sessions.relist(found, received.method, now)
             deliver_notice(self._state, found, received, request)
         elif received.method == "ping":
@@ -192,12 +194,20 @@ class Relay:
             if isinstance(number, int) and not isinstance(number, bool)
             else None
         )
-        if pending is None:
+        if pending is None and number in session.forgotten:
+            self._calls.heard(session, now)
+        elif pending is None:
             self._state.strays += 1
             self._state.note("stray_answer", "", id=str(number)[:100])
         elif isinstance(pending, Own):
             pending.then(answer, None, now)
         else:
+            self._calls.heard(session, now)
+            if pending.method in LISTS and session.phase is Phase.RETIRED:
+                # The clients were told already in which way the next session's list differs from it.
+                self._calls.lost(pending, _OLD, now)
+                self._calls.flush(now)
+                return
             if "error" not in answer.fields:
                 answer = self._learned(session, pending, answer)
             self._calls.answered(pending, answer, now)
@@ -263,8 +273,6 @@ class Relay:
     def restart(self, now: float, reason: str) -> None:
         """End the session with the server, so that another one is made."""
         if self._state.current is not None:
-            from .upstream import Loss
-
             self._sessions.end(self._state.current, Loss(reason=reason), now)
 
     def close(self, now: float) -> None:

@@ -57,7 +57,9 @@ class Restarts:
 
     def ended(self, loss: Loss, now: float, *, has_worked: bool) -> float:
         """A session ended, or did not come about; return when the next start is due."""
-        if not has_worked and self._permit is not None:
+        if has_worked:
+            self.worked(now)
+        elif self._permit is not None:
             self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
         self._permit = None
         self._failed = 1 if has_worked else self._failed + 1
@@ -65,6 +67,10 @@ class Restarts:
         self._previous = wait
         self.next_at = now + max(wait, loss.retry_after or 0.0, self._circuit.retry_after(now) or 0.0)
         return self.next_at
+
+    def pause(self, tries: int) -> float:
+        """Return the seconds before a request is made again of a server that is there, after so many tries."""
+        return self._backoff.next(tries, None, self._rng)
 
     def open_for(self, now: float) -> float | None:
         """Return for how many seconds calls are refused at once; None while they may wait."""

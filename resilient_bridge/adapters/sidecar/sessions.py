@@ -13,6 +13,7 @@ from . import message
 from .lists import LISTS, MOST_PAGES, hint_of
 from .notices import tell_changed
 from .outcomes import restarted_note
+from .shared import UNSUBSCRIBE, is_wanted_by_others, level_for_all
 from .state import Close, KnowTools, Open, Own, Phase, Session
 from .upstream import Loss
 
@@ -50,10 +51,17 @@ class Sessions:
     def ensure(self, now: float) -> None:
         """See that there is a session, or a time for the next start."""
         current = self._state.current
-        if current is None and self._restarts.next_at is None:
+        if current is not None:
+            if current.is_modern and current.phase is Phase.READY:
+                self._list_once(current, now)
+            return
+        if self._restarts.next_at is not None:
+            return
+        wait = self._restarts.open_for(now)
+        if wait is None:
             self._open(now)
-        elif current is not None and current.is_modern and current.phase is Phase.READY:
-            self._list_once(current, now)
+        else:
+            self._restarts.next_at = now + wait
 
     def _open(self, now: float) -> None:
         state = self._state
@@ -69,9 +77,9 @@ class Sessions:
         if self._state.opening is None:
             self._settled(session, now)
         else:
-            self.greet(session)
+            self.greet(session, now)
 
-    def greet(self, session: Session) -> None:
+    def greet(self, session: Session, now: float) -> None:
         """Say to the server what the client has said to us."""
         opening = self._state.opening
         if opening is None:
@@ -81,7 +89,7 @@ class Sessions:
             session,
             opening,
             lambda answer, loss, at: self._greeted(session, answer, loss, at),
-            session.opened_at + self._options.start_timeout,
+            now + self._options.start_timeout,
         )
 
     def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
@@ -138,9 +146,9 @@ class Sessions:
     def _set_up_again(self, session: Session, now: float) -> None:
         """Say again what the server has forgotten: the log level, the subscriptions; and ask for its lists."""
         until = now + _SETTLING
+        if (level := level_for_all(self._state)) is not None:
+            self._ask(session, level, _ignore, until)
         for client in self._state.clients.values():
-            if client.log_level is not None:
-                self._ask(session, client.log_level, _ignore, until)
             for uri, request in list(client.subscriptions.items()):
                 self._subscribe_again(session, client, uri, request, until)
             if client.asks_roots and "roots" in client.capabilities:
@@ -193,6 +201,17 @@ class Sessions:
         if self._state.envelope and not session.is_listed:
             session.is_listed = True
             self._list(session, "tools/list", now)
+
+    def leave(self, client: ClientState, now: float) -> None:
+        """A client is gone that shared the server: take back what only that one wanted."""
+        state, session = self._state, self._state.usable
+        if not state.is_shared or session is None:
+            return
+        for uri in client.subscriptions:
+            if not is_wanted_by_others(state, client, uri):
+                self._ask(session, message.request(0, UNSUBSCRIBE, {"uri": uri}), _ignore, now + _ANSWER)
+        if client.log_level is not None and (level := level_for_all(state)) is not None:
+            self._ask(session, level, _ignore, now + _ANSWER)
 
     # ---- lists -------------------------------------------------------------------------------------------------
 
@@ -298,7 +317,7 @@ class Sessions:
     ) -> int:
         number = self._state.number()
         session.pending[number] = Own(request.method, then, until)
-        self._state.to_server(session, request.with_id(number))
+        self._state.to_server(session, request.with_id(number).with_progress_token(number))
         return number
 
     def ping(self, session: Session, now: float) -> None:
@@ -320,12 +339,12 @@ class Sessions:
         """Ask a server that nobody could reach whether it is there: with a request that changes nothing."""
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
-            if answer is None and loss is None:
-                self._unreachable(
-                    session, Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO), at
-                )
+            if answer is None and self._is_knocking and session.phase is Phase.UNREACHABLE:
+                silence = Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO)
+                self._unreachable(session, loss or silence, at)
 
         self._is_knocking = True
+        self._restarts.attempts += 1
         method, params = (
             ("server/discover", {"_meta": dict(self._state.envelope)})
             if session.is_modern
@@ -338,7 +357,7 @@ class Sessions:
     def unanswered(self, session: Session, number: int, loss: Loss, now: float) -> None:
         """A request will have no answer; what that says about the session is done first."""
         pending = session.pending.pop(number, None)
-        if pending is None:
+        if pending is None and number not in session.forgotten:
             return
         self._state.last_loss = loss
         if loss.is_session_gone:
@@ -347,8 +366,9 @@ class Sessions:
             self._unreachable(session, loss, now)
         if isinstance(pending, Own):
             pending.then(None, loss, now)
-        else:
+        elif pending is not None:
             self._calls.lost(pending, loss, now)
+        self._refuse(loss, now)
         self._calls.flush(now)
 
     def close(self) -> None:
@@ -375,7 +395,7 @@ class Sessions:
         """Something came from the server."""
         if session.phase is Phase.UNREACHABLE:
             session.phase, self._is_knocking = Phase.READY, False
-            self._restarts.next_at = None
+            session.has_answered = False  # it has to show again that it works
             self._restarts.begin(now)
             self._state.note("server_reached", "the server is reachable again")
             self._calls.flush(now)
@@ -409,7 +429,14 @@ class Sessions:
                 one.then(None, loss, now)
             else:
                 self._calls.lost(one, loss, now)
+        self._refuse(loss, now)
         self._calls.flush(now)
+
+    def _refuse(self, loss: Loss, now: float) -> None:
+        """Let nobody wait for a server that will not be started soon."""
+        state = self._state
+        if state.current is None and (self._restarts.next_at is None or self._restarts.open_for(now)):
+            self._calls.refuse_waiting(loss, now)
 
     def _replaced(self, session: Session, loss: Loss, now: float) -> None:
         state = self._state
@@ -434,14 +461,13 @@ class Sessions:
         )
         if loss.is_final:  # nothing changes by itself: the next call tries again
             self._restarts.next_at = None
-        if loss.is_final or self._restarts.open_for(now) is not None:
-            self._calls.refuse_waiting(loss, now)
 
     # ---- time --------------------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
         """Return when a start, or an end, is due."""
-        times = [self._restarts.next_at] if self._restarts.next_at is not None else []
+        due = self._restarts.next_at
+        times = [due] if due is not None and self._is_to_be_tried else []
         times += [
             one.opened_at + _LAST_ANSWERS
             for one in self._state.sessions.values()
@@ -464,18 +490,29 @@ class Sessions:
                 text = f"it did not start within {self._options.start_timeout:g} s"
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
-                for number, one in list(session.pending.items()):
-                    if isinstance(one, Own) and one.times_out_at is not None and now >= one.times_out_at:
-                        session.pending.pop(number, None)
-                        one.then(None, None, now)
+                self._end_own(session, now)
         due = self._restarts.next_at
-        if due is None or now < due or not state.clients:
+        if due is None or now < due or not self._is_to_be_tried:
             return
         if state.current is None:
             self._open(now)
         elif state.current.phase is Phase.UNREACHABLE:
             self._restarts.next_at = None
             self._knock(state.current, now)
+
+    @property
+    def _is_to_be_tried(self) -> bool:
+        """Whether there is somebody to start the server for, and something to start."""
+        current = self._state.current
+        return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
+
+    def _end_own(self, session: Session, now: float) -> None:
+        """End the requests of our own that were not answered in their time; what follows may end the others."""
+        for number, one in list(session.pending.items()):
+            is_due = isinstance(one, Own) and one.times_out_at is not None and now >= one.times_out_at
+            if isinstance(one, Own) and is_due and session.pending.pop(number, None) is not None:
+                session.forgotten.append(number)
+                one.then(None, None, now)
 
 
 _TRUSTED: Final[Mapping[tuple[bool, bool], tuple[str, ...]]] = {

@@ -47,8 +47,8 @@ class Session:
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
         self.is_listed = False  # its tools were asked for
-        self.is_announced = False  # a tool result has said that this session is a new one
         self.setting_up: set[int] = set()  # own requests that are awaited before it is ready
+        self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
 
 
 class ClientState:
@@ -63,6 +63,7 @@ class ClientState:
         self.log_level: Message | None = None  # its last logging/setLevel
         self.subscriptions: dict[str, Message] = {}  # by uri: the request that was granted
         self.asks_roots = False
+        self.restarts_told = 0  # `State.restarts` when a tool result last said that the server is a new one
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -83,20 +84,23 @@ class Call:
         self.arrived_at = self.waits_since = now
         self.attempts_at = 0  # how often the server had been tried when it began to wait
         self.deadline_at: float | None = None
-        self.not_before = 0.0
+        self.patient_until = 0.0
+        self.waited = 0.0  # seconds, since it arrived or since a try that lasted
+        self.tries = 0  # that came to nothing, in a row
+        self.not_before = 0.0  # while it waits
         self.session: Session | None = None  # in which it is under way
         self.server_id = 0
         self.sent_at: float | None = None
         self.times_out_at: float | None = None
         self.sends = 0
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
+        self.loss: Loss | None = None  # the last of them
         self.permission = ""  # "read", "idempotent" or "": by what the session says in which it was sent
         self.write_mark = 0  # `State.writes` when it was sent
         self.progress = 0.0  # the largest that the client was told
         self.next_notice_at: float | None = None
+        self.has_told = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
-        self.is_charged = False  # a rate limit was paid
-        self.is_cancelled = False
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 
     @property

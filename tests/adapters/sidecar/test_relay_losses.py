@@ -1,0 +1,590 @@
+"""What becomes of a request whose answer will not come: what is repeated, what is said, and that nothing runs twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from resilient_bridge import Backoff
+from resilient_bridge.adapters.sidecar import message
+from resilient_bridge.adapters.sidecar.outcomes import PREFIX
+from resilient_bridge.adapters.sidecar.upstream import Loss
+from resilient_bridge.errors import Executed
+from tests.adapters.sidecar.harness import (
+    CUT,
+    DENIED,
+    DIED,
+    FORGOTTEN,
+    NEVER_SENT,
+    REFUSED,
+    Harness,
+    outcome,
+    ready,
+    result_text,
+    tool,
+)
+
+
+LIMITED = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=2.0)
+BUSY = Loss(reason="HTTP 503")
+
+
+def told(**options):
+    """Return a relay whose server has tools of each kind, and its client."""
+    harness = Harness(**options)
+    harness.tools = [
+        tool("order"),
+        tool("look", readOnlyHint=True),
+        tool("put", idempotentHint=True),
+        tool("both", readOnlyHint=True, idempotentHint=True),
+    ]
+    return harness, harness.client().open()
+
+
+# ---- what may be repeated -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "resources/read",
+        "prompts/get",
+        "completion/complete",
+        "logging/setLevel",
+        "resources/subscribe",
+        "tasks/get",
+        "tasks/result",
+        "tasks/list",
+    ],
+)
+def test_what_changes_nothing_by_protocol_is_repeated_under_another_id(method):
+    harness, client = ready()
+    answer = harness.auto.pop(method, None)
+    client.ask(1, method, {"uri": "u", "cursor": "c"} if method != "tools/list" else {})
+    first = harness.take(method)
+    harness.auto["tools/list"] = answer if method == "tools/list" else {"tools": []}
+    harness.auto.pop(method, None)
+    harness.lose(first, CUT)
+    harness.wait(1)
+    second = harness.take(method)
+    assert second.message.id != first.message.id
+    assert second.message.params == first.message.params
+    harness.reply(second, {"done": True})
+    assert client.answer(1).result == {"done": True}
+
+
+@pytest.mark.parametrize("method", ["tasks/cancel", "tasks/update", "vendor/thing"])
+def test_what_may_change_something_is_not(method):
+    harness, client = ready()
+    client.ask(1, method, {})
+    harness.lose(harness.take(method), CUT)
+    answer = client.answer(1)
+    assert answer.error["code"] == -32010
+    assert answer.error["message"].startswith("OUTCOME UNKNOWN: ")
+    assert outcome(answer) == "unknown"
+
+
+COMMAND = {"look": True, "both": True, "put": False, "order": False}
+TRUSTED = {"look": True, "both": True, "put": True, "order": False}
+NOBODY = dict.fromkeys(COMMAND, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "repeated"),
+    [
+        ({}, COMMAND),
+        ({"url": True}, NOBODY),
+        ({"trust_hints": True}, TRUSTED),
+        ({"url": True, "trust_hints": True}, TRUSTED),
+        ({"url": True, "repeat": ("order",)}, NOBODY | {"order": True}),
+        ({"repeat": ("put",)}, COMMAND | {"put": True}),
+    ],
+)
+def test_a_tool_is_repeated_only_by_a_hint_that_counts_or_by_name(options, repeated):
+    for name, is_repeated in repeated.items():
+        harness, client = told(**options)
+        client.call(1, name)
+        harness.die()
+        harness.wait(1)
+        sent = len(harness.got("tools/call"))
+        assert sent == (2 if is_repeated else 1), name
+        assert [outcome(one) for one in client.answers(1)] == ([] if is_repeated else ["unknown"])
+
+
+def test_it_is_said_once_which_tools_are_repeated():
+    harness, _ = told()
+    harness.die()
+    harness.wait(1)
+    (record,) = harness.records("tools_known")
+    assert record["repeated"] == ["look", "both"]
+
+
+def test_an_idempotent_write_is_not_repeated_after_a_later_call():
+    """`write(A)`, `write(B)`, and a late repeat of A would undo B."""
+    harness, client = told(trust_hints=True)
+    client.call(1, "put", arguments={"v": "A"})
+    first = harness.take()
+    client.call(2, "order")
+    harness.reply(harness.take())
+    harness.lose(first, CUT)
+    assert outcome(client.answer(1)) == "unknown"
+    assert len(harness.got("tools/call")) == 2
+
+
+def test_of_two_idempotent_writes_that_are_lost_together_only_the_later_is_repeated():
+    harness, client = told(trust_hints=True)
+    client.call(1, "put", arguments={"v": "A"})
+    client.call(2, "put", arguments={"v": "B"})
+    harness.die()
+    harness.wait(1)
+    assert [one.params["arguments"]["v"] for one in harness.got("tools/call")] == ["A", "B", "B"]
+    assert outcome(client.answer(1)) == "unknown"
+
+
+def test_an_idempotent_write_that_waits_is_not_repeated_after_a_call_that_was_sent_before_it():
+    harness, client = told(trust_hints=True, concurrency={"put": 1})
+    client.call(1, "put", arguments={"v": "A"})
+    client.call(2, "put", arguments={"v": "B"})
+    harness.die()
+    harness.wait(1)
+    assert [one.params["arguments"]["v"] for one in harness.got("tools/call")] == ["A", "A"]
+    harness.reply(harness.take())
+    assert [one.params["arguments"]["v"] for one in harness.got("tools/call")] == ["A", "A", "B"]
+
+
+@pytest.mark.parametrize("loss", [NEVER_SENT, FORGOTTEN, LIMITED])
+def test_what_provably_did_not_run_is_sent_again_whatever_it_is(loss):
+    harness, client = told(url=True)
+    client.call(1, "order")
+    harness.lose(harness.take(), loss)
+    harness.wait(3)
+    harness.reply(harness.take(), {"content": [], "isError": False})
+    assert client.answer(1).result["isError"] is False
+    assert harness.ended() == ["answered"]
+    assert len(harness.got("tools/call")) == 2
+
+
+def test_the_hints_of_the_session_count_in_which_a_call_was_sent():
+    harness, client = told()
+    client.call(1, "look")
+    client.call(2, "order")
+    harness.tools = [tool("look"), tool("order", readOnlyHint=True)]
+    harness.die()
+    harness.wait(1)
+    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "order", "look"]
+    assert outcome(client.answer(2)) == "unknown"
+    harness.die()
+    harness.wait(1)
+    assert outcome(client.answer(1)) == "unknown", "it is sent in a session that does not call it read-only"
+
+
+def test_a_call_that_kills_the_server_is_sent_three_times_at_most():
+    harness, client = told()
+    client.call(1, "look")
+    for _ in range(6):
+        harness.die()
+        harness.wait(20)
+    assert len(harness.got("tools/call")) == 3
+    assert outcome(client.answer(1)) == "unknown"
+
+
+# ---- a loss without proof is never forgotten ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "then", [NEVER_SENT, DENIED, LIMITED, Loss(reason="HTTP 429", executed=Executed.NO, retry_after=900)]
+)
+def test_what_may_have_run_once_is_never_said_not_to_have(then):
+    """A call with permission was lost without proof; that its repeat did not run says nothing about the first."""
+    harness, client = told(url=True, repeat=("order",), patience=5)
+    client.call(1, "order")
+    harness.lose(harness.take(), CUT)
+    harness.wait(1)
+    for _ in range(40):
+        if client.answers(1):
+            break
+        if harness.asked:
+            harness.lose(harness.take(), then)
+        harness.wait(0.5)
+    assert outcome(client.answer(1)) == "unknown"
+
+
+def test_what_may_have_run_once_is_not_said_to_be_gone():
+    harness, client = told(repeat=("order",))
+    client.call(1, "order")
+    harness.tools = [tool("other")]
+    harness.die()
+    harness.wait(1)
+    assert outcome(client.answer(1)) == "unknown"
+
+
+def test_a_server_that_wants_more_time_than_there_is_patience_for():
+    harness, client = told(url=True)
+    client.call(1, "order")
+    harness.lose(harness.take(), Loss(reason="HTTP 429", executed=Executed.NO, retry_after=31))
+    answer = client.answer(1)
+    assert outcome(answer) == "not_executed"
+    assert answer.result["_meta"][f"{PREFIX}/retryAfterMs"] == 31_000
+
+
+def test_a_503_that_asks_for_time_leaves_a_call_unknown():
+    harness, client = told(url=True)
+    client.call(1, "order")
+    harness.lose(harness.take(), Loss(reason="HTTP 503", retry_after=60))
+    assert outcome(client.answer(1)) == "unknown"
+
+
+@pytest.mark.parametrize("loss", [NEVER_SENT, LIMITED])
+def test_what_is_refused_for_ever_ends_at_the_patience(loss):
+    harness, client = told(url=True, patience=10)
+    client.call(1, "order")
+    began = harness.now
+    while not client.answers(1):
+        assert harness.now - began <= 11
+        assert len(harness.got("tools/call")) < 30, "it is not asked as fast as it answers"
+        if harness.asked:
+            harness.lose(harness.take(), loss)
+        harness.wait(0.25)
+    assert outcome(client.answer(1)) == "not_executed"
+
+
+# ---- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_unknown_is_a_tool_result_and_names_what_to_look_at():
+    harness, client = ready(check={"order": "list_orders"})
+    client.call(1, "order")
+    harness.die(Loss(reason="exit code 137"))
+    answer = client.answer(1)
+    assert answer.result["isError"] is True
+    assert answer.result["_meta"] == {f"{PREFIX}/outcome": "unknown", f"{PREFIX}/reason": "connection_lost"}
+    assert result_text(answer) == (
+        'OUTCOME UNKNOWN: the connection to the server was lost (exit code 137) after "order" was sent. It may or may not have run. '
+        "Do not call it again yet. First check whether it took effect (for example with: list_orders), then decide."
+    )
+    assert harness.ended() == ["unknown"]
+
+
+def test_a_call_made_while_the_server_is_away_waits_and_then_did_not_run():
+    harness, client = ready(patience=30)
+    harness.opens_at_once = False
+    harness.die()
+    client.call(1, "order")
+    harness.wait(29.9)
+    assert not client.answers(1)
+    harness.wait(0.2)
+    text = result_text(client.answer(1))
+    assert text.startswith("NOT EXECUTED: the server is not reachable (exit code 137")
+    assert text.endswith('"order" was not executed. It is safe to call it again later.')
+    assert not harness.got("tools/call")
+
+
+def test_a_call_made_while_the_server_is_away_is_sent_when_it_is_back():
+    harness, client = ready()
+    harness.opens_at_once = False
+    harness.die()
+    client.call(1, "order")
+    harness.wait(0)
+    assert len(harness.sessions) == 2
+    harness.wait(20)
+    harness.open_now()
+    harness.reply(harness.take())
+    assert harness.ended() == ["answered"]
+    assert len(harness.got("tools/call")) == 1
+
+
+def test_a_call_that_waits_tells_its_progress_which_grows_below_the_servers():
+    harness, client = ready()
+    harness.opens_at_once = False
+    harness.die()
+    client.call(1, "order", _meta={"progressToken": "t"})
+    client.call(2, "order")
+    harness.wait(22)
+    notes = [one.params for one in client.heard("notifications/progress")]
+    assert [one["progressToken"] for one in notes] == ["t"] * 4
+    values = [one["progress"] for one in notes]
+    assert values == sorted(set(values))
+    assert 0 < values[0] < values[-1] < 1e-3
+    harness.open_now()
+    sent = harness.take()
+    for value in (0, 1):  # 0 is less than what was told already
+        params = {"progressToken": sent.message.id, "progress": value}
+        harness.serve(message.notification("notifications/progress", params))
+    assert [one.params["progress"] for one in client.heard("notifications/progress")][4:] == [1]
+
+
+def test_progress_grows_also_from_a_large_value():
+    harness, client = told()
+    client.call(1, "look", _meta={"progressToken": "t"})
+    params = {"progressToken": harness.take().message.id, "progress": 1e15}
+    harness.serve(message.notification("notifications/progress", params))
+    harness.opens_at_once = False
+    harness.die()
+    harness.wait(11)
+    values = [one.params["progress"] for one in client.heard("notifications/progress")]
+    assert len(values) == 3
+    assert values == sorted(set(values))
+
+
+def test_progress_that_begins_again_after_a_repeat_is_held_back_until_it_grows():
+    harness, client = told()
+    client.call(1, "look", _meta={"progressToken": "t"})
+    for values in ((1, 2, 3), (1, 2, 3, 4)):
+        sent = harness.take()
+        for value in values:
+            params = {"progressToken": sent.message.id, "progress": value}
+            harness.serve(message.notification("notifications/progress", params))
+        if values[-1] == 3:
+            harness.die()
+            harness.wait(1)
+    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [1, 2, 3, 4]
+
+
+# ---- time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_that_gives_no_answer_in_its_time_is_unknown_and_the_server_is_asked_whether_it_lives():
+    harness, client = ready(timeouts={"order": 5})
+    pinged = len(harness.got("ping"))
+    client.call(1, "order")
+    sent = harness.asked[-1]
+    harness.wait(5)
+    assert outcome(client.answer(1)) == "unknown"
+    assert "got no answer within 5 s" in result_text(client.answer(1))
+    assert harness.got("notifications/cancelled")[0].params["requestId"] == sent.message.id
+    assert len(harness.got("ping")) == pinged + 1
+    harness.wait(100)
+    assert len(harness.sessions) == 1, "it answered the ping"
+    harness.reply(sent)
+    assert len(client.answers(1)) == 1
+    assert harness.relay.status(harness.now)["under_way"] == 0
+
+
+def test_a_server_that_hangs_is_started_again():
+    harness, client = ready(timeout=5)
+    del harness.auto["ping"]
+    client.call(1, "order")
+    client.ask(2, "resources/read", {"uri": "u"})
+    harness.wait(16)
+    assert len(harness.sessions) == 2
+    assert outcome(client.answer(1)) == "unknown"
+    harness.reply(harness.take("resources/read"), {"contents": []})
+    assert client.answer(2).result == {"contents": []}
+
+
+def test_a_deadline_bounds_a_call_with_its_waits():
+    harness, client = told(deadline=8)
+    client.call(1, "look")
+    client.call(2, "order")
+    harness.opens_at_once = False
+    harness.wait(3)
+    harness.die()
+    client.call(3, "order")
+    harness.wait(5.1)
+    assert [outcome(client.answer(number)) for number in (1, 2)] == ["unknown", "unknown"]
+    assert not client.answers(3)
+    harness.wait(3)
+    assert outcome(client.answer(3)) == "not_executed"
+
+
+# ---- limits -------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_beyond_the_limit_wait_for_their_turn_in_order():
+    harness, client = ready(concurrency={"order": 2, "*": 3})
+    for number in range(4):
+        client.call(number, "order")
+    client.call(4, "other")
+    client.call(5, "other")
+    assert [one.message.params["name"] for one in harness.asked] == ["order", "order", "other"]
+    harness.wait(1)
+    harness.reply(harness.take())
+    assert len(harness.got("tools/call")) == 4
+    while harness.asked:
+        harness.reply(harness.take())
+    assert len(harness.got("tools/call")) == 6
+
+
+def test_a_call_that_waits_too_long_for_its_turn_says_so():
+    harness, client = ready(concurrency={"order": 1}, patience=5)
+    client.call(1, "order")
+    client.call(2, "order")
+    harness.wait(5)
+    assert result_text(client.answer(2)).startswith('NOT EXECUTED: "order" is limited to 1 call at a time.')
+    harness.reply(harness.take())
+    client.call(3, "order")
+    assert harness.take()
+
+
+def test_a_rate_and_a_limit_together_leave_the_clock_alone():
+    """A call whose rate is paid and that waits for its turn is due at no time."""
+    from resilient_bridge import RateLimit
+
+    harness, client = ready(concurrency={"order": 1}, rates={"order": RateLimit(calls=10, per=1)})
+    client.call(1, "order")
+    client.call(2, "order")
+    harness.wait(2)
+    harness.reply(harness.take())
+    assert harness.take()
+
+
+def test_a_rate_that_leaves_no_room_in_time_refuses_at_once():
+    from resilient_bridge import RateLimit
+
+    _harness, client = ready(rates={"*": RateLimit(calls=1, per=100)}, patience=5)
+    client.call(1, "order")
+    client.call(2, "order")
+    assert outcome(client.answer(2)) == "not_executed"
+    assert "is limited to 1 calls in 100 s. Call it again in 100 s." in result_text(client.answer(2))
+
+
+def test_a_place_is_given_back_however_a_call_ends():
+    harness, client = ready(concurrency={"order": 1}, timeout=5)
+    client.call(1, "order")
+    client.tell("notifications/cancelled", {"requestId": 1})
+    client.call(2, "order")
+    harness.wait(5)
+    client.call(3, "order")
+    harness.die()
+    client.call(4, "order")
+    harness.wait(1)
+    assert [one.message.id for one in harness.asked] == [harness.got("tools/call")[-1].id]
+    assert len(harness.got("tools/call")) == 4
+
+
+# ---- over HTTP ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [CUT, BUSY, Loss(reason="HTTP 502"), Loss(reason="connection reset")])
+def test_what_may_have_run_is_unknown_at_once(loss):
+    harness, client = told(url=True)
+    client.call(1, "order")
+    harness.lose(harness.take(), loss)
+    assert outcome(client.answer(1)) == "unknown"
+    assert len(harness.sessions) == 1, "the session is still there"
+
+
+def test_a_refused_connection_waits_for_the_server_and_keeps_the_session():
+    harness, client = told(url=True)
+    answers = harness.auto.pop("ping")
+    client.call(1, "order")
+    harness.lose(harness.take(), REFUSED)
+    for _ in range(3):
+        harness.wait(3)
+        harness.lose(harness.take("ping"), REFUSED)
+    harness.auto["ping"] = answers
+    harness.wait(8)
+    harness.reply(harness.take())
+    assert len(harness.sessions) == 1
+    assert harness.ended() == ["answered"]
+
+
+@pytest.mark.parametrize(
+    "loss", [Loss(reason="HTTP 502"), Loss(reason="HTTP 401", executed=Executed.NO), CUT]
+)
+def test_a_server_that_is_half_there_is_asked_again(loss):
+    """The question whether it is back is answered by a gateway: that is no end of the asking."""
+    harness, client = told(url=True)
+    answers = harness.auto.pop("ping")
+    client.call(1, "order")
+    harness.lose(harness.take(), REFUSED)
+    harness.wait(2)
+    harness.lose(harness.take("ping"), loss)
+    harness.auto["ping"] = answers
+    harness.wait(20)
+    harness.reply(harness.take())
+    assert harness.ended() == ["answered"]
+
+
+def test_a_server_that_goes_and_comes_is_not_left_alone_for_it():
+    """Each time it works in between: these are no failures in a row."""
+    harness, client = told(url=True, backoff=Backoff.constant(1))
+    for number in range(20):
+        client.call(number, "order")
+        harness.lose(harness.take(), REFUSED)
+        harness.wait(2)
+        harness.reply(harness.take())
+    assert harness.ended() == ["answered"] * 20
+
+
+def test_a_forgotten_session_is_made_anew_once_for_all_calls():
+    harness, client = told(url=True)
+    client.call(0, "order")
+    harness.reply(harness.take())
+    for number in range(1, 21):
+        client.call(number, "order")
+    calls = list(harness.asked)
+    for sent in calls:
+        harness.asked.remove(sent)
+        harness.lose(sent, FORGOTTEN)
+    harness.wait(3)
+    assert len(harness.got("initialize")) == 2
+    while harness.asked:
+        harness.reply(harness.take())
+    assert harness.ended() == ["answered"] * 21
+
+
+def test_a_server_that_forgets_every_session_is_not_asked_for_ever():
+    harness, client = told(url=True)
+    client.call(1, "order")
+    while not client.answers(1):
+        if harness.asked:
+            harness.lose(harness.take(), FORGOTTEN)
+        harness.wait(1)
+    assert outcome(client.answer(1)) == "not_executed"
+    assert len(harness.sessions) < 10
+
+
+def test_refused_credentials_end_a_call_at_once_in_their_words():
+    harness, client = told(url=True)
+    client.call(1, "order")
+    harness.lose(harness.take(), DENIED)
+    assert result_text(client.answer(1)) == 'NOT EXECUTED: HTTP 401. "order" was not executed.'
+    harness.wait(100)
+    assert len(harness.got("tools/call")) == 1
+
+
+def test_each_call_after_the_one_that_is_gone_is_sent():
+    """One of several that wait is answered by us: the next is not forgotten for it."""
+    harness, client = told()
+    harness.opens_at_once = False
+    harness.die()
+    for number, name in enumerate(("order", "look", "put", "both")):
+        client.call(number, name)
+    harness.tools = [tool("look"), tool("put"), tool("both")]
+    harness.wait(0)
+    harness.open_now()
+    assert outcome(client.answer(0)) == "not_executed"
+    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "put", "both"]
+
+
+def test_the_ways_out_are_all_stated():
+    harness, client = told(timeout=5)
+    client.call(1, "order")
+    harness.reply(harness.take())
+    client.call(2, "order")
+    harness.reply(harness.take(), {"content": [], "isError": True})
+    client.call(3, "order")
+    harness.die(DIED)
+    harness.wait(1)
+    client.call(4, "order")
+    client.tell("notifications/cancelled", {"requestId": 4})
+    harness.step(lambda: harness.relay.close(harness.now))
+    assert harness.ended() == ["answered", "failed", "unknown", "cancelled"]
+    assert harness.relay.status(harness.now)["outcomes"]["unknown"] == 1
+
+
+@pytest.mark.parametrize(("is_sent", "said"), [(True, "unknown"), (False, "not_executed")])
+def test_whoever_waits_when_the_sidecar_ends_is_told(is_sent, said):
+    harness, client = ready()
+    if not is_sent:
+        harness.opens_at_once = False
+        harness.die()
+    client.call(1, "order")
+    harness.step(lambda: harness.relay.close(harness.now))
+    assert outcome(client.answer(1)) == said
+    assert harness.relay.is_idle
+    assert harness.relay.next_timer() is None
