@@ -36,7 +36,9 @@ def away(harness: Harness) -> None:
     harness.wait(0)
 
 
-@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
+@pytest.mark.parametrize(
+    "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
+)
 def test_a_list_is_answered_from_memory_while_the_server_is_away(method):
     harness, client = ready()
     client.ask(1, method)
@@ -291,7 +293,9 @@ def test_a_crash_loop_opens_the_circuit_and_calls_fail_at_once_with_the_last_wor
     assert harness.relay.status(harness.now)["status"] == "down"
     client.call(1, "order")
     text = result_text(client.answer(1))
-    assert text.startswith("NOT EXECUTED: the server failed too often and is left alone for now (exit code 1).")
+    assert text.startswith(
+        "NOT EXECUTED: the server failed too often and is left alone for now (exit code 1)."
+    )
     assert text.endswith("The server's last words: no such database")
     assert client.answer(1).result["_meta"][f"{PREFIX}/retryAfterMs"] > 0
     assert len(harness.sessions) == began
