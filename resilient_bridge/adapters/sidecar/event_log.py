@@ -39,9 +39,7 @@ class EventLog:
                 self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             except (OSError, ValueError) as error:
                 words = getattr(error, "strerror", None) or str(error)
-                raise config_error(
-                    "events", "a file that can be written", f"{path!r}: {words.lower()}"
-                ) from error
+                raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
         """Write a record of the relay, and the line that goes with it; a line of the server's has none."""

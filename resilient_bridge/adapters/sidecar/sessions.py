@@ -459,7 +459,7 @@ class Sessions:
             reason=loss.reason,
             wait=round(wait, 3),
         )
-        if loss.is_final:  # nothing changes by itself: the next call tries again
+        if loss.is_final and state.started is None:  # nothing changes by itself: who opens again tries again
             self._restarts.next_at = None
 
     # ---- time --------------------------------------------------------------------------------------------------
