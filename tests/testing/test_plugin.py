@@ -156,10 +156,12 @@ def test_loading_the_plugin_loads_nothing_else():
 
 
 @pytest.mark.real
-def test_the_fixtures_for_calls(pytester):
-    """`rb_time` and `rb_events` in plain tests of a project that has nothing but the package installed."""
-    pytester.makepyfile(CALLS)
-    pytester.runpytest_subprocess("-q", "-W", "error").assert_outcomes(passed=6)
+def test_the_fixtures_for_calls_and_for_mcp_clients(pytester):
+    """`rb_time` and `rb_events` in plain tests of a project that has nothing but the package installed; `rb_mcp_trap` judges when a test is over."""
+    pytester.makepyfile(test_calls=CALLS, test_traps=TRAPS)
+    result = pytester.runpytest_subprocess("-q", "-W", "error")
+    result.assert_outcomes(passed=6 + 2, errors=1)
+    result.stdout.fnmatch_lines(["*order 'a' was done again*"])
 
 
 @pytest.mark.real
@@ -176,12 +178,3 @@ def test_the_fixtures_are_listed_with_what_they_are(pytester):
     shown.stdout.fnmatch_lines_random(
         ["rb_time*", "*Virtual time for the policies of this test*", "rb_events*", "rb_server*", "rb_proxy*"]
     )
-
-
-@pytest.mark.real
-def test_the_fixture_for_mcp_clients(pytester):
-    """`rb_mcp_trap` judges when the test is over."""
-    pytester.makepyfile(TRAPS)
-    result = pytester.runpytest_subprocess("-q", "-W", "error")
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*order 'a' was done again*"])
