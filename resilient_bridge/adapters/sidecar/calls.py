@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...calls.rate_limit.state import RateState
 from ...errors import Executed, ThrottledError, redact
 from . import message, outcomes
-from .lists import LISTS, cursor_of, hint_of
+from .lists import LISTS, cursor_of
 from .options import EVERY_TOOL
 from .outcomes import PREFIX, Outcome
+from .permission import permission_of
 from .shared import UNSUBSCRIBE, is_wanted_by_others, request_for_all
 from .state import Call, Drop, GiveUp, Held
 from .status import add_status_tool
@@ -28,24 +29,6 @@ if TYPE_CHECKING:
     from .state import ClientState, Session, State
     from .upstream import Loss
 
-
-READS: Final = frozenset(
-    {
-        *LISTS,
-        "completion/complete",
-        "logging/setLevel",
-        "prompts/get",
-        "resources/read",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "server/discover",
-        "subscriptions/listen",
-        "tasks/get",
-        "tasks/list",
-        "tasks/result",
-    }
-)
-"""Requests that change nothing, or may be made twice, by the protocol."""
 
 LISTEN: Final = "subscriptions/listen"
 _UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they last as long as they last
@@ -158,7 +141,7 @@ class Calls:
             call.not_before = 0.0
             if not self._has_slot(call):
                 later.append(call)
-            elif call.unproven_losses and call.permission == "idempotent" and self._is_overtaken(call):
+            elif call.is_guarded and self._is_overtaken(call):
                 self.give_up(call, now)
             elif not self._is_missing(call, session, now) and not self._is_stale(call, session, now):
                 self._send(call, session, now)
@@ -170,7 +153,7 @@ class Calls:
         call.sends += 1
         seconds = self._options.timeout_of(call.name) if call.is_tool else None
         call.times_out_at = None if seconds is None else now + seconds
-        call.permission = self._permission(call, session)
+        call.permission = permission_of(self._options, call, session)
         self._state.writes += call.is_tool or call.permission != "read"
         call.write_mark = self._state.writes
         session.pending[call.server_id] = call
@@ -178,18 +161,6 @@ class Calls:
         if call.request.progress_token is not None:
             request = request.with_progress_token(call.server_id)
         self._state.to_server(session, request)
-
-    def _permission(self, call: Call, session: Session) -> str:
-        """Return "read" or "idempotent" where this request may be made again although it may have run, by what counts now."""
-        if not call.is_tool:
-            return "read" if call.method in READS and "task" not in call.request.params else ""
-        if call.name in self._options.repeat:
-            return "read"
-        hint = hint_of(session.lists.tool(call.name))
-        if "task" in call.request.params:  # what it makes is a task, and that is an effect
-            return ""
-        is_trusted = self._options.trust_hints or (self._options.is_command and hint == "read")
-        return hint if is_trusted else ""
 
     # ---- limits ------------------------------------------------------------------------------------------------
 
@@ -316,6 +287,7 @@ class Calls:
         call.session = call.times_out_at = None
         if loss.executed is not Executed.NO:
             call.unproven_losses += 1
+            call.is_guarded |= call.permission == "idempotent"
             call.loss = loss
         if self._is_answered_from_memory(call, now):
             return

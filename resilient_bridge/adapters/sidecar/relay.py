@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed
 from . import message
-from .calls import READS, Calls
+from .calls import Calls
 from .lists import LISTS, cursor_of
 from .notices import ask_client, deliver_notice, leave
+from .permission import READS
 from .restarts import Restarts
 from .sessions import INITIALIZED, Sessions
+from .set_up import take_back
 from .state import Action, Call, ClientState, Own, Phase, State
 from .status import STATUS_TOOL, add_status_tool, status_answer, status_of
 from .upstream import Loss
@@ -67,7 +69,7 @@ class Relay:
         self._state.clients.pop(id(client))
         self._calls.leave(found, now)
         leave(self._state, found)
-        self._sessions.leave(found, now)
+        take_back(self._state, found, now)
 
     def from_client(self, client: Client, received: Message, now: float) -> None:
         """A client sent a message."""
@@ -181,7 +183,7 @@ class Relay:
             self._answered_by_server(found, received, now)
         elif received.is_notification:
             if received.method in _CHANGES and found is self._state.current:
-                self._sessions.relist(found, received.method, now)
+                self._sessions.catalog.relist(found, received.method, now)
             deliver_notice(self._state, found, received, request)
         elif received.method == "ping":
             self._state.to_server(found, message.result(received.id, {}))
@@ -219,7 +221,7 @@ class Relay:
         method, client = call.method, call.client
         if method in LISTS:
             cursor = cursor_of(call.request)
-            following = self._sessions.learn(session, method, cursor, answer.result)
+            following = self._sessions.catalog.learn(session, method, cursor, answer.result)
             if self._state.options.status_tool and method == "tools/list" and not following:
                 return add_status_tool(answer)
         elif method == "logging/setLevel":

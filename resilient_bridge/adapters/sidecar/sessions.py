@@ -6,20 +6,21 @@ before; a client hears of what is different, and of nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...errors import Executed
 from . import message
-from .lists import LISTS, MOST_PAGES, hint_of
-from .notices import tell_changed
+from .catalog import Catalog
+from .lists import LISTS
 from .outcomes import restarted_note
-from .shared import UNSUBSCRIBE, is_wanted_by_others, level_for_all
-from .state import Close, KnowTools, Open, Own, Phase, Session
+from .own import ask, end_overdue
+from .set_up import say_again
+from .state import Close, Open, Own, Phase, Session
 from .upstream import Loss
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from .calls import Calls
     from .message import Message
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
 
 INITIALIZED: Final = "notifications/initialized"
 _STABLE: Final = 30.0  # seconds after which a session that nobody used has proven that the server works
-_SETTLING: Final = 5.0  # seconds that a new session may take to be set up before calls go on without
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
-_ANSWER: Final = 30.0  # seconds for an answer to a request of our own
 _PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
 
 
@@ -44,6 +43,7 @@ class Sessions:
         self._calls = calls
         self._restarts = restarts
         self._today = today
+        self.catalog = Catalog(state, self._settle)
         self._is_knocking = False  # a server that nobody could reach is asked whether it is there
 
     # ---- opening -----------------------------------------------------------------------------------------------
@@ -85,7 +85,8 @@ class Sessions:
         if opening is None:
             return
         session.phase, session.is_modern = Phase.GREETING, False
-        self._ask(
+        ask(
+            self._state,
             session,
             opening,
             lambda answer, loss, at: self._greeted(session, answer, loss, at),
@@ -137,45 +138,18 @@ class Sessions:
         session.is_initialized = True
         self._state.to_server(session, message.notification(INITIALIZED))
         if self._state.restarts:
-            self._set_up_again(session, now)
-        elif self._has(session, "tools"):
-            self._list(session, "tools/list", now)
-        if not session.setting_up:
+            say_again(self._state, session, now)
+            self.catalog.remember(session)
+            for method, (_, capability, _notice) in LISTS.items():
+                if self._has(capability):  # calls wait for the tools: what is gone, and what may be repeated
+                    self.catalog.read(session, method, now, is_awaited=method == "tools/list")
+        elif self._has("tools"):
+            self.catalog.read(session, "tools/list", now)
+        self._settle(session, now)
+
+    def _settle(self, session: Session, now: float) -> None:
+        if session.phase is Phase.SETTLING and session.is_initialized and not session.setting_up:
             self._settled(session, now)
-
-    def _set_up_again(self, session: Session, now: float) -> None:
-        """Say again what the server has forgotten: the log level, the subscriptions; and ask for its lists."""
-        until = now + _SETTLING
-        if (level := level_for_all(self._state)) is not None:
-            self._ask(session, level, _ignore, until)
-        for client in self._state.clients.values():
-            for uri, request in list(client.subscriptions.items()):
-                self._subscribe_again(session, client, uri, request, until)
-            if client.asks_roots and "roots" in client.capabilities:
-                self._state.to_server(session, message.notification("notifications/roots/list_changed"))
-        for method, (_, capability, _notice) in LISTS.items():
-            if self._has(session, capability):
-                number = self._list(session, method, now)
-                if method == "tools/list":
-                    session.setting_up.add(
-                        number
-                    )  # calls wait for it: it says what is gone, and what may be repeated
-
-    def _subscribe_again(
-        self, session: Session, client: ClientState, uri: str, request: Message, until: float
-    ) -> None:
-        def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
-            if answer is None:
-                return
-            if "error" in answer.fields:  # it is gone
-                client.subscriptions.pop(uri, None)
-                self._state.to_client(client, message.notification("notifications/resources/list_changed"))
-            else:  # what changed meanwhile is not known
-                self._state.to_client(
-                    client, message.notification("notifications/resources/updated", {"uri": uri})
-                )
-
-        self._ask(session, request, then, until)
 
     def _settled(self, session: Session, now: float) -> None:
         if session.phase not in (Phase.SETTLING, Phase.OPENING) or self._state.current is not session:
@@ -190,108 +164,19 @@ class Sessions:
     def _list_again_modern(self, session: Session, now: float) -> None:
         """In the era without sessions a request carries what its client is; ours carry what the last one did."""
         if self._state.envelope and self._state.restarts:
-            for method in LISTS:
-                if self._state.known.page(method, "") is not None:
-                    session.is_listed |= method == "tools/list"
-                    self._list(session, method, now)
+            self.catalog.remember(session)
+            for method in list(session.before):
+                session.is_listed |= method == "tools/list"
+                self.catalog.read(session, method, now)
         self._list_once(session, now)
 
     def _list_once(self, session: Session, now: float) -> None:
         """Ask for the tools, unless that was done: their hints say what may be repeated."""
         if self._state.envelope and not session.is_listed:
             session.is_listed = True
-            self._list(session, "tools/list", now)
+            self.catalog.read(session, "tools/list", now)
 
-    def leave(self, client: ClientState, now: float) -> None:
-        """A client is gone that shared the server: take back what only that one wanted."""
-        state, session = self._state, self._state.usable
-        if not state.is_shared or session is None:
-            return
-        for uri in client.subscriptions:
-            if not is_wanted_by_others(state, client, uri):
-                self._ask(session, message.request(0, UNSUBSCRIBE, {"uri": uri}), _ignore, now + _ANSWER)
-        if client.log_level is not None and (level := level_for_all(state)) is not None:
-            self._ask(session, level, _ignore, now + _ANSWER)
-
-    # ---- lists -------------------------------------------------------------------------------------------------
-
-    def relist(self, session: Session, notice: str, now: float) -> None:
-        """The server says that a list has changed: what it says of its tools counts from now on."""
-        for method, (_, _, changed) in LISTS.items():
-            if changed == notice:
-                session.lists.forget(method)
-                if method == "tools/list" and (not session.is_modern or self._state.envelope):
-                    self._list(session, method, now, is_announced=True)
-
-    def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any]) -> str:
-        """Take a page of a list; return the cursor of the next one, "" at the end."""
-        following = session.lists.learn(method, cursor, result)
-        self._state.known.learn(method, cursor, result)
-        if method == "tools/list" and method in session.lists.complete:
-            self._state.tools_ever.update(session.lists.names())
-            self._say_what_is_repeated(session)
-            if session.is_modern and not self._options.is_command:
-                self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
-        return following
-
-    def _list(self, session: Session, method: str, now: float, *, is_announced: bool = False) -> int:
-        """Ask for a list, page by page; then say what changed, unless the clients know."""
-        seen = self._state.known.seen(method) if self._state.restarts and not is_announced else None
-        pages = 0
-
-        def ask(cursor: str) -> int:
-            params: dict[str, Any] = {"cursor": cursor} if cursor else {}
-            if session.is_modern:
-                params["_meta"] = dict(self._state.envelope)
-            return self._ask(
-                session,
-                message.request(0, method, params or None),
-                lambda answer, _loss, at: got(cursor, answer, at),
-                now + (_SETTLING if self._state.restarts else _ANSWER),
-            )
-
-        def got(cursor: str, answer: Message | None, at: float) -> None:
-            nonlocal pages
-            pages += 1
-            if answer is not None and "error" not in answer.fields:
-                following = self.learn(session, method, cursor, answer.result)
-                if following and pages < MOST_PAGES:
-                    number = ask(following)
-                    if first in session.setting_up:
-                        session.setting_up.discard(first)
-                        session.setting_up.add(number)
-                        firsts.append(number)
-                    return
-                if seen is not None and session.lists.differs(method, seen):
-                    self._tell_changed(method)
-            session.setting_up.difference_update(firsts)
-            if session.phase is Phase.SETTLING and not session.setting_up:
-                self._settled(session, at)
-
-        first = ask("")
-        firsts = [first]
-        return first
-
-    def _tell_changed(self, method: str) -> None:
-        notice = LISTS[method][2]
-        self._state.note("list_changed", f"{method} is not what it was before the restart", list=method)
-        tell_changed(self._state, notice)
-
-    def _say_what_is_repeated(self, session: Session) -> None:
-        options = self._options
-        names = [
-            name
-            for name in session.lists.names()
-            if name in options.repeat
-            or hint_of(session.lists.tool(name)) in _TRUSTED[options.trust_hints, options.is_command]
-        ]
-        shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
-        if shown != self._state.repeated_shown:
-            self._state.repeated_shown = shown
-            self._state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
-
-    def _has(self, session: Session, capability: str) -> bool:
-        del session
+    def _has(self, capability: str) -> bool:
         started = self._state.started
         found = started.result.get("capabilities") if started is not None else None
         return isinstance(found, dict) and capability in found
@@ -308,18 +193,6 @@ class Sessions:
 
     # ---- requests of our own -----------------------------------------------------------------------------------
 
-    def _ask(
-        self,
-        session: Session,
-        request: Message,
-        then: Callable[[Message | None, Loss | None, float], None],
-        until: float | None,
-    ) -> int:
-        number = self._state.number()
-        session.pending[number] = Own(request.method, then, until)
-        self._state.to_server(session, request.with_id(number).with_progress_token(number))
-        return number
-
     def ping(self, session: Session, now: float) -> None:
         """A call was not answered in its time: find out whether the server answers anything at all."""
         if session.is_modern or session.phase is not Phase.READY:
@@ -333,7 +206,7 @@ class Sessions:
                     session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at
                 )
 
-        self._ask(session, message.request(0, "ping"), then, now + _PING)
+        ask(self._state, session, message.request(0, "ping"), then, now + _PING)
 
     def _knock(self, session: Session, now: float) -> None:
         """Ask a server that nobody could reach whether it is there: with a request that changes nothing."""
@@ -350,7 +223,7 @@ class Sessions:
             if session.is_modern
             else ("ping", None)
         )
-        self._ask(session, message.request(0, method, params), then, now + _PING)
+        ask(self._state, session, message.request(0, method, params), then, now + _PING)
 
     # ---- the end of one ----------------------------------------------------------------------------------------
 
@@ -459,7 +332,8 @@ class Sessions:
             reason=loss.reason,
             wait=round(wait, 3),
         )
-        if loss.is_final and state.started is None:  # nothing changes by itself: who opens again tries again
+        # Nothing changes by itself, so the next call tries again; but what an address says amid a redeploy is not its last word.
+        if loss.is_final and (state.started is None or self._options.is_command):
             self._restarts.next_at = None
 
     # ---- time --------------------------------------------------------------------------------------------------
@@ -490,7 +364,7 @@ class Sessions:
                 text = f"it did not start within {self._options.start_timeout:g} s"
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
-                self._end_own(session, now)
+                end_overdue(session, now)
         due = self._restarts.next_at
         if due is None or now < due or not self._is_to_be_tried:
             return
@@ -506,23 +380,6 @@ class Sessions:
         current = self._state.current
         return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
 
-    def _end_own(self, session: Session, now: float) -> None:
-        """End the requests of our own that were not answered in their time; what follows may end the others."""
-        for number, one in list(session.pending.items()):
-            is_due = isinstance(one, Own) and one.times_out_at is not None and now >= one.times_out_at
-            if isinstance(one, Own) and is_due and session.pending.pop(number, None) is not None:
-                session.forgotten.append(number)
-                one.then(None, None, now)
-
-
-_TRUSTED: Final[Mapping[tuple[bool, bool], tuple[str, ...]]] = {
-    (True, True): ("read", "idempotent"),
-    (True, False): ("read", "idempotent"),
-    (False, True): ("read",),
-    (False, False): (),
-}
-"""Which hints count, by (hints are trusted, the server is a command of ours)."""
-
 
 def _announcing(answer: Message) -> Message:
     """Return the answer to initialize with the changes of lists announced: it is we who tell of them."""
@@ -535,8 +392,3 @@ def _announcing(answer: Message) -> Message:
         ):
             answer = answer.with_member(("result", "capabilities", name, "listChanged"), True)
     return answer
-
-
-def _ignore(answer: Message | None, loss: Loss | None, now: float) -> None:
-    """Nothing follows from the answer."""
-    del answer, loss, now

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from .lists import Lists
+from .lists import Lists, Seen
 
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Session:
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
         self.is_listed = False  # its tools were asked for
-        self.setting_up: set[int] = set()  # own requests that are awaited before it is ready
+        self.setting_up: set[str] = set()  # lists that are awaited before it is ready
+        self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
         self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
 
 
@@ -95,6 +96,7 @@ class Call:
         self.sends = 0
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
         self.loss: Loss | None = None  # the last of them
+        self.is_guarded = False  # not to be sent again after a later call
         self.permission = ""  # "read", "idempotent" or "": by what the session says in which it was sent
         self.write_mark = 0  # `State.writes` when it was sent
         self.progress = 0.0  # the largest that the client was told

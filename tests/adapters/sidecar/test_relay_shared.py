@@ -29,14 +29,14 @@ def test_one_handshake_for_all_and_nothing_is_offered_in_it():
 def test_the_same_ids_of_several_clients_are_kept_apart():
     harness, *people = shared()
     for number, person in enumerate(people):
-        for id in (1, "1", 2):
-            person.call(id, "order", arguments={"who": number, "id": id})
+        for key in (1, "1", 2):
+            person.call(key, "order", arguments={"who": number, "id": key})
     for sent in reversed(list(harness.asked)):
         harness.asked.remove(sent)
         harness.reply(sent, {"content": [], "for": sent.message.params["arguments"]})
     for number, person in enumerate(people):
-        for id in (1, "1", 2):
-            assert person.answer(id).result["for"] == {"who": number, "id": id}
+        for key in (1, "1", 2):
+            assert person.answer(key).result["for"] == {"who": number, "id": key}
 
 
 def test_a_restart_does_not_mix_them():
