@@ -111,6 +111,17 @@ def small_servers(session: nox.Session) -> None:
 
 
 @nox.session
+def mcp(session: nox.Session) -> None:
+    """MCP servers and clients that others wrote, and the conformance suite, installed (outside the repository, 360 MB) and run."""
+    session.run("python", "-m", "tests.adapters.sidecar.servers", "all")
+    session.run(
+        *("python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "server and not campaign"),
+        *("tests/adapters/sidecar", *session.posargs),
+        env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
+    )
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Branch coverage of the README's tests: at least 90 %. CI does not wait for it: the tracer makes them take three times as long."""
     data = {

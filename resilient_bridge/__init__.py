@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import Peer as Peer
     from .adapters import Reconnecting as Reconnecting
+    from .adapters import Sidecar as Sidecar
     from .adapters import reconnecting as reconnecting
+    from .adapters import run_sidecar as run_sidecar
+    from .adapters import serve_sidecar as serve_sidecar
     from .adapters import stdio as stdio
     from .adapters import wrap as wrap
     from .agent import Toolbox as Toolbox
@@ -87,7 +90,8 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "adapters": (
-        "EventSource HTTPAdapter HTTPMiddleware HTTPTransport Peer Reconnecting reconnecting stdio wrap"
+        "EventSource HTTPAdapter HTTPMiddleware HTTPTransport Peer Reconnecting reconnecting "
+        "run_sidecar serve_sidecar Sidecar stdio wrap"
     ),
     "agent": "Toolbox Workflow",
     "=agent": "agent",

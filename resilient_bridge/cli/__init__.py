@@ -30,7 +30,8 @@ or a file of receipts that cannot be used; 3 a message ended without confirmatio
 
 _DOCTOR: Final = """It connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
 dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
-not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments."""
+not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments; 3, of an MCP server, problems that the page marks
+with (!)."""
 _DIALECT: Final = (
     "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\""
 )
@@ -47,14 +48,7 @@ _ACTIONS: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    command: list[str] | None = None
-    if (
-        words[:1] in (["mcp"], ["doctor"]) and "--" in words
-    ):  # after it stands another program's command, dashes and all
-        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
-    arguments = _parser().parse_args(words)
-    arguments.command, arguments.words = command, words[1:]
+    arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
@@ -63,6 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # nobody reads on: `… | head`
         return _unread()
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    command: list[str] | None = None
+    if (
+        words[:1] in (["mcp"], ["doctor"]) and "--" in words
+    ):  # after it stands another program's command, dashes and all
+        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = _parser().parse_args(words)
+    arguments.command, arguments.words = command, words[1:]
+    return arguments
 
 
 def _unread() -> int:
@@ -186,10 +191,30 @@ def _add_mcp(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "find out what a bridge guarantees: connect, cut the connection, look at what comes back"
+    text = "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back"
     doctor = _command(commands, "doctor", text, _DOCTOR)
+    doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] URL\n       %(prog)s --mcp [OPTIONS] -- COMMAND …"
+    which = doctor.add_mutually_exclusive_group(required=True)
+    which.add_argument("--bridge", metavar="URL", help="ws:// or wss:// address of the bridge")
+    which.add_argument(
+        "--mcp",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="an MCP server: its address, or after -- the command that starts it",
+    )
     doctor.add_argument(
-        "--bridge", required=True, metavar="URL", help="ws:// or wss:// address of the bridge"
+        "--header",
+        action="append",
+        default=[],
+        metavar='"NAME: VALUE"',
+        help="with --mcp URL: a header, env:NAME and file:PATH in it are replaced; may be repeated",
+    )
+    doctor.add_argument(
+        "--probe-tool", metavar="TOOL", help="with --mcp: call this tool twice, and cancel the first call"
+    )
+    doctor.add_argument(
+        "--probe-arguments", metavar="JSON", help="with --probe-tool: its arguments (default: none)"
     )
     doctor.add_argument(
         "--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the one that its first frames fit)"

@@ -35,6 +35,7 @@ _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _VALUED: Final = ("--print-config", "--name")
 _FILES: Final = ("--events", "--token-file")
 _HEAD: Final = 200
+_WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
 
 
 def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
@@ -124,17 +125,12 @@ def _path_for(program: str, ours: str) -> str:
 
 
 def _name_of(sidecar: Sidecar) -> str:
-    """Return a name for the server: the last word that looks like one."""
-    words = [word for word in sidecar.command if not word.startswith("-")] or [
-        (sidecar.url or "").split("//")[-1].split("/")[0]
-    ]
-    names = [Path(word).stem for word in words[:3]]
-    last = (
-        names[-1]
-        if len(names) > 1 and words[0].endswith(("npx", "uvx", "python", "python3", "node"))
-        else names[0]
-    )
-    return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in last).strip("-") or "server"
+    """Return a name for the server: that of its program, or of what a wrapper starts."""
+    address = (sidecar.url or "").partition("//")[2].partition("/")[0]
+    words = [word for word in sidecar.command if not word.startswith("-")] or [address]
+    is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
+    name = Path(words[1 if is_wrapped else 0]).stem
+    return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-") or "server"
 
 
 def _nested(client: str, name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -59,11 +59,14 @@ def _token(path: str | None) -> str:
 async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | None) -> int:
     host, port = arguments.http
     asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def ask() -> None:
+        if not asked.done():
+            asked.set_result(None)
+
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         with suppress(AttributeError, NotImplementedError, RuntimeError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(
-                getattr(signal, name), lambda: asked.done() or asked.set_result(None)
-            )
+            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), ask)
     async with serve_sidecar(
         sidecar,
         token=token,

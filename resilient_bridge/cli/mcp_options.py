@@ -158,7 +158,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     from ..calls.rate_limit.value import RateLimit
     from ..values.backoff import Backoff
 
-    fields: dict[str, Any] = _server(arguments.url, arguments.command)
+    fields: dict[str, Any] = server_of(arguments.url, arguments.command)
     timeouts = dict(arguments.timeout)
     rates = {
         name: RateLimit(calls, per=per, max_wait=arguments.patience) for name, (calls, per) in arguments.rate
@@ -169,7 +169,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
             failures, open_for=Backoff.exponential(open_for, cap=max(60.0, open_for), jitter="none")
         )
     return Sidecar(
-        headers=_headers(arguments.header),
+        headers=headers_of(arguments.header),
         cwd=arguments.cwd,
         patience=arguments.patience,
         start_timeout=arguments.start_timeout,
@@ -188,7 +188,8 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     )
 
 
-def _server(url: str | None, command: list[str] | None) -> dict[str, Any]:
+def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:
+    """Return the field of `Sidecar` that a URL or a command is. Raises ValueError for none, or both."""
     if url is not None and command is not None:
         raise ValueError(f"a URL or a command expected, got both: {url!r} stands before --")
     if command is not None:
@@ -202,7 +203,8 @@ def _server(url: str | None, command: list[str] | None) -> dict[str, Any]:
     return {"url": url}
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+def headers_of(lines: list[str]) -> dict[str, str]:
+    """Return the headers of lines "NAME: VALUE". Raises ValueError for a line that is none, or a name that is there twice."""
     found: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")

@@ -152,6 +152,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_paused = False
         self._flush()
 
+    def close_input(self) -> None:
+        """Close its stdin once it has what was written; most children end then."""
+        if not self._stdin.is_closing():
+            self._stdin.close()
+
     def set_reading(self, *, is_reading: bool) -> None:
         """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait."""
         pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(_STDOUT))

@@ -34,6 +34,7 @@ LISTEN: Final = "subscriptions/listen"
 _UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they last as long as they last
 _MOST_LOSSES: Final = 3  # connections that one call may lose after it was sent: it may be what ends them
 _NOTICE: Final = 5.0  # seconds between two notices of progress to a call that waits
+_SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # to people, in a line
 _TINY: Final = 1e-6  # progress has to grow, and the server's own first value has to be larger
 _STALE_CURSOR: Final = -32602
 _INVALID_REQUEST: Final = -32600
@@ -397,11 +398,7 @@ class Calls:
         if self._options.log_arguments and call.is_tool:
             fields["arguments"] = call.request.params.get("arguments")
         fields |= {"sends": call.sends, "was_sent": was_sent, "seconds": round(now - call.arrived_at, 6)}
-        line = (
-            f'"{name}" ended as {outcome} ({reason})'
-            if outcome in (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)
-            else ""
-        )
+        line = f'"{name}" ended as {outcome} ({reason})' if call.is_tool and outcome in _SHOWN else ""
         state.note("call_finished", line, **fields)
 
     # ---- time --------------------------------------------------------------------------------------------------

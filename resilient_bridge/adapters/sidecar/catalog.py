@@ -13,6 +13,7 @@ from .lists import LISTS, MOST_PAGES
 from .notices import tell_changed
 from .own import ask
 from .permission import repeatable
+from .state import KnowTools
 
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Catalog:
             if method == "tools/list":
                 self._state.tools_ever.update(session.lists.names())
                 self._say_what_is_repeated(session)
+                if session.is_modern and not self._state.options.is_command:
+                    self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
             before = session.before.pop(method, None)
             if before is not None and session.lists.differs(method, before):
                 line = f"{method} is not what it was before the restart"
@@ -78,7 +81,7 @@ class Catalog:
         shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
         if shown != state.repeated_shown:
             state.repeated_shown = shown
-            state.note("tools_known", f"{len(session.lists.names())} tools; {shown}", repeated=names)
+            state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
 
 
 class _Reading:

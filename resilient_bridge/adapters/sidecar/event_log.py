@@ -39,16 +39,13 @@ class EventLog:
                 self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             except (OSError, ValueError) as error:
                 words = getattr(error, "strerror", None) or str(error)
-                raise config_error(
-                    "events", "a file that can be written", f"{path!r}: {words.lower()}"
-                ) from error
+                raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
-        """Write a record of the relay, and the line that goes with it; a line that the server said has no record."""
-        is_servers = record.get("event") == "server_said"
+        """Write a record of the relay, and the line that goes with it; a line of the server's has none."""
         if line:
-            self.line(f"server: {line}" if is_servers else line)
-        if self._file is not None and not is_servers:
+            self.line(line)
+        if self._file is not None and record.get("event") != "line":
             self._write({"at": round(self._wall(), 6), **record})
 
     def line(self, text: str) -> None:

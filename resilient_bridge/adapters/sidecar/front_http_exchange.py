@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from . import message as rpc
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+    from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping
 
     from .front_http_stream import MessageStream
 
@@ -58,7 +59,11 @@ class Exchange:
         self.pairs: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
-        self.headers: dict[str, str] = dict(reversed(self.pairs))  # of two the first counts
+        self.headers: dict[
+            str, str
+        ] = {}  # what comes twice is one value with a comma, which no origin and no token has
+        for name, value in self.pairs:
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._abort: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
         self._receive, self._send = receive, send
 
@@ -118,8 +123,8 @@ class Exchange:
         if data is not None:
             error["data"] = data
         body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}, separators=(",", ":"))
-        # A connection whose request was not read to its end cannot be used again.
-        closing = [("connection", "close")] if status in {408, 413} else []
+        # After 413 the rest of the body is read and thrown away: closing at once would reset the connection, and lose the answer.
+        closing = [("connection", "close")] if status == 408 else []
         await self.respond(status, body, [*headers, *closing])
 
     async def read_message(self, size: int, seconds: float) -> rpc.Message | None:
@@ -153,41 +158,32 @@ class Exchange:
 
         `status_of` gives the status of an answer that is sent as JSON.
         """
-        abort = self.cut
-        stream.attach(abort)
-        watcher = self._watch(stream)
-        try:
+        with self._reading(stream) as reader:
             if wait > 0:
-                await _first_event(stream, watcher, wait)
+                await _first_event(stream, reader.gone, wait)
             answer = stream.only_answer
-            if answer is not None:
-                await self.respond(status_of(answer.text) if status_of else 200, answer.text, headers)
-                return True
-            return await self._stream(stream, headers, keep_alive, abort, watcher)
-        finally:
-            watcher.cancel()
-            stream.detach(abort)
+            if answer is None:
+                return await self._stream(stream, headers, keep_alive, reader)
+            await self.respond(status_of(answer.text) if status_of else 200, answer.text, headers)
+            return True
 
     async def stream_events(self, stream: MessageStream, headers: Headers, *, keep_alive: float) -> bool:
         """Send events until the stream ends. Returns whether it was sent to its end, and not left or taken over by another reader."""
-        abort = self.cut
-        stream.attach(abort)
-        watcher = self._watch(stream)
+        with self._reading(stream) as reader:
+            return await self._stream(stream, headers, keep_alive, reader)
+
+    @contextmanager
+    def _reading(self, stream: MessageStream) -> Generator[_Reader]:
+        """Read a stream, and wake it when the client leaves."""
+        gone = asyncio.get_running_loop().create_task(self._disconnected())
+        gone.add_done_callback(lambda _: stream.wake.set())
+        reader = _Reader(self._abort, gone)
+        stream.attach(reader.abort)
         try:
-            return await self._stream(stream, headers, keep_alive, abort, watcher)
+            yield reader
         finally:
-            watcher.cancel()
-            stream.detach(abort)
-
-    @property
-    def cut(self) -> Callable[[], None]:
-        """A function, another one each time, that cuts the connection."""
-        return lambda: self._abort() if self._abort is not None else None
-
-    def _watch(self, stream: MessageStream) -> asyncio.Task[None]:
-        watcher = asyncio.get_running_loop().create_task(self._disconnected())
-        watcher.add_done_callback(lambda _: stream.wake.set())
-        return watcher
+            gone.cancel()
+            stream.detach(reader.abort)
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -202,11 +198,10 @@ class Exchange:
         stream: MessageStream,
         headers: Headers,
         keep_alive: float,
-        abort: Callable[[], None],
-        watcher: asyncio.Task[None],
+        reader: _Reader,
     ) -> bool:
         await self._begin(200, [*_STREAM_HEADERS, *headers])
-        while not watcher.done() and stream.is_attached(abort):
+        while not reader.gone.done() and stream.is_attached(reader.abort):
             stream.wake.clear()
             if chunk := stream.take():
                 await self._send_part(chunk)
@@ -222,6 +217,15 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": part, "more_body": more})
 
 
+class _Reader:
+    """Who sends a stream to a client: how its connection is cut, and the task that ends when the client is gone."""
+
+    def __init__(self, cut: Callable[[], None] | None, gone: asyncio.Task[None]) -> None:
+        """Make a function of its own, by which it is known."""
+        self.abort: Callable[[], None] = lambda: cut() if cut is not None else None
+        self.gone = gone
+
+
 async def _woken(stream: MessageStream, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
@@ -231,11 +235,11 @@ async def _woken(stream: MessageStream, seconds: float) -> bool:
     return True
 
 
-async def _first_event(stream: MessageStream, watcher: asyncio.Task[None], seconds: float) -> None:
+async def _first_event(stream: MessageStream, gone: asyncio.Task[None], seconds: float) -> None:
     """Wait until something waits in the stream, or it ended, or its reader left."""
     try:
         async with asyncio.timeout(seconds):
-            while not (stream.has_messages or stream.is_ended or watcher.done()):
+            while not (stream.has_messages or stream.is_ended or gone.done()):
                 stream.wake.clear()
                 await stream.wake.wait()
     except TimeoutError:

@@ -27,6 +27,7 @@ VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
 _PARAM_HEADER: Final = "mcp-param-"
 _INVALID_REQUEST: Final = -32600
 _HEADER_MISMATCH: Final = -32020
+_UNSUPPORTED_VERSION: Final = -32022
 
 
 class ModernClient:
@@ -148,16 +149,24 @@ def _wrong(
 
     if message.is_answer:
         return _INVALID_REQUEST, "Body must be a request or a notification", None
-    version = exchange.headers.get(VERSION_HEADER, "")
     if message.is_notification:
-        rejected = inbound.unsupported_protocol_version_rejection(version)
-        return None if rejected is None else (rejected.code, rejected.message, rejected.data)
+        return _wrong_version(exchange.headers.get(VERSION_HEADER, ""))
     if twice := inbound.find_duplicated_routing_header(exchange.pairs):
         return _HEADER_MISMATCH, f"{twice} header appears more than once", None
     verdict = inbound.classify_inbound_request(message.fields, headers=exchange.headers)
     if isinstance(verdict, inbound.InboundLadderRejection):
         return verdict.code, verdict.message, verdict.data
     return _wrong_parameter(exchange, message, schema_of)
+
+
+def _wrong_version(version: str) -> tuple[int, str, Any] | None:
+    """Say that a notification's version is not served; a request's is looked at with the rest of it."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    if version in MODERN_PROTOCOL_VERSIONS:
+        return None
+    data = {"supported": [*MODERN_PROTOCOL_VERSIONS], "requested": version}
+    return _UNSUPPORTED_VERSION, "Unsupported protocol version", data
 
 
 def _wrong_parameter(

@@ -73,8 +73,9 @@ async def _end(state: Any, seconds: float) -> None:
         await asyncio.wait(tasks, timeout=seconds)
     for connection in [*state.connections]:
         connection.transport.abort()
-    for task in tasks:
+    await asyncio.sleep(0)  # for `connection_lost` of each, which lets its task go on
+    late = {task for task in tasks if not task.done()}
+    if late:
+        _, late = await asyncio.wait(late, timeout=seconds)
+    for task in late:
         task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=seconds)
-    await asyncio.sleep(0)  # for `connection_lost` of what was cut

@@ -50,6 +50,7 @@ class MessageStream:
         self._waiting: deque[SentEvent] = deque()
         self._size = 0
         self._abort: Callable[[], None] | None = None
+        self._was_read = False
 
     @property
     def is_read(self) -> bool:
@@ -102,8 +103,10 @@ class MessageStream:
         return b"".join(parts)
 
     def end(self) -> None:
-        """Nothing more will come; what waits is still sent."""
+        """Nothing more will come; what waits is still sent, unless its reader is gone: who resumes gets what was stored."""
         self.is_ended = True
+        if self._abort is None and self._was_read:
+            self._let_wait([])
         self.wake.set()
 
     def abandon(self) -> None:
@@ -116,6 +119,7 @@ class MessageStream:
     def attach(self, abort: Callable[[], None]) -> None:
         """Begin to read. An earlier reader is cut off."""
         before, self._abort = self._abort, abort
+        self._was_read = True
         if before is not None:
             before()
 
@@ -129,4 +133,4 @@ class MessageStream:
             return
         self._abort = None
         if self.is_ended:
-            self._let_wait([])  # whoever comes back gets what was kept
+            self._let_wait([])

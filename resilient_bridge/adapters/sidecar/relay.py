@@ -89,8 +89,9 @@ class Relay:
             return
         if _VERSION in request.meta:
             client.is_modern = True
-            names = (name for name in request.meta if name.startswith("io.modelcontextprotocol/"))
-            self._state.envelope = {name: request.meta[name] for name in names if name in _ENVELOPE}
+            if request.method != "server/discover":  # a client that only asks may still open in the other era
+                names = (name for name in request.meta if name in _ENVELOPE)
+                self._state.envelope = {name: request.meta[name] for name in names}
         elif client.is_modern is None:
             client.is_modern = False
         if request.method == "ping":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...errors import Executed, redact
 from ...world import current_world
 from .relay import Relay
-from .state import Close, Drop, GiveUp, Note, Open, ToClient, ToServer
+from .state import Close, Drop, GiveUp, KnowTools, Note, Open, ToClient, ToServer
 from .upstream import Loss, LostError
 
 
@@ -139,7 +139,7 @@ class RunningRelay:
             case _:
                 self._do_upstream(action)
 
-    def _do_upstream(self, action: ToServer | GiveUp | Close) -> None:
+    def _do_upstream(self, action: ToServer | GiveUp | KnowTools | Close) -> None:
         upstream = self._upstreams.get(action.session)
         match action:
             case _ if upstream is None:  # it has ended
@@ -148,6 +148,8 @@ class RunningRelay:
                 upstream.send(message)
             case GiveUp(_, number):
                 upstream.cancel(number)
+            case KnowTools(_, tools):
+                upstream.know_tools(tools)
             case Close(session):
                 del self._upstreams[session]
                 self._start(upstream.close())
@@ -200,7 +202,7 @@ class RunningRelay:
 
     def note(self, line: str) -> None:
         """Have a line of the server's shown to people."""
-        self._on_note({"event": "server_said"}, line)
+        self._on_note({"event": "line"}, line)
 
 
 class _Receiver:

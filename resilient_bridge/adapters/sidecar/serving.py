@@ -9,6 +9,7 @@ from .event_log import EventLog
 from .running import RunningRelay
 from .secrets_in_headers import resolved
 from .upstream_child import ChildUpstream
+from .upstream_eras import BothErasUpstream
 
 
 if TYPE_CHECKING:
@@ -42,10 +43,12 @@ def running_relay(
 
 
 def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
-    """Return a new connection to the sidecar's server."""
+    """Return a new connection to the sidecar's server, which speaks whichever era the client speaks."""
     if sidecar.command:
-        return ChildUpstream(sidecar.command, receiver, cwd=sidecar.cwd, env=sidecar.env)
-    return _HTTPByName(sidecar, receiver)
+        return BothErasUpstream(
+            lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
+        )
+    return BothErasUpstream(lambda inner: _HTTPByName(sidecar, inner), receiver)
 
 
 class _HTTPByName:

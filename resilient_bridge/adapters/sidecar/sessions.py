@@ -50,7 +50,12 @@ class Sessions:
 
     def ensure(self, now: float) -> None:
         """See that there is a session, or a time for the next start."""
-        if self._state.current is not None or self._restarts.next_at is not None:
+        current = self._state.current
+        if current is not None:
+            if current.is_modern and current.phase is Phase.READY:
+                self._list_once(current, now)
+            return
+        if self._restarts.next_at is not None:
             return
         wait = self._restarts.open_for(now)
         if wait is None:
@@ -161,7 +166,15 @@ class Sessions:
         if self._state.envelope and self._state.restarts:
             self.catalog.remember(session)
             for method in list(session.before):
+                session.is_listed |= method == "tools/list"
                 self.catalog.read(session, method, now)
+        self._list_once(session, now)
+
+    def _list_once(self, session: Session, now: float) -> None:
+        """Ask for the tools, unless that was done: their hints say what may be repeated."""
+        if self._state.envelope and not session.is_listed:
+            session.is_listed = True
+            self.catalog.read(session, "tools/list", now)
 
     def _has(self, capability: str) -> bool:
         started = self._state.started
@@ -319,7 +332,8 @@ class Sessions:
             reason=loss.reason,
             wait=round(wait, 3),
         )
-        if loss.is_final:  # nothing changes by itself: the next call tries again
+        # Nothing changes by itself, so the next call tries again; but what an address says amid a redeploy is not its last word.
+        if loss.is_final and (state.started is None or self._options.is_command):
             self._restarts.next_at = None
 
     # ---- time --------------------------------------------------------------------------------------------------

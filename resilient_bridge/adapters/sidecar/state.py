@@ -46,6 +46,7 @@ class Session:
         self.lists = Lists()
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
+        self.is_listed = False  # its tools were asked for
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
         self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
         self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
@@ -166,6 +167,13 @@ class GiveUp(NamedTuple):
     request: int
 
 
+class KnowTools(NamedTuple):
+    """What the server says of its tools: some name arguments that travel as headers, too."""
+
+    session: int
+    tools: list[Mapping[str, Any]]
+
+
 class Open(NamedTuple):
     """Make a connection for this session."""
 
@@ -185,7 +193,7 @@ class Note(NamedTuple):
     line: str
 
 
-Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | Open | Close | Note
+Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | KnowTools | Open | Close | Note
 
 
 class State:

@@ -6,7 +6,7 @@ sent again is the relay's question, and `Loss.executed` is the answer that only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -14,6 +14,8 @@ from ...errors import Executed
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .message import Message
 
 
@@ -72,6 +74,14 @@ class Upstream(Protocol):
 
     def cancel(self, request: int) -> None:
         """Nobody waits for the answer to this request any longer: give up its stream. Nothing is reported for it afterwards."""
+
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:  # noqa: ARG002 -- none has to be known
+        """Tell it the tools of the server, each page of them as the server listed it, before one of them is called.
+
+        Over HTTP some arguments also travel as headers, which the tools' schemas name (2026-07-28). Returns the tools that have to be
+        left out of the list, because their marks are not valid: name to reason. Raises nothing; nothing is sent by it.
+        """
+        return {}
 
     async def close(self) -> None:
         """End it within a bound of a few seconds, and everything that belongs to it."""

@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed, redact
 from ...transports.process import ChildProcess
@@ -83,11 +83,21 @@ class ChildUpstream:
         """There is no stream to give up: the answer is ignored."""
         self._handed.pop(request, None)
 
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+        """Arguments only travel in the message here."""
+        del tools
+        return {}
+
     async def close(self) -> None:
         """Close its stdin, after 2 s SIGTERM to its group, after 2 s more SIGKILL."""
         child, self._child = self._child, None
         if child is not None:
             await child.close(_CLOSE_SECONDS)
+
+    def close_input(self) -> None:
+        """Close its stdin, which asks it to end, and do no more."""
+        if self._child is not None:
+            self._child.close_input()
 
     def pause(self) -> None:
         """Read nothing more for now: whom it is for does not read."""
@@ -113,7 +123,7 @@ class ChildUpstream:
             if line.strip():
                 self._noise += 1
                 text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
-                self._receiver.on_note(f"stdout: {text} ({error})")
+                self._receiver.on_note(f"server, on stdout: {text} ({error})")
             return
         if message.is_answer and isinstance(message.id, int):
             self._handed.pop(message.id, None)
@@ -121,7 +131,7 @@ class ChildUpstream:
 
     def _on_skipped(self) -> None:
         """A line was too long. If one answer is awaited it was that."""
-        self._receiver.on_note(f"stdout: a line of more than {self._max_line} bytes was skipped")
+        self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
             self._receiver.on_unanswered(
@@ -131,7 +141,7 @@ class ChildUpstream:
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
         self._stderr.append(text)
-        self._receiver.on_note(text)
+        self._receiver.on_note(f"server: {text}")
 
     def _on_exit(self) -> None:
         child = self._child

@@ -233,7 +233,9 @@ class Http(Client):
         try:
             self._post(message)
             self.fail(ConnectionError("the answer ended without the answer"), message["id"])
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except http.client.HTTPException as error:
+            self.fail(ConnectionError(f"the answer was cut: {error!r}"), message["id"])
+        except (OSError, ValueError) as error:
             self.fail(error, message["id"])
 
     def _post(self, message: Message) -> None:
@@ -260,13 +262,17 @@ class Http(Client):
 
     def _read_events(self, response: http.client.HTTPResponse) -> None:
         data: list[str] = []
+        event = ""
         for line in response:
             text = line.decode().rstrip("\r\n")
             if text.startswith("data:"):
                 data.append(text.removeprefix("data:").removeprefix(" "))
-            elif not text and data:
-                self._take_opened("\n".join(data))
-                data = []
+            elif text.startswith("event:"):
+                event = text.removeprefix("event:").strip()
+            elif not text:
+                if data and event in {"", "message"}:
+                    self._take_opened("\n".join(data))
+                data, event = [], ""
 
     def _take_opened(self, text: str) -> None:
         if not text:  # an event that only has an id

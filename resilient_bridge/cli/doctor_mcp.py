@@ -1,0 +1,242 @@
+"""`resilient-bridge doctor --mcp -- COMMAND` or `--mcp URL`: what an MCP server does when things go wrong, found out by doing.
+
+Rule: it starts the server itself, asks for lists, and ends or cuts only what it has started. A tool is called only if `--probe-tool`
+names it. It ends in time, whatever the server does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+from typing import Any, Final
+
+from ..adapters.sidecar.lists import hint_of
+from ..errors import redact
+from .doctor_mcp_talk import LATEST, MODERN, Talk, capabilities_of, greet, tools_of
+from .doctor_rows import Row, table_of
+from .mcp_options import server_of
+from .printing import complain, show
+
+
+FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
+_COLUMNS: Final = 80
+_SHOWN: Final = 12  # names in a row
+_GONE: Final = 6.0  # seconds for a child whose input was closed
+
+
+class Page:
+    """What was found: rows to print, problems that count, and the same as data."""
+
+    def __init__(self) -> None:
+        """Begin an empty one."""
+        self.rows: list[Row] = []
+        self.problems: list[str] = []
+        self.data: dict[str, Any] = {}
+
+    def row(self, what: str, found: str, problem: str = "", **data: Any) -> None:
+        """Add a finding; `problem` says why it is one."""
+        self.rows.append(Row(what, found + (f" (!: {problem})" if problem else "")))
+        if problem:
+            self.problems.append(f"{what}: {problem}")
+        self.data |= data
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the server; 0 without problems, 1 if it is no MCP server that starts, 2 for wrong usage, 3 with problems."""
+    try:
+        server = server_of(arguments.mcp or None, arguments.command)
+        probe = _object(arguments.probe_arguments)
+    except ValueError as error:
+        return complain("doctor", str(error))
+    page = Page()
+    try:
+        code = asyncio.run(_bounded(server, arguments, probe, page))
+    except TimeoutError:
+        page.row("time", f"not done within {arguments.seconds:g} s", "it took too long")
+        code = RISKS if page.data.get("starts") else NOT_STARTED
+    if code == FOUND_OUT and page.problems:
+        code = RISKS
+    text = (
+        json.dumps({"exit_code": code, "problems": page.problems, **page.data})
+        if arguments.json
+        else _text(server, page)
+    )
+    return show("doctor", text) or code
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    found: object = json.loads(text) if text else {}
+    if not isinstance(found, dict):
+        raise ValueError("--probe-arguments: a JSON object expected")  # noqa: TRY004 -- wrong usage
+    return found
+
+
+async def _bounded(
+    server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
+    async with asyncio.timeout(arguments.seconds):
+        if "command" in server:
+            return await _examine_command(server["command"], arguments, probe, page)
+        from .doctor_mcp_http import examine_url
+
+        return await examine_url(server["url"], arguments, probe, page)
+
+
+async def _examine_command(
+    command: tuple[str, ...], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
+    async with Talk.with_command(command) as talk:
+        if not await start(talk, page, "starts"):
+            return NOT_STARTED
+        before = await tools_of(talk)
+        describe_tools(before, page, is_command=True)
+        await look_around(talk, page)
+        if arguments.probe_tool:
+            await probe_tool(talk, arguments.probe_tool, probe, page)
+        await _kill(talk, page)
+    async with Talk.with_command(command) as again:
+        if await start(again, page, "after a kill"):
+            after = await tools_of(again)
+            is_same = [tool.get("name") for tool in after] == [tool.get("name") for tool in before]
+            page.row("tools after it", "the same" if is_same else "others", same_tools=is_same)
+            await _leave(again, page)
+    async with Talk.with_command(command) as modern:
+        answer = await modern.ask("server/discover", {"_meta": MODERN})
+        is_modern = answer is not None and "supportedVersions" in answer.get("result", {})
+        page.row(
+            "protocol",
+            f"{page.data['version']}{', and 2026-07-28 without sessions' if is_modern else ''}",
+            modern=is_modern,
+        )
+    return FOUND_OUT
+
+
+async def start(talk: Talk, page: Page, what: str) -> bool:
+    """Open the server and greet it; say how fast that was."""
+    answer, seconds = await greet(talk, LATEST)
+    if answer is None or "result" not in answer:
+        words = f"; its last words: {talk.words}" if talk.words else ""
+        why = talk.loss or (str(answer.get("error")) if answer else "no answer to initialize")
+        page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
+        return False
+    result = answer["result"]
+    info = result.get("serverInfo") or {}
+    name = " ".join(str(info.get(part, "")) for part in ("name", "version")).strip() or "unnamed"
+    noise = f"; {talk.noise} lines of noise on stdout" if talk.noise else ""
+    page.row(
+        what,
+        f"after {seconds:.2f} s: {name}{noise}",
+        "noise on stdout breaks other clients" if talk.noise else "",
+    )
+    if what == "starts":
+        page.data |= {
+            "starts": True,
+            "start_seconds": round(seconds, 3),
+            "server": info,
+            "version": str(result.get("protocolVersion")),
+            "capabilities": sorted(capabilities_of(result)),
+            "noise": talk.noise,
+        }
+        page.row("capabilities", ", ".join(sorted(capabilities_of(result))) or "none")
+    else:
+        page.data["restart_seconds"] = round(seconds, 3)
+    return True
+
+
+def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
+    """Say what the tools declare, and what a repeat would risk."""
+    trusted = "after a loss" if is_command else "after a loss with --trust-hints"
+    page.data["trusts_read_only"] = is_command
+    reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
+    idempotent = [str(tool.get("name")) for tool in tools if hint_of(tool) == "idempotent"]
+    others = [str(tool.get("name")) for tool in tools if not hint_of(tool)]
+    page.row(
+        "tools", str(len(tools)), tools=len(tools), read_only=reads, idempotent=idempotent, unsafe=others
+    )
+    page.row("only read", _names(reads) + (f": repeated {trusted}" if reads else ""))
+    page.row("idempotent", _names(idempotent) + (": repeated with --trust-hints" if idempotent else ""))
+    page.row(
+        "anything else", _names(others) + (": a repeat may do it twice, so none is made" if others else "")
+    )
+
+
+async def look_around(talk: Talk, page: Page) -> None:
+    """See what it makes of a ping, an unknown method and the cancellation of a request that there is none of."""
+    pong = await talk.ask("ping")
+    page.row(
+        "ping",
+        "answered" if pong and "result" in pong else "not answered",
+        "" if pong else "a hang cannot be told from work",
+        ping=bool(pong),
+    )
+    await talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
+    unknown = await talk.ask("resilient-bridge/unknown")
+    code = ((unknown or {}).get("error") or {}).get("code")
+    found = f"refused with {code}" if code is not None else "answered" if unknown else "not answered"
+    page.row("unknown method", found, "" if unknown else "a client waits for ever", unknown_method=code)
+
+
+async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Page) -> None:
+    """Call a tool, cancel it at once, and see what comes; then call it and wait."""
+    number = talk.begin("tools/call", {"name": name, "arguments": arguments})
+    await talk.notify("notifications/cancelled", {"requestId": number, "reason": "doctor"})
+    late = await talk.answer(number, 2.0)
+    page.row(
+        "cancelled call",
+        "answered all the same" if late else "not answered, as the protocol wants it",
+        cancelled_is_answered=bool(late),
+    )
+    answer = await talk.ask("tools/call", {"name": name, "arguments": arguments}, seconds=10.0)
+    is_fine = answer is not None and "result" in answer
+    page.row(
+        f"call of {name}",
+        "answered" if is_fine else "no result",
+        "" if is_fine else "it gave no result",
+        probe=is_fine,
+    )
+
+
+async def _kill(talk: Talk, page: Page) -> None:
+    talk.kill()
+    loss = await talk.gone(5.0)
+    page.row("kill -9", f"between calls, by this command: {loss or 'it goes on'}", killed=loss is not None)
+
+
+async def _leave(talk: Talk, page: Page) -> None:
+    seconds = await talk.leave(_GONE)
+    slow = "it needs a signal to end: clients leave such servers behind" if seconds is None else ""
+    found = "ends" if seconds is not None else f"still runs {_GONE:g} s later"
+    page.row(
+        "end of its input",
+        found + (f" after {seconds:.2f} s" if seconds is not None else ""),
+        slow,
+        ends_on_eof=seconds is not None,
+    )
+
+
+def _names(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _text(server: dict[str, Any], page: Page) -> str:
+    width = (
+        min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if sys.stdout.isatty() else _COLUMNS
+    )
+    head = server["command"][0] if "command" in server else redact(server["url"])
+    parts = [head, "", table_of(page.rows, width)]
+    if page.data.get("starts"):
+        parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]
+    return "\n".join(parts)
+
+
+def _promise(page: Page) -> str:
+    reads = page.data.get("read_only") if page.data.get("trusts_read_only") else []
+    repeated = (
+        "no call is repeated after a loss" if not reads else "calls that only read are repeated after a loss"
+    )
+    return f"the client's session lives on when this server ends; {repeated}; any other call whose answer was lost is told as OUTCOME UNKNOWN."
