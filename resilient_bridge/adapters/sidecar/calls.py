@@ -8,21 +8,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from ...calls.rate_limit.state import RateState
-from ...errors import Executed, ThrottledError, redact
+from ...errors import Executed, redact
 from . import message, outcomes
-from .lists import LISTS, cursor_of
-from .options import EVERY_TOOL
+from .instead import is_missing, kept_for_others, remembered, stale
+from .limits import Limits
 from .outcomes import PREFIX, Outcome
 from .permission import permission_of
-from .shared import UNSUBSCRIBE, is_wanted_by_others, request_for_all
+from .shared import request_for_all
 from .state import Call, Drop, GiveUp, Held
-from .status import add_status_tool
+from .upstream import NOT_STARTED
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .message import Key, Message
     from .outcomes import Ending
     from .restarts import Restarts
@@ -47,8 +44,7 @@ class Calls:
         self._state = state
         self._options = state.options
         self._restarts = restarts
-        self._running: dict[str, int] = {}  # by the name of a limit
-        self._rates = {name: RateState(name, limit) for name, limit in state.options.rates.items()}
+        self._limits = Limits(state.options)
 
     # ---- from a client -----------------------------------------------------------------------------------------
 
@@ -65,7 +61,11 @@ class Calls:
         client.calls[key] = call
         if self._options.deadline is not None and call.method not in _UNLIMITED:
             call.deadline_at = now + self._options.deadline
-        if self._is_answered_from_memory(call, now) or self._is_kept_for_others(call, now):
+        if (answer := remembered(self._state, call)) is not None:
+            self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
+            return
+        if (answer := kept_for_others(self._state, call)) is not None:
+            self._deliver(call, answer, Outcome.ANSWERED, now, reason="others listen")
             return
         if self.is_refused(call, now):
             return
@@ -139,11 +139,15 @@ class Calls:
                 later.append(call)
                 continue
             call.not_before = 0.0
-            if not self._has_slot(call):
+            if not self._limits.take(call):
                 later.append(call)
             elif call.is_guarded and self._is_overtaken(call):
                 self.give_up(call, now)
-            elif not self._is_missing(call, session, now) and not self._is_stale(call, session, now):
+            elif is_missing(state, call, session):
+                self._end_missing(call, session, now)
+            elif (answer := stale(state, call, session)) is not None:
+                self._deliver(call, answer, Outcome.FAILED, now)
+            else:
                 self._send(call, session, now)
         state.waiting = later
 
@@ -162,7 +166,11 @@ class Calls:
             request = request.with_progress_token(call.server_id)
         self._state.to_server(session, request)
 
-    # ---- limits ------------------------------------------------------------------------------------------------
+    def _end_missing(self, call: Call, session: Session, now: float) -> None:
+        if call.unproven_losses:
+            self.give_up(call, now)
+        else:
+            self.finish(call, outcomes.gone(call.name, session.lists.names()), now)
 
     def is_refused(self, call: Call, now: float) -> bool:
         """Refuse what need not wait: the circuit is open, or a limit leaves no room in time."""
@@ -170,91 +178,10 @@ class Calls:
         if seconds is not None and self._state.usable is None:
             self.finish(call, outcomes.circuit_open(call.name, self._state.last_loss, seconds), now)
             return True
-        if not call.is_tool:
-            return False
-        for name in (call.name, EVERY_TOOL):
-            rate = self._rates.get(name)
-            if rate is None:
-                continue
-            try:
-                call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
-            except ThrottledError as error:
-                limit = rate.settings
-                bound = f"{limit.calls} calls in {limit.per:g} s"
-                self.finish(call, outcomes.limited(call.name, bound, error.failure.retry_after), now)
-                return True
-        return False
-
-    def _has_slot(self, call: Call) -> bool:
-        """Take the call's slots, if all are free."""
-        if not call.is_tool or not self._options.concurrency or call.holds:
-            return True
-        names = [name for name in (call.name, EVERY_TOOL) if name in self._options.concurrency]
-        if any(self._running.get(name, 0) >= self._options.concurrency[name] for name in names):
-            return False
-        for name in names:
-            self._running[name] = self._running.get(name, 0) + 1
-        call.holds = names
-        return True
-
-    def _free(self, call: Call) -> None:
-        for name in call.holds:
-            self._running[name] -= 1
-        call.holds = []
-
-    def _is_missing(self, call: Call, session: Session, now: float) -> bool:
-        """Answer a call of a tool that the server had before a restart and has no longer."""
-        lists = session.lists
-        if not call.is_tool or call.name not in self._state.tools_ever or "tools/list" not in lists.complete:
-            return False
-        if lists.tool(call.name) is not None:
-            return False
-        if call.unproven_losses:
-            self.give_up(call, now)
-        else:
-            self.finish(call, outcomes.gone(call.name, lists.names()), now)
-        return True
-
-    def _is_stale(self, call: Call, session: Session, now: float) -> bool:
-        """Refuse a cursor that an earlier session gave: the client begins again with the first page."""
-        cursor = cursor_of(call.request) if call.method in LISTS else ""
-        if not cursor or not self._state.restarts or session.lists.knows_cursor(call.method, cursor):
-            return False
-        text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
-        self._deliver(call, message.error(call.request.id, _STALE_CURSOR, text), Outcome.FAILED, now)
-        return True
-
-    def _is_answered_from_memory(self, call: Call, now: float) -> bool:
-        """Answer a list while the server is away: an empty or failed one makes clients forget their tools."""
-        if call.method not in LISTS or self._state.usable is not None:
-            return False
-        page = self._state.known.page(call.method, cursor_of(call.request))
-        if page is None or not self._is_for_all(page, call.client):
-            return False
-        answer = message.result(call.request.id, page)
-        if self._options.status_tool and call.method == "tools/list" and "nextCursor" not in page:
-            answer = add_status_tool(answer)
-        self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
-        return True
-
-    def _is_kept_for_others(self, call: Call, now: float) -> bool:
-        """Answer who no longer wants to hear of a resource, where another client of the server does."""
-        client, uri = call.client, call.request.name
-        if not self._state.is_shared or call.method != UNSUBSCRIBE:
-            return False
-        if not is_wanted_by_others(self._state, client, uri):
-            return False
-        client.subscriptions.pop(uri, None)
-        self._deliver(
-            call, message.result(call.request.id, {}), Outcome.ANSWERED, now, reason="others listen"
-        )
-        return True
-
-    def _is_for_all(self, page: Mapping[str, Any], client: ClientState) -> bool:
-        """Whether what one client was told may be told to another."""
-        if not self._state.is_shared or page.get("cacheScope") == "public":
-            return True
-        return self._options.is_command and not client.is_modern
+        ending = self._limits.refusal(call, now)
+        if ending is not None:
+            self.finish(call, ending, now)
+        return ending is not None
 
     # ---- what becomes of a call --------------------------------------------------------------------------------
 
@@ -289,7 +216,8 @@ class Calls:
             call.unproven_losses += 1
             call.is_guarded |= call.permission == "idempotent"
             call.loss = loss
-        if self._is_answered_from_memory(call, now):
+        if (answer := remembered(self._state, call)) is not None:
+            self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
             return
         pause = self._pause_after(call, session, loss, now)
         if self._may_repeat(call, loss) and (call.waited + pause <= self._options.patience or _lasts(call)):
@@ -365,13 +293,8 @@ class Calls:
         self.finish(call, ending, now)
 
     def _not_sent(self, call: Call, now: float) -> Ending:
-        if self._state.usable is not None:
-            names = [name for name in (call.name, EVERY_TOOL) if name in self._options.concurrency]
-            if names:
-                limit = min(self._options.concurrency[name] for name in names)
-                return outcomes.limited(
-                    call.name, f"{limit} {'call' if limit == 1 else 'calls'} at a time", None
-                )
+        if self._state.usable is not None and (ending := self._limits.too_long(call)) is not None:
+            return ending
         attempts = self._restarts.attempts - call.attempts_at
         loss = self._state.last_loss or NOT_STARTED
         return outcomes.unreachable(call.name, loss, attempts, now - call.waits_since)
@@ -387,7 +310,7 @@ class Calls:
             call.client.calls.pop(key, None)
         if call in state.waiting:
             state.waiting.remove(call)
-        self._free(call)
+        self._limits.free(call)
         state.outcomes[str(outcome)] += 1
         fields: dict[str, Any] = {"call": call.number, "method": call.method, "outcome": str(outcome)}
         name = call.name if call.is_tool else redact(call.name)
@@ -471,12 +394,3 @@ def _is_past(at: float | None, now: float) -> bool:
 def _lasts(call: Call) -> bool:
     """Whether it is a stream that the client has open, and that stays open while the server is away."""
     return call.has_acknowledged
-
-
-def _not_started() -> Loss:
-    from .upstream import Loss
-
-    return Loss(reason="it has not started yet", executed=Executed.NO)
-
-
-NOT_STARTED: Final = _not_started()

@@ -6,7 +6,7 @@ sent again is the relay's question, and `Loss.executed` is the answer that only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
@@ -36,6 +36,10 @@ class Loss:
     is_final: bool = False  # no new attempt can help: command not found, credentials refused, no MCP server
     retry_after: float | None = None  # seconds that the server asked to wait
     words: str = ""  # the last lines of stderr, or what the server said in its body; secrets masked
+
+
+NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)
+"""What is said of a server that was never there."""
 
 
 class Receiver(Protocol):

@@ -290,3 +290,10 @@ def ready(**options: Any) -> tuple[Harness, Person]:
     """Return a relay whose server is up, and its client."""
     harness = Harness(**options)
     return harness, harness.client().open()
+
+
+def away(harness: Harness) -> None:
+    """Have the server end, and not come back for now."""
+    harness.opens_at_once = False
+    harness.die()
+    harness.wait(0)

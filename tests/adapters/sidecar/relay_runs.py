@@ -157,7 +157,7 @@ def _judge(world: World) -> None:
         "held": len(state.held),
         "under way": sum(len(session.pending) for session in state.sessions.values()),
         "sessions": max(0, len(state.sessions) - 1),
-        "places": sum(calls._running.values()) if hasattr(calls, "_running") else calls._limits.taken,
+        "places": calls._limits.taken,
         "requests": sum(len(client.calls) for client in state.clients.values()),
     }
     if any(left.values()):

@@ -12,6 +12,7 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import outcomes
 from resilient_bridge.adapters.sidecar.calls import Calls
+from resilient_bridge.adapters.sidecar.limits import Limits
 from resilient_bridge.adapters.sidecar.lists import Lists
 from resilient_bridge.adapters.sidecar.restarts import Restarts
 from resilient_bridge.adapters.sidecar.state import State
@@ -115,7 +116,7 @@ BREAKS: dict[str, tuple[Any, str, Any]] = {
     "every list has changed": (Lists, "differs", _always(True)),
     "no list has changed": (Lists, "differs", _always(False)),
     "patience does not end": (Calls, "give_up", _always(None)),
-    "a place is not given back": (Calls, "_free", _always(None)),
+    "a place is not given back": (Limits, "free", _always(None)),
     "what was cancelled is sent": (Calls, "_cancel", _send_after_cancel),
     "a server is left alone for ever": (Restarts, "open_for", _always(5.0)),
 }
