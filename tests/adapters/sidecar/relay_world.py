@@ -140,7 +140,7 @@ class World:
         self.under_way: dict[tuple[int, Any], Asked] = {}  # by session and id
         self.alive: dict[int, int] = {}  # session: the version of its list of tools
         self.gone: set[int] = set()  # connections that the relay was told about, or has closed
-        self.last_at: Counter[int] = Counter()
+        self.last_at: dict[int, float] = {}
         self.version, self.is_down, self.faults = 1, False, True
         self.listed: int | None = None
         self.news = self.news_due = 0
@@ -248,7 +248,7 @@ class World:
         marker = said.params.get("marker", said.params.get("arguments", {}).get("marker"))
         if isinstance(marker, int):
             self.sent(session, said, self.all[marker])
-        at = max(self.now + self.rng.choice([0.0, 0.01, 0.05]), self.last_at[session])
+        at = max(self.now + self.rng.choice([0.0, 0.01, 0.05]), self.last_at.get(session, 0.0))
         self.last_at[session] = at
         self.after(at - self.now, lambda: self.arrived(session, said))
 
@@ -370,7 +370,7 @@ class World:
         if asked is not None:
             asked.sends[-1][1] = "answered"
         current = self.relay._state.current
-        if said.method == "tools/list" and current is not None and current.number == session:
+        if said.method == "tools/list" and current and current.number == session:
             names = [one["name"] for one in value["tools"]]
             self.listed, before = hash(tuple(names)), self.listed
             self.news_due += before is not None and before != self.listed and self.run.sessions > 1
