@@ -370,7 +370,7 @@ class World:
         if asked is not None:
             asked.sends[-1][1] = "answered"
         current = self.relay._state.current
-        if said.method == "tools/list" and current and current.number == session:
+        if said.method == "tools/list" and getattr(current, "number", None) == session:
             names = [one["name"] for one in value["tools"]]
             self.listed, before = hash(tuple(names)), self.listed
             self.news_due += before is not None and before != self.listed and self.run.sessions > 1
