@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed, redact
 from . import message, outcomes
-from .instead import is_missing, kept_for_others, remembered, stale
+from .instead import is_missing, remembered, stale, wanted_by_others
 from .limits import Limits
 from .outcomes import PREFIX, Outcome
 from .permission import permission_of
@@ -64,7 +64,7 @@ class Calls:
         if (answer := remembered(self._state, call)) is not None:
             self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
             return
-        if (answer := kept_for_others(self._state, call)) is not None:
+        if (answer := wanted_by_others(self._state, call)) is not None:
             self._deliver(call, answer, Outcome.ANSWERED, now, reason="others listen")
             return
         if self.is_refused(call, now):
@@ -198,9 +198,9 @@ class Calls:
         is_failure = answer.is_refusal or result.get("isError") is True
         answer = answer.with_id(call.request.id)
         state, client = self._state, call.client
-        is_news = session is state.current and client.restarts_told < state.restarts
+        is_news = session is state.current and client.restarts_reported < state.restarts
         if call.is_tool and is_news and state.restarted is not None and result:
-            client.restarts_told = state.restarts
+            client.restarts_reported = state.restarts
             path: tuple[str, ...] = ("result", "_meta", f"{PREFIX}/restarted")
             if isinstance(result.get("_meta"), dict):
                 answer = answer.with_member(path, state.restarted)
@@ -374,7 +374,7 @@ class Calls:
         call.progress = max(call.progress + _TINY, math.nextafter(call.progress, math.inf))
         if math.isinf(call.progress):  # no number is larger
             return
-        call.has_told = True
+        call.has_reported = True
         attempt = self._restarts.attempts - call.attempts_at
         text = (
             f"waiting for the server to come back, attempt {attempt + 1}"

@@ -35,7 +35,7 @@ def remembered(state: State, call: Call) -> Message | None:
     return answer
 
 
-def kept_for_others(state: State, call: Call) -> Message | None:
+def wanted_by_others(state: State, call: Call) -> Message | None:
     """Answer who no longer wants to hear of a resource, where another client of the server does."""
     client, uri = call.client, call.request.name
     if not state.is_shared or call.method != UNSUBSCRIBE or not is_wanted_by_others(state, client, uri):

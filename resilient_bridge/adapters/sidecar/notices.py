@@ -38,7 +38,7 @@ _NEEDS: Final[Mapping[str, str]] = {
     "elicitation/create": "elicitation",
 }
 _METHOD_NOT_FOUND: Final = -32601
-_LEFT: Final = -32603
+_CLIENT_HAS_GONE: Final = -32603
 _LARGEST: Final = sys.float_info.max
 
 
@@ -101,7 +101,9 @@ def leave(state: State, client: ClientState) -> None:
     for number, asked in list(state.asked.items()):
         if asked.client is client:
             del state.asked[number]
-            state.to_server(asked.session, message.error(asked.request.id, _LEFT, "the client has left"))
+            state.to_server(
+                asked.session, message.error(asked.request.id, _CLIENT_HAS_GONE, "the client has left")
+            )
 
 
 def pending_call(session: Session, request: int | None) -> Call | None:
@@ -130,7 +132,7 @@ def _deliver_progress(state: State, session: Session, note: Message) -> None:
         state.strays += 1
         return
     if isinstance(progress, int | float) and not isinstance(progress, bool):
-        if progress <= call.progress and (call.sends > 1 or call.has_told):
+        if progress <= call.progress and (call.sends > 1 or call.has_reported):
             return  # it has begun again, and progress has to grow
         if call.progress < progress <= _LARGEST:
             call.progress = float(progress)

@@ -59,7 +59,7 @@ class Relay:
     def connect(self, client: Client) -> None:
         """A client session began."""
         found = self._state.clients[id(client)] = ClientState(client)
-        found.restarts_told = self._state.restarts
+        found.restarts_reported = self._state.restarts
 
     def disconnect(self, client: Client, now: float) -> None:
         """A client session ended: what it asked is cancelled, and the server is told."""

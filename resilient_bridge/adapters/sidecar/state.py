@@ -64,7 +64,9 @@ class ClientState:
         self.log_level: Message | None = None  # its last logging/setLevel
         self.subscriptions: dict[str, Message] = {}  # by uri: the request that was granted
         self.asks_roots = False
-        self.restarts_told = 0  # `State.restarts` when a tool result last said that the server is a new one
+        self.restarts_reported = (
+            0  # `State.restarts` when a tool result last said that the server is a new one
+        )
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -101,7 +103,7 @@ class Call:
         self.write_mark = 0  # `State.writes` when it was sent
         self.progress = 0.0  # the largest that the client was told
         self.next_notice_at: float | None = None
-        self.has_told = False  # progress of ours
+        self.has_reported = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 

@@ -89,10 +89,10 @@ class Person:
         """Send a notification."""
         self.say(message.notification(method, params))
 
-    def say(self, said: Message) -> None:
+    def say(self, received: Message) -> None:
         """Send any message."""
         harness = self._harness
-        harness.step(lambda: harness.relay.from_client(self, said, harness.now))
+        harness.step(lambda: harness.relay.from_client(self, received, harness.now))
 
     def answers(self, id: object) -> list[Message]:
         """Return all answers to a request."""
@@ -159,7 +159,7 @@ class Harness:
         self.opens_at_once = True
         self.sessions: list[int] = []  # asked for, oldest first
         self.closed: list[int] = []
-        self.given_up: list[GiveUp] = []
+        self.abandoned: list[GiveUp] = []
         self.sent: list[Sent] = []  # everything that the server has got
         self.asked: list[Sent] = []  # requests that it has not answered
         self.notes: list[Mapping[str, Any]] = []
@@ -188,8 +188,8 @@ class Harness:
 
     def _do(self, action: Action) -> None:
         match action:
-            case ToClient(client, said, key):
-                client.deliver(said, key)
+            case ToClient(client, received, key):
+                client.deliver(received, key)
             case Drop(client, key):
                 client.drop(key)
             case Note(record, line):
@@ -203,10 +203,10 @@ class Harness:
                 self.closed.append(session)
                 self.asked = [one for one in self.asked if one.session != session]
             case GiveUp():
-                self.given_up.append(action)
-            case ToServer(session, said):
+                self.abandoned.append(action)
+            case ToServer(session, received):
                 if session not in self.closed:
-                    self._received(Sent(session, said))
+                    self._received(Sent(session, received))
 
     def _received(self, sent: Sent) -> None:
         self.sent.append(sent)
@@ -231,15 +231,15 @@ class Harness:
     def reply(self, sent: Sent, value: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """Answer a request: with a result, or with `error`."""
         if "error" in fields:
-            said = message.error(sent.message.id, fields["error"], fields.get("text", "no"))
+            received = message.error(sent.message.id, fields["error"], fields.get("text", "no"))
         else:
-            said = message.result(sent.message.id, {"content": []} if value is None else value)
-        self.serve(said, sent.session, sent.message.id)
+            received = message.result(sent.message.id, {"content": []} if value is None else value)
+        self.serve(received, sent.session, sent.message.id)
 
-    def serve(self, said: Message, session: int | None = None, request: int | None = None) -> None:
+    def serve(self, received: Message, session: int | None = None, request: int | None = None) -> None:
         """Have the server send something."""
         number = self.session if session is None else session
-        self.step(lambda: self.relay.from_server(number, said, request, self.now))
+        self.step(lambda: self.relay.from_server(number, received, request, self.now))
 
     def lose(self, sent: Sent, loss: Loss) -> None:
         """Have a request end without an answer, as over HTTP."""

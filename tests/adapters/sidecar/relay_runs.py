@@ -61,8 +61,8 @@ def _call_once_more(world: World) -> None:
             _request(world, person, 1, "order")
             world.go(world.now + REST)
     for asked in world.all[before:]:
-        if asked.told != "answered":
-            raise BrokenError(f"the server is well, and a call ends as {asked.told}")
+        if asked.reported != "answered":
+            raise BrokenError(f"the server is well, and a call ends as {asked.reported}")
 
 
 def _open(world: World, person: Person) -> None:
@@ -130,8 +130,8 @@ def _leave(world: World, person: Person) -> None:
     person.is_there = False
     person.open.clear()
     for asked in world.all:
-        if asked.person is person and asked.told is None:
-            asked.told = "cancelled"
+        if asked.person is person and asked.reported is None:
+            asked.reported = "cancelled"
     person.drop = lambda key: None  # type: ignore[method-assign]
     world.tell(world.relay.disconnect, person)
 
@@ -139,12 +139,12 @@ def _leave(world: World, person: Person) -> None:
 def _judge(world: World) -> None:
     """Everything has come to rest: each call has ended in one way that is true, and nothing is left of it."""
     for asked in world.all:
-        if asked.told is None:
+        if asked.reported is None:
             raise BrokenError(f"{asked.kind} has no end")
         repeatable = asked.kind in ("look", "put", "named", "read", "list")
         if asked.effects > 1 and not repeatable:
             raise BrokenError(f"{asked.kind} ran {asked.effects} times")
-        if asked.told == "not_executed" and asked.effects:
+        if asked.reported == "not_executed" and asked.effects:
             raise BrokenError(f"{asked.kind} ran, and is told as not executed")
     opened = 0 if world.is_modern else len(world.people)
     if world.finished != len(world.all) + opened:
@@ -152,7 +152,7 @@ def _judge(world: World) -> None:
     if not world.is_modern and world.news != world.news_due:
         raise BrokenError(f"{world.news_due} changes of the list of tools, {world.news} told")
     state, calls = world.relay._state, world.relay._calls
-    left = {
+    remaining = {
         "waiting": len(state.waiting),
         "held": len(state.held),
         "under way": sum(len(session.pending) for session in state.sessions.values()),
@@ -160,5 +160,5 @@ def _judge(world: World) -> None:
         "places": calls._limits.taken,
         "requests": sum(len(client.calls) for client in state.clients.values()),
     }
-    if any(left.values()):
-        raise BrokenError(f"left behind: {left}")
+    if any(remaining.values()):
+        raise BrokenError(f"left behind: {remaining}")

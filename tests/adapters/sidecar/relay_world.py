@@ -65,7 +65,7 @@ class Asked:
     sends: list[list[Any]] = attrs.field(
         factory=list
     )  # each: its place in the order of all sends, and its fate
-    told: str | None = None
+    reported: str | None = None
 
     @property
     def is_call(self) -> bool:
@@ -81,24 +81,26 @@ class Person:
         self.open: dict[Key, Asked] = {}
         self.is_there = True
 
-    def deliver(self, said: Message, _request: Key | None) -> None:
+    def deliver(self, received: Message, _request: Key | None) -> None:
         """Judge an answer; answer a request of the server."""
         world = self.world
-        if said.is_request:
-            world.after(0.1, lambda: world.from_client(self, message.result(said.id, {"by": self.number})))
-        if not said.is_answer or said.id == "init":
+        if received.is_request:
+            world.after(
+                0.1, lambda: world.from_client(self, message.result(received.id, {"by": self.number}))
+            )
+        if not received.is_answer or received.id == "init":
             return
-        asked = self.open.pop(said.key, None) if said.key is not None else None
+        asked = self.open.pop(received.key, None) if received.key is not None else None
         if asked is None:
-            raise BrokenError(f"an answer to nothing, or a second one: {said.text}")
-        world.judge(asked, said)
+            raise BrokenError(f"an answer to nothing, or a second one: {received.text}")
+        world.judge(asked, received)
 
     def drop(self, key: Key) -> None:
         """A request ends without an answer."""
         asked = self.open.pop(key, None)
         if asked is None:
             raise BrokenError(f"the end of nothing: {key}")
-        asked.told = "cancelled"
+        asked.reported = "cancelled"
 
 
 @attrs.define
@@ -142,7 +144,7 @@ class World:
         self.gone: set[int] = set()  # connections that the relay was told about, or has closed
         self.last_at: dict[int, float] = {}
         self.version, self.is_down, self.faults = 1, False, True
-        self.listed: int | None = None
+        self.listed = ""
         self.news = self.news_due = 0
         self.run = Run()
         self.finished = 0
@@ -160,8 +162,8 @@ class World:
         actions = self.relay.actions
         while actions:
             match actions.popleft():
-                case ToClient(client, said, key):
-                    client.deliver(said, key)
+                case ToClient(client, received, key):
+                    client.deliver(received, key)
                 case Drop(client, key):
                     client.drop(key)
                 case Open(session):
@@ -169,18 +171,18 @@ class World:
                 case Close(session):
                     self.alive.pop(session, None)
                     self.gone.add(session)
-                case ToServer(session, said):
-                    self.send(session, said)
+                case ToServer(session, received):
+                    self.send(session, received)
                 case GiveUp():
                     pass
                 case Note(record, _):
                     self.finished += record["event"] == "call_finished"
                     self.news += record["event"] == "list_changed" and record["list"] == "tools/list"
 
-    def from_client(self, person: Person, said: Message) -> None:
+    def from_client(self, person: Person, received: Message) -> None:
         """A client says something, if it is still there."""
         if person.is_there:
-            self.tell(self.relay.from_client, person, said)
+            self.tell(self.relay.from_client, person, received)
 
     def go(self, until: float) -> None:
         """Let time pass."""
@@ -241,22 +243,22 @@ class World:
                     asked.sends[-1][1] = "maybe"
         self.tell(self.relay.lost, session, loss)
 
-    def send(self, session: int, said: Message) -> None:
+    def send(self, session: int, received: Message) -> None:
         """A message is on its way to the server; those of one connection stay in their order."""
-        if not said.is_request:
+        if not received.is_request:
             return
-        marker = said.params.get("marker", said.params.get("arguments", {}).get("marker"))
+        marker = received.params.get("marker", received.params.get("arguments", {}).get("marker"))
         if isinstance(marker, int):
-            self.sent(session, said, self.all[marker])
+            self.sent(session, received, self.all[marker])
         at = max(self.now + self.rng.choice([0.0, 0.01, 0.05]), self.last_at.get(session, 0.0))
         self.last_at[session] = at
-        self.after(at - self.now, lambda: self.arrived(session, said))
+        self.after(at - self.now, lambda: self.arrived(session, received))
 
-    def sent(self, session: int, said: Message, asked: Asked) -> None:
+    def sent(self, session: int, received: Message, asked: Asked) -> None:
         """Judge that a request is sent, perhaps again."""
-        if asked.told is not None:
-            raise BrokenError(f"{asked.kind} is sent after it has ended as {asked.told}")
-        earlier = [place for place, fate in asked.sends if fate not in ("no", "answered")]
+        if asked.reported is not None:
+            raise BrokenError(f"{asked.kind} is sent after it has ended as {asked.reported}")
+        earlier = [position for position, fate in asked.sends if fate not in ("no", "answered")]
         if asked.is_call and earlier:
             by_name = asked.kind == "named"
             read = asked.kind == "look" and (self.trusts or not self.is_url)
@@ -264,32 +266,32 @@ class World:
             if not (by_name or read or put):
                 raise BrokenError(f"{asked.kind} is sent again although it may have run")
             later = [one for one in self.all if one is not asked and one.is_call]
-            if put and any(place > earlier[0] for one in later for place, _ in one.sends):
+            if put and any(position > earlier[0] for one in later for position, _ in one.sends):
                 raise BrokenError("an idempotent write is sent again after a later call")
         self.order += 1
         asked.sends.append([self.order, "on the way"])
-        self.under_way[session, said.id] = asked
+        self.under_way[session, received.id] = asked
 
-    def arrived(self, session: int, said: Message) -> None:
+    def arrived(self, session: int, received: Message) -> None:
         """The server gets a request: it answers, or something happens."""
-        asked = self.under_way.get((session, said.id))
+        asked = self.under_way.get((session, received.id))
         if session in self.gone:
             return
         if self.is_down:
-            self.unanswered(session, said, REFUSED)
+            self.unanswered(session, received, REFUSED)
         elif session not in self.alive:
-            self.unanswered(session, said, FORGOTTEN)
+            self.unanswered(session, received, FORGOTTEN)
         elif asked is None:
-            self.answer_own(session, said)
+            self.answer_own(session, received)
         else:
             asked.sends[-1][1] = "open"
-            self.work(session, said, asked)
+            self.work(session, received, asked)
 
-    def answer_own(self, session: int, said: Message) -> None:
+    def answer_own(self, session: int, received: Message) -> None:
         """Answer what the relay asks for itself."""
         if self.faults and self.rng.random() < 0.05:
             if self.is_url:
-                self.unanswered(session, said, Loss(reason="HTTP 502"))
+                self.unanswered(session, received, Loss(reason="HTTP 502"))
             else:
                 self.end(session, DIED)
             return
@@ -300,96 +302,96 @@ class World:
             "resources/list": {"resources": []},
             "resources/templates/list": {"resourceTemplates": []},
         }
-        self.after(0.02, lambda: self.reply(session, said, known.get(said.method, {})))
+        self.after(0.02, lambda: self.reply(session, received, known.get(received.method, {})))
 
     def tools_of(self, session: int) -> list[dict[str, Any]]:
         """Return what a session's server lists."""
         version = self.alive[session] % 3
         return [*TOOLS, *([tool("extra")] if version == 1 else [tool("more")] if version == 2 else [])]
 
-    def work(self, session: int, said: Message, asked: Asked) -> None:
+    def work(self, session: int, received: Message, asked: Asked) -> None:
         """A client's request: its effect, then its answer, or a loss on either side of it."""
         roll = self.rng.random() if self.faults else 1.0
         if roll < 0.06 and self.is_url:
             no = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=self.rng.choice([None, 1, 50]))
-            self.unanswered(session, said, no)
+            self.unanswered(session, received, no)
             return
         if roll < 0.12:
-            self.break_off(session, said)
+            self.break_off(session, received)
             return
         if roll < 0.24:
             asked.effects += 1
-            self.break_off(session, said)
+            self.break_off(session, received)
             return
         asked.effects += 1
         if roll < 0.28 and asked.is_call:
             return  # it hangs
         if asked.is_call and self.rng.random() < 0.2:
-            self.ask_back(session, said)
+            self.ask_back(session, received)
         value = {"content": [], "marker": asked.marker, "isError": self.rng.random() < 0.1}
         if asked.kind == "list":
             value["tools"] = self.tools_of(session)
         delay = self.rng.choice([0.0, 0.02, 0.5, 3.0])
-        self.after(delay, lambda: self.reply(session, said, value))
+        self.after(delay, lambda: self.reply(session, received, value))
 
-    def ask_back(self, session: int, said: Message) -> None:
+    def ask_back(self, session: int, received: Message) -> None:
         """The server reports progress, and asks the client something."""
-        token = said.meta.get("progressToken")
+        token = received.meta.get("progressToken")
         if token is not None:
             note = message.notification("notifications/progress", {"progressToken": token, "progress": 1})
-            self.after(0.01, lambda: self.say(session, note, said.id))
+            self.after(0.01, lambda: self.say(session, note, received.id))
         if not self.is_modern:
             self.after(
                 0.01, lambda: self.say(session, message.request("q", "sampling/createMessage", {}), None)
             )
 
-    def say(self, session: int, said: Message, about: Any) -> None:
+    def say(self, session: int, received: Message, about: Any) -> None:
         """The server says something of its own."""
         if session in self.alive:
-            self.tell(self.relay.from_server, session, said, about)
+            self.tell(self.relay.from_server, session, received, about)
 
-    def break_off(self, session: int, said: Message) -> None:
+    def break_off(self, session: int, received: Message) -> None:
         """The answer does not come: the child dies, or the stream is cut."""
         if self.is_url:
-            self.unanswered(session, said, Loss(reason=self.rng.choice(["HTTP 502", "cut off"])))
+            self.unanswered(session, received, Loss(reason=self.rng.choice(["HTTP 502", "cut off"])))
         else:
             self.end(session, DIED)
 
-    def unanswered(self, session: int, said: Message, loss: Loss) -> None:
+    def unanswered(self, session: int, received: Message, loss: Loss) -> None:
         """Tell the relay that a request has no answer."""
-        asked = self.under_way.pop((session, said.id), None)
+        asked = self.under_way.pop((session, received.id), None)
         if asked is not None:
             asked.sends[-1][1] = "no" if loss.executed is Executed.NO else "maybe"
-        self.tell(self.relay.unanswered, session, said.id, loss)
+        self.tell(self.relay.unanswered, session, received.id, loss)
 
-    def reply(self, session: int, said: Message, value: Mapping[str, Any]) -> None:
+    def reply(self, session: int, received: Message, value: Mapping[str, Any]) -> None:
         """The answer comes, if the connection is still there."""
         if session in self.gone or session not in self.alive:
             return
-        asked = self.under_way.pop((session, said.id), None)
+        asked = self.under_way.pop((session, received.id), None)
         if asked is not None:
             asked.sends[-1][1] = "answered"
         current = self.relay._state.current
-        if said.method == "tools/list" and getattr(current, "number", None) == session:
+        if received.method == "tools/list" and getattr(current, "number", None) == session:
             names = [one["name"] for one in value["tools"]]
-            self.listed, before = hash(tuple(names)), self.listed
-            self.news_due += before is not None and before != self.listed and self.run.sessions > 1
-        self.tell(self.relay.from_server, session, message.result(said.id, value), said.id)
+            before, self.listed = self.listed, "/".join(names)
+            self.news_due += before not in ("", self.listed) and self.run.sessions > 1
+        self.tell(self.relay.from_server, session, message.result(received.id, value), received.id)
 
     # ---- what the clients are told -----------------------------------------------------------------------------
 
-    def judge(self, asked: Asked, said: Message) -> None:
+    def judge(self, asked: Asked, received: Message) -> None:
         """Judge an answer by what the server has done."""
-        asked.told = outcome(said) or "answered"
-        self.run.outcomes[asked.told] += 1
-        if asked.told == "unknown" and all(fate == "no" for _, fate in asked.sends):
+        asked.reported = outcome(received) or "answered"
+        self.run.outcomes[asked.reported] += 1
+        if asked.reported == "unknown" and all(fate == "no" for _, fate in asked.sends):
             raise BrokenError(f"{asked.kind} provably did not run, and is told as unknown")
-        if asked.kind != "list" and said.result.get("marker", asked.marker) != asked.marker:
-            raise BrokenError(f"the answer to {said.result['marker']} as the answer to {asked.marker}")
+        if asked.kind != "list" and received.result.get("marker", asked.marker) != asked.marker:
+            raise BrokenError(f"the answer to {received.result['marker']} as the answer to {asked.marker}")
         if (
-            asked.told == "answered"
+            asked.reported == "answered"
             and asked.kind != "list"
-            and "result" in said.fields
+            and "result" in received.fields
             and not asked.effects
         ):
             raise BrokenError(f"{asked.kind} is answered and has not run")

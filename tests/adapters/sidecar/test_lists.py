@@ -27,6 +27,7 @@ def listed(*pages):
 
 
 def test_pages_make_a_list_when_the_last_is_known():
+    """Pages make a list when the last is known."""
     lists = Lists()
     assert lists.learn(TOOLS, "", page("a", following="1")) == "1"
     assert TOOLS not in lists.complete
@@ -38,6 +39,7 @@ def test_pages_make_a_list_when_the_last_is_known():
 
 
 def test_a_last_page_without_those_before_it_is_no_list():
+    """A last page without those before it is no list."""
     lists = Lists()
     assert lists.learn(TOOLS, "9", page("z")) == ""
     assert TOOLS not in lists.complete
@@ -46,6 +48,7 @@ def test_a_last_page_without_those_before_it_is_no_list():
 
 
 def test_another_first_page_begins_a_list_anew():
+    """Another first page begins a list anew."""
     lists = listed(page("a", following="1"), page("b"))
     lists.learn(TOOLS, "", page("c", following="1"))
     assert lists.names() == ["c"]
@@ -53,12 +56,14 @@ def test_another_first_page_begins_a_list_anew():
 
 
 def test_the_same_first_page_forgets_nothing():
+    """The same first page forgets nothing."""
     lists = listed(page("a", following="1"), page("b"))
     lists.learn(TOOLS, "", page("a", following="1"))
     assert lists.names() == ["a", "b"]
 
 
 def test_cursors_are_known_by_the_pages_that_gave_them():
+    """Cursors are known by the pages that gave them."""
     lists = listed(page("a", following="1"), page("b", following="2"))
     assert lists.knows_cursor(TOOLS, "1")
     assert lists.knows_cursor(TOOLS, "2")
@@ -68,6 +73,7 @@ def test_cursors_are_known_by_the_pages_that_gave_them():
 
 @pytest.mark.parametrize("cursor", ["1", ""])
 def test_cursors_that_go_in_a_circle_end(cursor):
+    """Cursors that go in a circle end."""
     lists = Lists()
     lists.learn(TOOLS, "", page("a", following="1"))
     lists.learn(TOOLS, "1", page("b", following=cursor))
@@ -87,28 +93,33 @@ def test_cursors_that_go_in_a_circle_end(cursor):
     ],
 )
 def test_a_whole_list_is_compared_whole(after, differs):
+    """A whole list is compared whole."""
     before = listed(page("a", "b")).seen(TOOLS)
     assert listed(after).differs(TOOLS, before) is differs
 
 
 @pytest.mark.parametrize(("after", "differs"), [(page("a", "x"), False), (page("x"), True), (page(), True)])
 def test_of_a_part_only_that_part_is_compared(after, differs):
+    """Of a part only that part is compared."""
     before = listed(page("a", following="1")).seen(TOOLS)
     assert listed(after).differs(TOOLS, before) is differs
 
 
 @pytest.mark.parametrize("field", ["title", "description", "inputSchema", "outputSchema", "annotations"])
 def test_what_a_model_sees_of_a_tool_counts(field):
+    """What a model sees of a tool counts."""
     before = listed({"tools": [tool("a") | {field: {"x": 1}}]}).seen(TOOLS)
     assert listed({"tools": [tool("a") | {field: {"x": 2}}]}).differs(TOOLS, before)
 
 
 def test_pages_cut_otherwise_are_the_same_list():
+    """Pages cut otherwise are the same list."""
     before = listed(page("a", "b")).seen(TOOLS)
     assert not listed(page("a", following="1"), page("b")).differs(TOOLS, before)
 
 
 def test_of_the_other_lists_every_field_counts():
+    """Of the other lists every field counts."""
     lists, other = Lists(), Lists()
     lists.learn("resources/list", "", {"resources": [{"uri": "a", "size": 1}]})
     other.learn("resources/list", "", {"resources": [{"uri": "a", "size": 2}]})
@@ -117,7 +128,8 @@ def test_of_the_other_lists_every_field_counts():
     assert other.differs("resources/list", seen)
 
 
-def test_a_list_that_is_said_to_have_changed_is_not_whole_and_its_hints_stay_until_it_is_read():
+def test_a_list_that_is_received_to_have_changed_is_not_whole_and_its_hints_stay_until_it_is_read():
+    """A list that is said to have changed is not whole and its hints stay until it is read."""
     lists = Lists()
     lists.learn(TOOLS, "", {"tools": [tool("a", readOnlyHint=True)]})
     lists.forget(TOOLS)
@@ -131,6 +143,7 @@ def test_a_list_that_is_said_to_have_changed_is_not_whole_and_its_hints_stay_unt
     "result", [{}, {"tools": None}, {"tools": {}}, {"tools": [None, 1, []]}, {"tools": [], "nextCursor": 5}]
 )
 def test_odd_lists_harm_nothing(result):
+    """Odd lists harm nothing."""
     lists = listed(result)
     assert lists.tool("a") is None
     assert TOOLS in lists.complete
@@ -150,6 +163,7 @@ def test_odd_lists_harm_nothing(result):
     ],
 )
 def test_a_hint_is_true_and_nothing_like_it(annotations, hint):
+    """A hint is true and nothing like it."""
     assert hint_of(tool("a", **annotations)) == hint
     assert hint_of({"annotations": [annotations]}) == hint_of(None) == ""
 
@@ -158,4 +172,5 @@ def test_a_hint_is_true_and_nothing_like_it(annotations, hint):
     ("params", "cursor"), [({}, ""), ({"cursor": "c"}, "c"), ({"cursor": 5}, ""), (None, "")]
 )
 def test_the_page_that_a_request_asks_for(params, cursor):
+    """The page that a request asks for."""
     assert cursor_of(message.request(1, TOOLS, params)) == cursor

@@ -11,6 +11,7 @@ from resilient_bridge.adapters.sidecar.options import Sidecar
 
 
 def test_a_command_alone_is_enough():
+    """A command alone is enough."""
     found = Sidecar(command=["npx", "server"])
     assert found.command == ("npx", "server")
     assert found.is_command
@@ -58,12 +59,14 @@ def test_a_command_alone_is_enough():
     ],
 )
 def test_a_bad_field_is_named(options, names):
+    """A bad field is named."""
     server = {} if "url" in options or "command" in options or not options else {"command": ("s",)}
     with pytest.raises(ConfigError, match=names):
         Sidecar(**server, **options)
 
 
 def test_durations_are_seconds_or_timedeltas():
+    """Durations are seconds or timedeltas."""
     found = Sidecar(command=("s",), patience=timedelta(minutes=1), timeouts={"order": timedelta(seconds=2)})
     assert found.patience == 60
     assert found.timeout_of("order") == 2
@@ -72,6 +75,7 @@ def test_durations_are_seconds_or_timedeltas():
 
 
 def test_the_limits_take_the_values_that_they_are_in_the_package():
+    """The limits take the values that they are in the package."""
     Sidecar(
         url="http://h",
         rates={"*": RateLimit(calls=1, per=1)},
@@ -89,6 +93,7 @@ def test_the_limits_take_the_values_that_they_are_in_the_package():
     ],
 )
 def test_a_secret_is_not_in_its_name(found):
+    """A secret is not in its name."""
     assert "s3cret" not in repr(found)
     assert "Sidecar" in repr(found)
 
@@ -96,6 +101,7 @@ def test_a_secret_is_not_in_its_name(found):
 @pytest.mark.parametrize("bad", [b"s3cret", ["s3cret"], "s3cret\0"])
 @pytest.mark.parametrize("field", ["headers", "env"])
 def test_a_value_in_a_refusal_is_no_secret(field, bad):
+    """A value in a refusal is no secret."""
     if field == "env" and isinstance(bad, str):
         bad = [bad]
     with pytest.raises(ConfigError) as caught:

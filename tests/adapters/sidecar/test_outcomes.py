@@ -11,7 +11,7 @@ from resilient_bridge.adapters.sidecar.upstream import Loss
 
 LOSS = Loss(reason="exit code 137")
 LAST = Loss(reason="exit code 1", words="no such file")
-ENDINGS = [
+STATEMENTS = [
     (
         outcomes.unknown("order", LOSS, None),
         (
@@ -94,16 +94,18 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), ENDINGS)
+@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
 def test_the_words_are_fixed(ending, text, code):
+    """The words are fixed."""
     assert ending.text == text
     assert ending.code == code
     assert (ending.outcome == "unknown") is text.startswith("OUTCOME UNKNOWN: ")
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), ENDINGS)
+@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
 @pytest.mark.parametrize("is_modern", [False, True])
 def test_of_a_tool_it_is_a_result(ending, text, code, is_modern):
+    """Of a tool it is a result."""
     answer = outcomes.answer("x", "tools/call", ending, is_modern=is_modern)
     assert answer.id == "x"
     assert answer.result["isError"] is True
@@ -114,8 +116,9 @@ def test_of_a_tool_it_is_a_result(ending, text, code, is_modern):
     assert "structuredContent" not in answer.result
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), ENDINGS)
+@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
 def test_of_anything_else_it_is_an_error_with_a_code_that_is_free(ending, text, code):
+    """Of anything else it is an error with a code that is free."""
     error = outcomes.answer(1, "resources/read", ending, is_modern=False).error
     assert error["message"] == text
     assert -32019 <= error["code"] <= -32000
@@ -124,11 +127,13 @@ def test_of_anything_else_it_is_an_error_with_a_code_that_is_free(ending, text, 
     assert (error["code"] == -32010) is (ending.outcome == "unknown")
 
 
-def test_when_to_come_again_is_said_in_milliseconds():
+def test_when_to_come_again_is_received_in_milliseconds():
+    """When to come again is said in milliseconds."""
     answer = outcomes.answer(1, "tools/call", outcomes.circuit_open("a", None, 1.5), is_modern=False)
     assert answer.result["_meta"][f"{PREFIX}/retryAfterMs"] == 1500
 
 
 def test_only_some_of_many_tools_are_named():
+    """Only some of many tools are named."""
     text = outcomes.gone("order", [f"t{number}" for number in range(40)]).text
     assert text.endswith("t28, t29, ….")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.adapters.sidecar import message
-from tests.adapters.sidecar.harness import Harness, outcome, ready
-
-
-LISTED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
+from tests.adapters.sidecar.harness import DIED, Harness, outcome, ready, result_text, tool
 
 
 # ---- log level, subscriptions, roots ------------------------------------------------------------------------------
 
 
 def test_the_log_level_is_set_again():
+    """The log level is set again."""
     harness, client = ready()
     client.ask(1, "logging/setLevel", {"level": "error"})
     client.ask(2, "logging/setLevel", {"level": "info"})
@@ -25,6 +23,7 @@ def test_the_log_level_is_set_again():
 
 
 def test_a_log_level_that_the_server_refused_is_not_set_again():
+    """A log level that the server refused is not set again."""
     harness, client = ready()
     level = harness.auto.pop("logging/setLevel")
     client.ask(1, "logging/setLevel", {"level": "odd"})
@@ -35,7 +34,8 @@ def test_a_log_level_that_the_server_refused_is_not_set_again():
     assert len(harness.got("logging/setLevel")) == 1
 
 
-def test_subscriptions_are_made_again_and_each_is_told_of_once():
+def test_subscriptions_are_made_again_and_each_is_reported_of_once():
+    """Subscriptions are made again and each is told of once."""
     harness, client = ready()
     for number, uri in enumerate(("a:1", "a:2", "a:3")):
         client.ask(number, "resources/subscribe", {"uri": uri})
@@ -47,6 +47,7 @@ def test_subscriptions_are_made_again_and_each_is_told_of_once():
 
 
 def test_a_subscription_that_is_gone_is_dropped_and_the_list_has_changed():
+    """A subscription that is gone is dropped and the list has changed."""
     harness, client = ready()
     client.ask(1, "resources/subscribe", {"uri": "a:1"})
     subscribed = harness.auto.pop("resources/subscribe")
@@ -61,7 +62,7 @@ def test_a_subscription_that_is_gone_is_dropped_and_the_list_has_changed():
     assert len(harness.got("resources/subscribe")) == 2, "not a third time"
 
 
-def test_what_is_said_of_a_part_of_a_resource_passes():
+def test_what_is_received_of_a_part_of_a_resource_passes():
     """By the specification it may be a sub-resource of the one that was subscribed to."""
     harness, client = ready()
     client.ask(1, "resources/subscribe", {"uri": "a:/1"})
@@ -69,7 +70,8 @@ def test_what_is_said_of_a_part_of_a_resource_passes():
     assert len(client.heard("notifications/resources/updated")) == 1
 
 
-def test_roots_are_said_to_have_changed_only_where_they_were_asked_for():
+def test_roots_are_received_to_have_changed_only_where_they_were_asked_for():
+    """Roots are said to have changed only where they were asked for."""
     harness = Harness()
     client = harness.client().open({"roots": {}})
     harness.die()
@@ -91,6 +93,7 @@ def test_roots_are_said_to_have_changed_only_where_they_were_asked_for():
     [("roots/list", "roots"), ("sampling/createMessage", "sampling"), ("elicitation/create", "elicitation")],
 )
 def test_a_request_of_the_server_goes_to_the_client_that_can_answer_it(method, capability):
+    """A request of the server goes to the client that can answer it."""
     harness = Harness()
     client = harness.client().open({capability: {}})
     client.call(1, "order")
@@ -108,6 +111,7 @@ def test_a_request_of_the_server_goes_to_the_client_that_can_answer_it(method, c
 
 
 def test_the_server_may_take_its_request_back():
+    """The server may take its request back."""
     harness = Harness()
     client = harness.client().open({"sampling": {}})
     harness.serve(message.request("s1", "sampling/createMessage", {}))
@@ -121,6 +125,7 @@ def test_the_server_may_take_its_request_back():
 
 
 def test_the_server_dies_while_the_user_answers():
+    """The server dies while the user answers."""
     harness = Harness()
     client = harness.client().open({"elicitation": {}})
     client.call(1, "order")
@@ -145,3 +150,32 @@ def test_a_client_that_leaves_owes_no_answers():
     assert harness.sent[-1].message.id == "s1"
     assert harness.sent[-1].message.error
     assert not harness.relay._state.asked
+
+
+# ---- tasks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_made_is_an_effect_and_its_result_may_take_any_time():
+    """A task that is made is an effect and its result may take any time."""
+    harness = Harness(timeout=5, deadline=20)
+    harness.tools = [tool("look", readOnlyHint=True)]
+    client = harness.client().open()
+    client.call(1, "look", task={"ttl": 1})
+    harness.die(DIED)
+    harness.wait(1)
+    assert outcome(client.answer(1)) == "unknown"
+    client.ask(2, "tasks/result", {"taskId": "t"})
+    harness.wait(1_000)
+    harness.reply(harness.take("tasks/result"), {"content": []})
+    assert client.answer(2).result == {"content": []}
+
+
+def test_a_tasks_fate_after_a_restart_is_the_servers_to_say():
+    """A task's fate after a restart is the server's to say."""
+    harness, client = ready()
+    client.ask(1, "tasks/result", {"taskId": "t"})
+    harness.die()
+    harness.wait(1)
+    harness.reply(harness.take("tasks/result"), error=-32602, text="unknown task")
+    assert client.answer(1).error["message"] == "unknown task"
+    assert "unknown task" in result_text(client.answer(1))

@@ -11,7 +11,6 @@ from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     CUT,
     DENIED,
-    DIED,
     FORGOTTEN,
     NEVER_SENT,
     REFUSED,
@@ -27,7 +26,7 @@ LIMITED = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=2.0)
 BUSY = Loss(reason="HTTP 503")
 
 
-def told(**options):
+def hinted(**options):
     """Return a relay whose server has tools of each kind, and its client."""
     harness = Harness(**options)
     harness.tools = [
@@ -60,6 +59,7 @@ def told(**options):
     ],
 )
 def test_what_changes_nothing_by_protocol_is_repeated_under_another_id(method):
+    """What changes nothing by protocol is repeated under another id."""
     harness, client = ready()
     answer = harness.auto.pop(method, None)
     client.ask(1, method, {"uri": "u", "cursor": "c"} if method != "tools/list" else {})
@@ -77,6 +77,7 @@ def test_what_changes_nothing_by_protocol_is_repeated_under_another_id(method):
 
 @pytest.mark.parametrize("method", ["tasks/cancel", "tasks/update", "vendor/thing"])
 def test_what_may_change_something_is_not(method):
+    """What may change something is not."""
     harness, client = ready()
     client.ask(1, method, {})
     harness.lose(harness.take(method), CUT)
@@ -88,23 +89,24 @@ def test_what_may_change_something_is_not(method):
 
 COMMAND = {"look": True, "both": True, "put": False, "order": False}
 TRUSTED = {"look": True, "both": True, "put": True, "order": False}
-NOBODY = dict.fromkeys(COMMAND, False)
+NO_ONE = dict.fromkeys(COMMAND, False)
 
 
 @pytest.mark.parametrize(
     ("options", "repeated"),
     [
         ({}, COMMAND),
-        ({"url": True}, NOBODY),
+        ({"url": True}, NO_ONE),
         ({"trust_hints": True}, TRUSTED),
         ({"url": True, "trust_hints": True}, TRUSTED),
-        ({"url": True, "repeat": ("order",)}, NOBODY | {"order": True}),
+        ({"url": True, "repeat": ("order",)}, NO_ONE | {"order": True}),
         ({"repeat": ("put",)}, COMMAND | {"put": True}),
     ],
 )
 def test_a_tool_is_repeated_only_by_a_hint_that_counts_or_by_name(options, repeated):
+    """A tool is repeated only by a hint that counts or by name."""
     for name, is_repeated in repeated.items():
-        harness, client = told(**options)
+        harness, client = hinted(**options)
         client.call(1, name)
         harness.die()
         harness.wait(1)
@@ -113,8 +115,9 @@ def test_a_tool_is_repeated_only_by_a_hint_that_counts_or_by_name(options, repea
         assert [outcome(one) for one in client.answers(1)] == ([] if is_repeated else ["unknown"])
 
 
-def test_it_is_said_once_which_tools_are_repeated():
-    harness, _ = told()
+def test_it_is_received_once_which_tools_are_repeated():
+    """It is said once which tools are repeated."""
+    harness, _ = hinted()
     harness.die()
     harness.wait(1)
     (record,) = harness.records("tools_known")
@@ -123,7 +126,7 @@ def test_it_is_said_once_which_tools_are_repeated():
 
 def test_an_idempotent_write_is_not_repeated_after_a_later_call():
     """`write(A)`, `write(B)`, and a late repeat of A would undo B."""
-    harness, client = told(trust_hints=True)
+    harness, client = hinted(trust_hints=True)
     client.call(1, "put", arguments={"v": "A"})
     first = harness.take()
     client.call(2, "order")
@@ -134,7 +137,8 @@ def test_an_idempotent_write_is_not_repeated_after_a_later_call():
 
 
 def test_of_two_idempotent_writes_that_are_lost_together_only_the_later_is_repeated():
-    harness, client = told(trust_hints=True)
+    """Of two idempotent writes that are lost together only the later is repeated."""
+    harness, client = hinted(trust_hints=True)
     client.call(1, "put", arguments={"v": "A"})
     client.call(2, "put", arguments={"v": "B"})
     harness.die()
@@ -144,7 +148,8 @@ def test_of_two_idempotent_writes_that_are_lost_together_only_the_later_is_repea
 
 
 def test_an_idempotent_write_that_waits_is_not_repeated_after_a_call_that_was_sent_before_it():
-    harness, client = told(trust_hints=True, concurrency={"put": 1})
+    """An idempotent write that waits is not repeated after a call that was sent before it."""
+    harness, client = hinted(trust_hints=True, concurrency={"put": 1})
     client.call(1, "put", arguments={"v": "A"})
     client.call(2, "put", arguments={"v": "B"})
     harness.die()
@@ -156,7 +161,8 @@ def test_an_idempotent_write_that_waits_is_not_repeated_after_a_call_that_was_se
 
 @pytest.mark.parametrize("loss", [NEVER_SENT, FORGOTTEN, LIMITED])
 def test_what_provably_did_not_run_is_sent_again_whatever_it_is(loss):
-    harness, client = told(url=True)
+    """What provably did not run is sent again whatever it is."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     harness.lose(harness.take(), loss)
     harness.wait(3)
@@ -167,7 +173,8 @@ def test_what_provably_did_not_run_is_sent_again_whatever_it_is(loss):
 
 
 def test_the_hints_of_the_session_count_in_which_a_call_was_sent():
-    harness, client = told()
+    """The hints of the session count in which a call was sent."""
+    harness, client = hinted()
     client.call(1, "look")
     client.call(2, "order")
     harness.tools = [tool("look"), tool("order", readOnlyHint=True)]
@@ -181,7 +188,8 @@ def test_the_hints_of_the_session_count_in_which_a_call_was_sent():
 
 
 def test_a_call_that_kills_the_server_is_sent_three_times_at_most():
-    harness, client = told()
+    """A call that kills the server is sent three times at most."""
+    harness, client = hinted()
     client.call(1, "look")
     for _ in range(6):
         harness.die()
@@ -196,9 +204,9 @@ def test_a_call_that_kills_the_server_is_sent_three_times_at_most():
 @pytest.mark.parametrize(
     "then", [NEVER_SENT, DENIED, LIMITED, Loss(reason="HTTP 429", executed=Executed.NO, retry_after=900)]
 )
-def test_what_may_have_run_once_is_never_said_not_to_have(then):
+def test_what_may_have_run_once_is_never_received_not_to_have(then):
     """A call with permission was lost without proof; that its repeat did not run says nothing about the first."""
-    harness, client = told(url=True, repeat=("order",), patience=5)
+    harness, client = hinted(url=True, repeat=("order",), patience=5)
     client.call(1, "order")
     harness.lose(harness.take(), CUT)
     harness.wait(1)
@@ -211,8 +219,9 @@ def test_what_may_have_run_once_is_never_said_not_to_have(then):
     assert outcome(client.answer(1)) == "unknown"
 
 
-def test_what_may_have_run_once_is_not_said_to_be_gone():
-    harness, client = told(repeat=("order",))
+def test_what_may_have_run_once_is_not_received_to_be_gone():
+    """What may have run once is not said to be gone."""
+    harness, client = hinted(repeat=("order",))
     client.call(1, "order")
     harness.tools = [tool("other")]
     harness.die()
@@ -221,7 +230,8 @@ def test_what_may_have_run_once_is_not_said_to_be_gone():
 
 
 def test_a_server_that_wants_more_time_than_there_is_patience_for():
-    harness, client = told(url=True)
+    """A server that wants more time than there is patience for."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     harness.lose(harness.take(), Loss(reason="HTTP 429", executed=Executed.NO, retry_after=31))
     answer = client.answer(1)
@@ -230,7 +240,8 @@ def test_a_server_that_wants_more_time_than_there_is_patience_for():
 
 
 def test_a_503_that_asks_for_time_leaves_a_call_unknown():
-    harness, client = told(url=True)
+    """A 503 that asks for time leaves a call unknown."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     harness.lose(harness.take(), Loss(reason="HTTP 503", retry_after=60))
     assert outcome(client.answer(1)) == "unknown"
@@ -238,7 +249,8 @@ def test_a_503_that_asks_for_time_leaves_a_call_unknown():
 
 @pytest.mark.parametrize("loss", [NEVER_SENT, LIMITED])
 def test_what_is_refused_for_ever_ends_at_the_patience(loss):
-    harness, client = told(url=True, patience=10)
+    """What is refused for ever ends at the patience."""
+    harness, client = hinted(url=True, patience=10)
     client.call(1, "order")
     began = harness.now
     while not client.answers(1):
@@ -255,7 +267,8 @@ def test_what_is_refused_for_ever_ends_at_the_patience(loss):
 
 @pytest.mark.parametrize("loss", [CUT, BUSY, Loss(reason="HTTP 502"), Loss(reason="connection reset")])
 def test_what_may_have_run_is_unknown_at_once(loss):
-    harness, client = told(url=True)
+    """What may have run is unknown at once."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     harness.lose(harness.take(), loss)
     assert outcome(client.answer(1)) == "unknown"
@@ -263,7 +276,8 @@ def test_what_may_have_run_is_unknown_at_once(loss):
 
 
 def test_a_refused_connection_waits_for_the_server_and_keeps_the_session():
-    harness, client = told(url=True)
+    """A refused connection waits for the server and keeps the session."""
+    harness, client = hinted(url=True)
     answers = harness.auto.pop("ping")
     client.call(1, "order")
     harness.lose(harness.take(), REFUSED)
@@ -282,7 +296,7 @@ def test_a_refused_connection_waits_for_the_server_and_keeps_the_session():
 )
 def test_a_server_that_is_half_there_is_asked_again(loss):
     """The question whether it is back is answered by a gateway: that is no end of the asking."""
-    harness, client = told(url=True)
+    harness, client = hinted(url=True)
     answers = harness.auto.pop("ping")
     client.call(1, "order")
     harness.lose(harness.take(), REFUSED)
@@ -294,9 +308,9 @@ def test_a_server_that_is_half_there_is_asked_again(loss):
     assert harness.ended() == ["answered"]
 
 
-def test_a_server_that_goes_and_comes_is_not_left_alone_for_it():
+def test_a_server_that_goes_and_comes_is_not_remaining_alone_for_it():
     """Each time it works in between: these are no failures in a row."""
-    harness, client = told(url=True, backoff=Backoff.constant(1))
+    harness, client = hinted(url=True, backoff=Backoff.constant(1))
     for number in range(20):
         client.call(number, "order")
         harness.lose(harness.take(), REFUSED)
@@ -306,7 +320,8 @@ def test_a_server_that_goes_and_comes_is_not_left_alone_for_it():
 
 
 def test_a_forgotten_session_is_made_anew_once_for_all_calls():
-    harness, client = told(url=True)
+    """A forgotten session is made anew once for all calls."""
+    harness, client = hinted(url=True)
     client.call(0, "order")
     harness.reply(harness.take())
     for number in range(1, 21):
@@ -323,7 +338,8 @@ def test_a_forgotten_session_is_made_anew_once_for_all_calls():
 
 
 def test_a_server_that_forgets_every_session_is_not_asked_for_ever():
-    harness, client = told(url=True)
+    """A server that forgets every session is not asked for ever."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     while not client.answers(1):
         if harness.asked:
@@ -334,52 +350,10 @@ def test_a_server_that_forgets_every_session_is_not_asked_for_ever():
 
 
 def test_refused_credentials_end_a_call_at_once_in_their_words():
-    harness, client = told(url=True)
+    """Refused credentials end a call at once in their words."""
+    harness, client = hinted(url=True)
     client.call(1, "order")
     harness.lose(harness.take(), DENIED)
     assert result_text(client.answer(1)) == 'NOT EXECUTED: HTTP 401. "order" was not executed.'
     harness.wait(100)
     assert len(harness.got("tools/call")) == 1
-
-
-def test_each_call_after_the_one_that_is_gone_is_sent():
-    """One of several that wait is answered by us: the next is not forgotten for it."""
-    harness, client = told()
-    harness.opens_at_once = False
-    harness.die()
-    for number, name in enumerate(("order", "look", "put", "both")):
-        client.call(number, name)
-    harness.tools = [tool("look"), tool("put"), tool("both")]
-    harness.wait(0)
-    harness.open_now()
-    assert outcome(client.answer(0)) == "not_executed"
-    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "put", "both"]
-
-
-def test_the_ways_out_are_all_stated():
-    harness, client = told(timeout=5)
-    client.call(1, "order")
-    harness.reply(harness.take())
-    client.call(2, "order")
-    harness.reply(harness.take(), {"content": [], "isError": True})
-    client.call(3, "order")
-    harness.die(DIED)
-    harness.wait(1)
-    client.call(4, "order")
-    client.tell("notifications/cancelled", {"requestId": 4})
-    harness.step(lambda: harness.relay.close(harness.now))
-    assert harness.ended() == ["answered", "failed", "unknown", "cancelled"]
-    assert harness.relay.status(harness.now)["outcomes"]["unknown"] == 1
-
-
-@pytest.mark.parametrize(("is_sent", "said"), [(True, "unknown"), (False, "not_executed")])
-def test_whoever_waits_when_the_sidecar_ends_is_told(is_sent, said):
-    harness, client = ready()
-    if not is_sent:
-        harness.opens_at_once = False
-        harness.die()
-    client.call(1, "order")
-    harness.step(lambda: harness.relay.close(harness.now))
-    assert outcome(client.answer(1)) == said
-    assert harness.relay.is_idle
-    assert harness.relay.next_timer() is None

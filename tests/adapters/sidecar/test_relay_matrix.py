@@ -6,7 +6,7 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.message import parse
-from tests.adapters.sidecar.harness import ALL, DIED, Harness, outcome, ready, result_text, tool
+from tests.adapters.sidecar.harness import ALL, Harness, ready, tool
 
 
 LISTED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
@@ -16,6 +16,7 @@ LISTED = ["tools/list", "prompts/list", "resources/list", "resources/templates/l
 
 
 def test_the_server_gets_the_clients_own_initialize_and_the_client_its_answer():
+    """The server gets the client's own initialize and the client its answer."""
     harness, client = ready()
     (sent,) = harness.got("initialize")
     assert sent.params["clientInfo"] == {"name": "c"}
@@ -25,9 +26,10 @@ def test_the_server_gets_the_clients_own_initialize_and_the_client_its_answer():
 
 
 def test_changes_of_lists_are_announced_whatever_the_server_says():
+    """Changes of lists are announced whatever the server says."""
     _, client = ready()
-    said = client.answer("init").result["capabilities"]
-    assert said == {
+    received = client.answer("init").result["capabilities"]
+    assert received == {
         "tools": {"listChanged": True},
         "prompts": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
@@ -37,6 +39,7 @@ def test_changes_of_lists_are_announced_whatever_the_server_says():
 
 
 def test_nothing_is_announced_that_the_server_does_not_have():
+    """Nothing is announced that the server does not have."""
     harness = Harness()
     harness.auto["initialize"] = {"protocolVersion": "x", "capabilities": {"tools": {}}}
     client = harness.client().open()
@@ -44,6 +47,7 @@ def test_nothing_is_announced_that_the_server_does_not_have():
 
 
 def test_initialized_goes_to_the_server_only_after_its_answer():
+    """Initialized goes to the server only after its answer."""
     harness = Harness()
     del harness.auto["initialize"]
     client = harness.client()
@@ -55,6 +59,7 @@ def test_initialized_goes_to_the_server_only_after_its_answer():
 
 
 def test_a_new_session_gets_the_same_initialize_and_the_client_no_second_answer():
+    """A new session gets the same initialize and the client no second answer."""
     harness, client = ready()
     harness.die()
     harness.wait(1)
@@ -64,7 +69,8 @@ def test_a_new_session_gets_the_same_initialize_and_the_client_no_second_answer(
     assert len(harness.got("notifications/initialized")) == 2
 
 
-def test_what_the_client_was_told_stays_when_the_server_says_something_else_after_a_restart():
+def test_what_the_client_was_reported_stays_when_the_server_says_something_else_after_a_restart():
+    """What the client was told stays when the server says something else after a restart."""
     harness, client = ready()
     harness.auto["initialize"] = {"protocolVersion": "2024-11-05", "capabilities": ALL | {"tasks": {}}}
     harness.die()
@@ -76,6 +82,7 @@ def test_what_the_client_was_told_stays_when_the_server_says_something_else_afte
 
 
 def test_a_second_initialize_of_an_open_session_is_refused():
+    """A second initialize of an open session is refused."""
     harness, client = ready()
     client.ask("again", "initialize", {})
     assert client.answer("again").error["code"] == -32600
@@ -83,6 +90,7 @@ def test_a_second_initialize_of_an_open_session_is_refused():
 
 
 def test_an_initialize_that_the_server_refuses_is_answered_in_its_words():
+    """An initialize that the server refuses is answered in its words."""
     harness = Harness()
     del harness.auto["initialize"]
     client = harness.client()
@@ -94,6 +102,7 @@ def test_an_initialize_that_the_server_refuses_is_answered_in_its_words():
 
 
 def test_an_initialize_is_never_cancelled():
+    """An initialize is never cancelled."""
     harness = Harness()
     del harness.auto["initialize"]
     client = harness.client()
@@ -107,6 +116,7 @@ def test_an_initialize_is_never_cancelled():
 
 
 def test_each_side_is_answered_its_ping_by_us():
+    """Each side is answered its ping by us."""
     harness, client = ready()
     before = len(harness.sent)
     client.ask(7, "ping")
@@ -119,6 +129,7 @@ def test_each_side_is_answered_its_ping_by_us():
 
 
 def test_a_client_is_answered_its_ping_while_the_server_is_away():
+    """A client is answered its ping while the server is away."""
     harness, client = ready()
     harness.opens_at_once = False
     harness.die()
@@ -131,6 +142,7 @@ def test_a_client_is_answered_its_ping_while_the_server_is_away():
 
 @pytest.mark.parametrize("method", LISTED)
 def test_a_list_keeps_its_cursor_and_all_fields(method):
+    """A list keeps its cursor and all fields."""
     harness, client = ready()
     del harness.auto[method]
     client.ask(1, method, {"cursor": "c1", "x-more": [1.50]})
@@ -153,6 +165,7 @@ def paged(harness: Harness, prefix: str) -> None:
 
 
 def test_a_cursor_of_an_earlier_session_is_refused_and_not_passed_on():
+    """A cursor of an earlier session is refused and not passed on."""
     harness = Harness()
     paged(harness, "old")
     client = harness.client().open()
@@ -167,6 +180,7 @@ def test_a_cursor_of_an_earlier_session_is_refused_and_not_passed_on():
 
 
 def test_a_cursor_of_an_earlier_session_that_waited_is_refused_too():
+    """A cursor of an earlier session that waited is refused too."""
     harness, client = ready()
     del harness.auto["prompts/list"]
     client.ask(1, "prompts/list")
@@ -185,6 +199,7 @@ def test_a_cursor_of_an_earlier_session_that_waited_is_refused_too():
 
 
 def test_a_call_has_an_id_of_ours_and_everything_else_byte_for_byte():
+    """A call has an id of ours and everything else byte for byte."""
     harness, client = ready()
     text = '{"jsonrpc":"2.0", "method":"tools/call","id":"x", "params":{"name":"order","arguments":{"n":1.500,"z":1e400},"_meta":{"traceparent":"00-a","com.x/y":{}}},"odd":null}'
     client.say(parse(text))
@@ -198,6 +213,7 @@ def test_a_call_has_an_id_of_ours_and_everything_else_byte_for_byte():
 
 
 def test_an_answer_comes_in_the_stream_of_its_request():
+    """An answer comes in the stream of its request."""
     harness, client = ready()
     client.call(5, "order")
     harness.reply(harness.take())
@@ -205,6 +221,7 @@ def test_an_answer_comes_in_the_stream_of_its_request():
 
 
 def test_two_calls_may_overtake_each_other_and_one_and_the_text_one_are_two_ids():
+    """Two calls may overtake each other and one and the text one are two ids."""
     harness, client = ready()
     client.call(1, "order", arguments={"n": 1})
     client.call("1", "order", arguments={"n": 2})
@@ -216,6 +233,7 @@ def test_two_calls_may_overtake_each_other_and_one_and_the_text_one_are_two_ids(
 
 
 def test_an_id_that_is_under_way_already_is_refused_and_the_first_goes_on():
+    """An id that is under way already is refused and the first goes on."""
     harness, client = ready()
     client.call(1, "order")
     client.call(1, "order")
@@ -227,6 +245,7 @@ def test_an_id_that_is_under_way_already_is_refused_and_the_first_goes_on():
 
 @pytest.mark.parametrize("error", [-32042, -32601, 1])
 def test_an_error_of_the_server_passes_as_it_is(error):
+    """An error of the server passes as it is."""
     harness, client = ready()
     client.call(1, "order")
     sent = harness.take()
@@ -236,7 +255,8 @@ def test_an_error_of_the_server_passes_as_it_is(error):
     assert harness.ended() == ["failed"]
 
 
-def test_a_second_answer_and_one_to_nobody_are_dropped_and_counted():
+def test_a_second_answer_and_one_to_no_one_are_dropped_and_counted():
+    """A second answer and one to nobody are dropped and counted."""
     harness, client = ready()
     client.call(1, "order")
     sent = harness.take()
@@ -253,6 +273,7 @@ def test_a_second_answer_and_one_to_nobody_are_dropped_and_counted():
     "method", ["vendor/thing", "tasks/get", "tasks/cancel", "completion/complete", "resources/read"]
 )
 def test_any_other_request_passes(method):
+    """Any other request passes."""
     harness, client = ready()
     client.ask(1, method, {"taskId": "t", "uri": "u"})
     sent = harness.take(method)
@@ -262,12 +283,14 @@ def test_any_other_request_passes(method):
 
 
 def test_parameters_that_are_a_list_pass():
+    """Parameters that are a list pass."""
     harness, client = ready()
     client.say(parse('{"jsonrpc":"2.0","id":1,"method":"vendor/x","params":[1,2]}'))
     assert harness.take("vendor/x").message.fields["params"] == [1, 2]
 
 
-def test_any_other_notification_passes_both_ways():
+def test_any_other_notification_passes_both_forms():
+    """Any other notification passes both ways."""
     harness, client = ready()
     client.tell("notifications/vendor", {"a": 1})
     client.tell("notifications/roots/list_changed")
@@ -287,6 +310,7 @@ def test_any_other_notification_passes_both_ways():
 
 @pytest.mark.parametrize("token", ["t", 0, 7])
 def test_progress_comes_under_the_clients_own_token(token):
+    """Progress comes under the client's own token."""
     harness, client = ready()
     client.call("x", "order", _meta={"progressToken": token, "more": 1})
     sent = harness.take()
@@ -302,6 +326,7 @@ def test_progress_comes_under_the_clients_own_token(token):
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server_and_gets_no_answer():
+    """A cancelled call is cancelled at the server and gets no answer."""
     harness, client = ready()
     client.call("x", "order")
     sent = harness.take()
@@ -316,6 +341,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_gets_no_answer():
 
 
 def test_a_call_that_is_cancelled_while_it_waits_is_never_sent():
+    """A call that is cancelled while it waits is never sent."""
     harness, client = ready()
     harness.opens_at_once = False
     harness.die()
@@ -329,6 +355,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent():
 
 
 def test_a_cancellation_of_nothing_goes_nowhere():
+    """A cancellation of nothing goes nowhere."""
     harness, client = ready()
     client.tell("notifications/cancelled", {"requestId": 99})
     client.tell("notifications/cancelled", {})
@@ -345,30 +372,3 @@ def test_calls_that_were_cancelled_leave_nothing_behind():
         client.call(number, "order")
         client.tell("notifications/cancelled", {"requestId": number})
     assert harness.relay.status(harness.now)["under_way"] == before == 0
-
-
-# ---- tasks --------------------------------------------------------------------------------------------------------
-
-
-def test_a_task_that_is_made_is_an_effect_and_its_result_may_take_any_time():
-    harness = Harness(timeout=5, deadline=20)
-    harness.tools = [tool("look", readOnlyHint=True)]
-    client = harness.client().open()
-    client.call(1, "look", task={"ttl": 1})
-    harness.die(DIED)
-    harness.wait(1)
-    assert outcome(client.answer(1)) == "unknown"
-    client.ask(2, "tasks/result", {"taskId": "t"})
-    harness.wait(1_000)
-    harness.reply(harness.take("tasks/result"), {"content": []})
-    assert client.answer(2).result == {"content": []}
-
-
-def test_a_tasks_fate_after_a_restart_is_the_servers_to_say():
-    harness, client = ready()
-    client.ask(1, "tasks/result", {"taskId": "t"})
-    harness.die()
-    harness.wait(1)
-    harness.reply(harness.take("tasks/result"), error=-32602, text="unknown task")
-    assert client.answer(1).error["message"] == "unknown task"
-    assert "unknown task" in result_text(client.answer(1))

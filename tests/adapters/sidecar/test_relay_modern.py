@@ -39,11 +39,12 @@ def acknowledge(harness, wants=FILTER):
 
 def say(harness, sent, method, **params):
     """Have the server say something in a stream that is listened to."""
-    said = message.notification(method, params | {"_meta": {SUBSCRIPTION: sent.message.id}})
-    harness.serve(said, sent.session, sent.message.id)
+    received = message.notification(method, params | {"_meta": {SUBSCRIPTION: sent.message.id}})
+    harness.serve(received, sent.session, sent.message.id)
 
 
 def test_nothing_is_opened_and_a_call_passes_whole():
+    """Nothing is opened and a call passes whole."""
     harness, client = modern()
     client.call("x", "order", arguments={"a": 1}, _meta=MODERN | {"traceparent": "00"})
     assert not harness.got("initialize")
@@ -54,6 +55,7 @@ def test_nothing_is_opened_and_a_call_passes_whole():
 
 
 def test_discover_is_answered_by_the_server():
+    """Discover is answered by the server."""
     harness, client = modern()
     client.ask(1, "server/discover", {"_meta": MODERN})
     harness.reply(harness.take("server/discover"), {"resultType": "complete", "supportedVersions": ["x"]})
@@ -61,6 +63,7 @@ def test_discover_is_answered_by_the_server():
 
 
 def test_a_result_that_wants_input_and_its_state_pass_unread():
+    """A result that wants input and its state pass unread."""
     harness, client = modern()
     client.call(1, "order", _meta=MODERN)
     wants = {"resultType": "input_required", "inputRequests": {"a": {}}, "requestState": "opaque=="}
@@ -74,6 +77,7 @@ def test_a_result_that_wants_input_and_its_state_pass_unread():
 
 
 def test_a_statement_of_ours_is_a_complete_result():
+    """A statement of ours is a complete result."""
     harness, client = modern()
     client.call(1, "order", _meta=MODERN)
     harness.die()
@@ -83,6 +87,7 @@ def test_a_statement_of_ours_is_a_complete_result():
 
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create"])
 def test_a_server_of_this_era_asks_nothing(method):
+    """A server of this era asks nothing."""
     harness, client = modern()
     client.call(1, "order", _meta=MODERN)
     harness.serve(message.request("s", method, {}))
@@ -90,15 +95,16 @@ def test_a_server_of_this_era_asks_nothing(method):
     assert not client.heard(method)
 
 
-def test_cancelling_ends_the_stream_over_http_and_is_said_to_a_child():
+def test_cancelling_ends_the_stream_over_http_and_is_received_to_a_child():
+    """Cancelling ends the stream over HTTP and is said to a child."""
     for options in ({"url": True}, {}):
         harness, client = modern(**options)
         client.call(1, "order", _meta=MODERN)
         sent = harness.take()
         client.tell("notifications/cancelled", {"requestId": 1})
-        told = [one.params["requestId"] for one in harness.got("notifications/cancelled")]
-        assert told == ([] if options else [sent.message.id])
-        assert [one.request for one in harness.given_up] == ([sent.message.id] if options else [])
+        reported = [one.params["requestId"] for one in harness.got("notifications/cancelled")]
+        assert reported == ([] if options else [sent.message.id])
+        assert [one.request for one in harness.abandoned] == ([sent.message.id] if options else [])
         assert not client.answers(1)
 
 
@@ -106,6 +112,7 @@ def test_cancelling_ends_the_stream_over_http_and_is_said_to_a_child():
 
 
 def test_what_a_client_listens_for_comes_under_its_own_id():
+    """What a client listens for comes under its own id."""
     harness, client = modern()
     sent = listen(harness, client)
     say(harness, sent, CHANGED)
@@ -114,7 +121,8 @@ def test_what_a_client_listens_for_comes_under_its_own_id():
     assert got == [(name, "l", ("str", "l")) for name in (ACKNOWLEDGED, CHANGED, UPDATED)]
 
 
-def test_two_clients_that_listen_under_one_id_are_kept_apart():
+def test_two_clients_that_listen_under_one_id_are_stored_apart():
+    """Two clients that listen under one id are kept apart."""
     harness = Harness(is_shared=True)
     first, second = harness.client(), harness.client()
     mine, other = listen(harness, first, 1), listen(harness, second, 1)
@@ -124,7 +132,8 @@ def test_two_clients_that_listen_under_one_id_are_kept_apart():
     assert [one.method for one, _ in second.got] == [ACKNOWLEDGED, CHANGED]
 
 
-def test_a_stream_stays_open_across_restarts_and_what_was_missed_is_said():
+def test_a_stream_stays_open_across_restarts_and_what_was_missed_is_received():
+    """A stream stays open across restarts and what was missed is said."""
     harness, client = modern()
     listen(harness, client)
     for _ in range(5):  # more often than a call may lose its connection
@@ -139,6 +148,7 @@ def test_a_stream_stays_open_across_restarts_and_what_was_missed_is_said():
 
 
 def test_a_stream_stays_open_however_long_the_server_is_away():
+    """A stream stays open however long the server is away."""
     harness, client = modern(patience=10)
     listen(harness, client)
     harness.opens_at_once = False
@@ -152,6 +162,7 @@ def test_a_stream_stays_open_however_long_the_server_is_away():
 
 
 def test_a_stream_that_never_began_is_refused_as_any_call():
+    """A stream that never began is refused as any call."""
     harness, client = modern(patience=10)
     harness.opens_at_once = False
     client.ask("l", "subscriptions/listen", {"notifications": FILTER, "_meta": MODERN})
@@ -160,6 +171,7 @@ def test_a_stream_that_never_began_is_refused_as_any_call():
 
 
 def test_a_stream_that_is_cut_at_once_is_not_opened_as_fast_as_it_is_cut():
+    """A stream that is cut at once is not opened as fast as it is cut."""
     harness, client = modern(url=True)
     listen(harness, client)
     harness.lose(harness.sent[-1], CUT)
@@ -174,6 +186,7 @@ def test_a_stream_that_is_cut_at_once_is_not_opened_as_fast_as_it_is_cut():
 
 
 def test_a_stream_ends_with_its_client_and_when_the_sidecar_ends():
+    """A stream ends with its client and when the sidecar ends."""
     harness, client = modern(deadline=5)
     listen(harness, client)
     harness.wait(100)
@@ -186,18 +199,19 @@ def test_a_stream_ends_with_its_client_and_when_the_sidecar_ends():
     assert harness.relay.is_idle
 
 
-def test_a_changed_list_is_told_to_those_who_listen_for_it():
+def test_a_changed_list_is_reported_to_those_who_listen_for_it():
+    """A changed list is told to those who listen for it."""
     harness = Harness(is_shared=True)
-    told, deaf = harness.client(), harness.client()
-    listen(harness, told)
-    told.ask(1, "tools/list", {"_meta": MODERN})
+    reported, deaf = harness.client(), harness.client()
+    listen(harness, reported)
+    reported.ask(1, "tools/list", {"_meta": MODERN})
     listen(harness, deaf, wants={"promptsListChanged": True})
     for tools, count in (([tool("order")], 0), ([tool("new")], 1), ([tool("new")], 1)):
         harness.tools = tools
         harness.die()
         harness.wait(5)
-        assert len(told.heard(CHANGED)) == count
-    assert told.heard(CHANGED)[0].meta[SUBSCRIPTION] == "l"
+        assert len(reported.heard(CHANGED)) == count
+    assert reported.heard(CHANGED)[0].meta[SUBSCRIPTION] == "l"
     assert not deaf.heard(CHANGED)
 
 
@@ -205,6 +219,7 @@ def test_a_changed_list_is_told_to_those_who_listen_for_it():
 
 
 def test_a_restart_sends_no_initialize_and_the_next_result_says_so():
+    """A restart sends no initialize and the next result says so."""
     harness, client = modern()
     client.call(1, "order", _meta=MODERN)
     harness.reply(harness.take(), {"resultType": "complete", "content": []})
@@ -216,7 +231,8 @@ def test_a_restart_sends_no_initialize_and_the_next_result_says_so():
     assert not harness.got("initialize")
 
 
-def test_a_server_that_nobody_reaches_is_asked_what_it_is_until_it_answers():
+def test_a_server_that_no_one_reaches_is_asked_what_it_is_until_it_answers():
+    """A server that nobody reaches is asked what it is until it answers."""
     harness, client = modern(url=True)
     client.call(1, "order", _meta=MODERN)
     harness.lose(harness.take(), REFUSED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.outcomes import PREFIX
 from resilient_bridge.adapters.sidecar.upstream import Loss
-from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
+    DIED,
     Harness,
     outcome,
     ready,
@@ -15,11 +17,7 @@ from tests.adapters.sidecar.harness import (
 )
 
 
-LIMITED = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=2.0)
-BUSY = Loss(reason="HTTP 503")
-
-
-def told(**options):
+def hinted(**options):
     """Return a relay whose server has tools of each kind, and its client."""
     harness = Harness(**options)
     harness.tools = [
@@ -35,6 +33,7 @@ def told(**options):
 
 
 def test_unknown_is_a_tool_result_and_names_what_to_look_at():
+    """Unknown is a tool result and names what to look at."""
     harness, client = ready(check={"order": "list_orders"})
     client.call(1, "order")
     harness.die(Loss(reason="exit code 137"))
@@ -49,6 +48,7 @@ def test_unknown_is_a_tool_result_and_names_what_to_look_at():
 
 
 def test_a_call_made_while_the_server_is_away_waits_and_then_did_not_run():
+    """A call made while the server is away waits and then did not run."""
     harness, client = ready(patience=30)
     harness.opens_at_once = False
     harness.die()
@@ -63,6 +63,7 @@ def test_a_call_made_while_the_server_is_away_waits_and_then_did_not_run():
 
 
 def test_a_call_made_while_the_server_is_away_is_sent_when_it_is_back():
+    """A call made while the server is away is sent when it is back."""
     harness, client = ready()
     harness.opens_at_once = False
     harness.die()
@@ -77,6 +78,7 @@ def test_a_call_made_while_the_server_is_away_is_sent_when_it_is_back():
 
 
 def test_a_call_that_waits_tells_its_progress_which_grows_below_the_servers():
+    """A call that waits tells its progress which grows below the server's."""
     harness, client = ready()
     harness.opens_at_once = False
     harness.die()
@@ -97,7 +99,8 @@ def test_a_call_that_waits_tells_its_progress_which_grows_below_the_servers():
 
 
 def test_progress_grows_also_from_a_large_value():
-    harness, client = told()
+    """Progress grows also from a large value."""
+    harness, client = hinted()
     client.call(1, "look", _meta={"progressToken": "t"})
     params = {"progressToken": harness.take().message.id, "progress": 1e15}
     harness.serve(message.notification("notifications/progress", params))
@@ -110,7 +113,8 @@ def test_progress_grows_also_from_a_large_value():
 
 
 def test_progress_that_begins_again_after_a_repeat_is_held_back_until_it_grows():
-    harness, client = told()
+    """Progress that begins again after a repeat is held back until it grows."""
+    harness, client = hinted()
     client.call(1, "look", _meta={"progressToken": "t"})
     for values in ((1, 2, 3), (1, 2, 3, 4)):
         sent = harness.take()
@@ -127,6 +131,7 @@ def test_progress_that_begins_again_after_a_repeat_is_held_back_until_it_grows()
 
 
 def test_a_tool_that_gives_no_answer_in_its_time_is_unknown_and_the_server_is_asked_whether_it_lives():
+    """A tool that gives no answer in its time is unknown and the server is asked whether it lives."""
     harness, client = ready(timeouts={"order": 5})
     pinged = len(harness.got("ping"))
     client.call(1, "order")
@@ -144,6 +149,7 @@ def test_a_tool_that_gives_no_answer_in_its_time_is_unknown_and_the_server_is_as
 
 
 def test_a_server_that_hangs_is_started_again():
+    """A server that hangs is started again."""
     harness, client = ready(timeout=5)
     del harness.auto["ping"]
     client.call(1, "order")
@@ -156,7 +162,8 @@ def test_a_server_that_hangs_is_started_again():
 
 
 def test_a_deadline_bounds_a_call_with_its_waits():
-    harness, client = told(deadline=8)
+    """A deadline bounds a call with its waits."""
+    harness, client = hinted(deadline=8)
     client.call(1, "look")
     client.call(2, "order")
     harness.opens_at_once = False
@@ -174,6 +181,7 @@ def test_a_deadline_bounds_a_call_with_its_waits():
 
 
 def test_calls_beyond_the_limit_wait_for_their_turn_in_order():
+    """Calls beyond the limit wait for their turn in order."""
     harness, client = ready(concurrency={"order": 2, "*": 3})
     for number in range(4):
         client.call(number, "order")
@@ -189,6 +197,7 @@ def test_calls_beyond_the_limit_wait_for_their_turn_in_order():
 
 
 def test_a_call_that_waits_too_long_for_its_turn_says_so():
+    """A call that waits too long for its turn says so."""
     harness, client = ready(concurrency={"order": 1}, patience=5)
     client.call(1, "order")
     client.call(2, "order")
@@ -212,6 +221,7 @@ def test_a_rate_and_a_limit_together_leave_the_clock_alone():
 
 
 def test_a_rate_that_leaves_no_room_in_time_refuses_at_once():
+    """A rate that leaves no room in time refuses at once."""
     from resilient_bridge import RateLimit
 
     _harness, client = ready(rates={"*": RateLimit(calls=1, per=100)}, patience=5)
@@ -221,7 +231,8 @@ def test_a_rate_that_leaves_no_room_in_time_refuses_at_once():
     assert "is limited to 1 call in 100 s. Call it again in 100 s." in result_text(client.answer(2))
 
 
-def test_a_place_is_given_back_however_a_call_ends():
+def test_a_slot_is_passed_back_however_a_call_ends():
+    """A place is given back however a call ends."""
     harness, client = ready(concurrency={"order": 1}, timeout=5)
     client.call(1, "order")
     client.tell("notifications/cancelled", {"requestId": 1})
@@ -233,3 +244,51 @@ def test_a_place_is_given_back_however_a_call_ends():
     harness.wait(1)
     assert [one.message.id for one in harness.asked] == [harness.got("tools/call")[-1].id]
     assert len(harness.got("tools/call")) == 4
+
+
+# ---- every call has its end ---------------------------------------------------------------------------
+
+
+def test_each_call_after_the_one_that_is_gone_is_sent():
+    """One of several that wait is answered by us: the next is not forgotten for it."""
+    harness, client = hinted()
+    harness.opens_at_once = False
+    harness.die()
+    for number, name in enumerate(("order", "look", "put", "both")):
+        client.call(number, name)
+    harness.tools = [tool("look"), tool("put"), tool("both")]
+    harness.wait(0)
+    harness.open_now()
+    assert outcome(client.answer(0)) == "not_executed"
+    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "put", "both"]
+
+
+def test_the_forms_out_are_all_stated():
+    """The ways out are all stated."""
+    harness, client = hinted(timeout=5)
+    client.call(1, "order")
+    harness.reply(harness.take())
+    client.call(2, "order")
+    harness.reply(harness.take(), {"content": [], "isError": True})
+    client.call(3, "order")
+    harness.die(DIED)
+    harness.wait(1)
+    client.call(4, "order")
+    client.tell("notifications/cancelled", {"requestId": 4})
+    harness.step(lambda: harness.relay.close(harness.now))
+    assert harness.ended() == ["answered", "failed", "unknown", "cancelled"]
+    assert harness.relay.status(harness.now)["outcomes"]["unknown"] == 1
+
+
+@pytest.mark.parametrize(("is_sent", "stated"), [(True, "unknown"), (False, "not_executed")])
+def test_everyone_who_waits_when_the_sidecar_ends_is_reported(is_sent, stated):
+    """Whoever waits when the sidecar ends is told."""
+    harness, client = ready()
+    if not is_sent:
+        harness.opens_at_once = False
+        harness.die()
+    client.call(1, "order")
+    harness.step(lambda: harness.relay.close(harness.now))
+    assert outcome(client.answer(1)) == stated
+    assert harness.relay.is_idle
+    assert harness.relay.next_timer() is None

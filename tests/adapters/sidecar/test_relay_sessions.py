@@ -30,6 +30,7 @@ NOT_FOUND = Loss(reason="command not found: server", executed=Executed.NO, is_fi
     "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 )
 def test_a_list_is_answered_from_memory_while_the_server_is_away(method):
+    """A list is answered from memory while the server is away."""
     harness, client = ready()
     client.ask(1, method)
     away(harness)
@@ -38,6 +39,7 @@ def test_a_list_is_answered_from_memory_while_the_server_is_away(method):
 
 
 def test_a_list_that_was_asked_for_when_the_server_died_is_answered_from_memory():
+    """A list that was asked for when the server died is answered from memory."""
     harness, client = ready()
     tools = harness.auto.pop("tools/list")
     client.ask(1, "tools/list")
@@ -46,6 +48,7 @@ def test_a_list_that_was_asked_for_when_the_server_died_is_answered_from_memory(
 
 
 def test_the_status_tool_is_in_every_list_of_tools_and_answers_while_the_server_is_away():
+    """The status tool is in every list of tools and answers while the server is away."""
     harness, client = ready(status_tool=True)
     client.ask(1, "tools/list")
     away(harness)
@@ -58,7 +61,7 @@ def test_the_status_tool_is_in_every_list_of_tools_and_answers_while_the_server_
 
 
 @pytest.mark.parametrize(
-    ("after", "is_told"),
+    ("after", "is_reported"),
     [
         ([tool("order")], False),
         ([tool("order"), tool("new")], True),
@@ -68,14 +71,15 @@ def test_the_status_tool_is_in_every_list_of_tools_and_answers_while_the_server_
         ([tool("order") | {"_meta": {"started": 2}}], False),
     ],
 )
-def test_clients_are_told_of_a_list_exactly_when_it_is_another_one(after, is_told):
+def test_clients_hear_of_a_list_exactly_when_it_is_another_one(after, is_reported):
+    """Clients are told of a list exactly when it is another one."""
     harness, client = ready()
     client.ask(1, "tools/list")
     for _ in range(3):
         harness.tools = after
         harness.die()
         harness.wait(5)
-    assert len(client.heard(CHANGED)) == is_told
+    assert len(client.heard(CHANGED)) == is_reported
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,7 @@ def test_clients_are_told_of_a_list_exactly_when_it_is_another_one(after, is_tol
     ],
 )
 def test_the_other_lists_are_compared_too(method, member, notice):
+    """The other lists are compared too."""
     harness, client = ready()
     client.ask(1, method)
     harness.die()
@@ -99,6 +104,7 @@ def test_the_other_lists_are_compared_too(method, member, notice):
 
 
 def test_a_list_that_no_client_has_seen_is_no_news():
+    """A list that no client has seen is no news."""
     harness, client = ready()
     harness.auto["prompts/list"] = {"prompts": [{"name": "x"}]}
     harness.die()
@@ -106,7 +112,8 @@ def test_a_list_that_no_client_has_seen_is_no_news():
     assert not client.heard("notifications/prompts/list_changed")
 
 
-def test_a_change_that_the_server_told_of_is_not_told_again_after_a_restart():
+def test_a_change_that_the_server_reported_of_is_not_reported_again_after_a_restart():
+    """A change that the server told of is not told again after a restart."""
     harness, client = ready()
     harness.tools = [tool("order"), tool("new")]
     harness.serve(message.notification(CHANGED))
@@ -116,6 +123,7 @@ def test_a_change_that_the_server_told_of_is_not_told_again_after_a_restart():
 
 
 def test_a_list_on_several_pages_is_compared_whole():
+    """A list on several pages is compared whole."""
     harness = Harness()
     pages = {"": {"tools": [tool("a")], "nextCursor": "n"}, "n": {"tools": [tool("b")]}}
     harness.auto["tools/list"] = lambda request: pages[request.params.get("cursor", "")]
@@ -129,7 +137,8 @@ def test_a_list_on_several_pages_is_compared_whole():
     assert len(client.heard(CHANGED)) == 1
 
 
-def test_a_tool_that_is_gone_is_told_with_those_that_are_there():
+def test_a_tool_that_is_gone_is_reported_with_those_that_are_there():
+    """A tool that is gone is told with those that are there."""
     harness, client = ready()
     harness.tools = [tool("other"), tool("more")]
     harness.die()
@@ -166,6 +175,7 @@ def test_a_late_list_of_a_forgotten_session_does_not_reach_the_client():
 
 @pytest.mark.parametrize("result", [{"content": []}, {"content": [], "_meta": {"a": 1}}])
 def test_the_first_tool_result_after_a_restart_says_that_the_server_is_a_new_one(result):
+    """The first tool result after a restart says that the server is a new one."""
     harness, client = ready()
     client.call(0, "order")
     harness.reply(harness.take(), result)

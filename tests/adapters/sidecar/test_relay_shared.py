@@ -19,6 +19,7 @@ def shared(count: int = 3, **options):
 
 
 def test_one_handshake_for_all_and_nothing_is_offered_in_it():
+    """One handshake for all and nothing is offered in it."""
     harness, *people = shared()
     (sent,) = harness.got("initialize")
     assert sent.params["capabilities"] == {}
@@ -26,7 +27,8 @@ def test_one_handshake_for_all_and_nothing_is_offered_in_it():
     assert len({str(one.answer("init").result) for one in people}) == 1
 
 
-def test_the_same_ids_of_several_clients_are_kept_apart():
+def test_the_same_ids_of_several_clients_are_stored_apart():
+    """The same ids of several clients are kept apart."""
     harness, *people = shared()
     for number, person in enumerate(people):
         for key in (1, "1", 2):
@@ -40,6 +42,7 @@ def test_the_same_ids_of_several_clients_are_kept_apart():
 
 
 def test_a_restart_does_not_mix_them():
+    """A restart does not mix them."""
     harness = Harness(is_shared=True)
     harness.tools = [tool("look", readOnlyHint=True)]
     people = [harness.client().open() for _ in range(3)]
@@ -54,6 +57,7 @@ def test_a_restart_does_not_mix_them():
 
 
 def test_cancelling_reaches_ones_own_call_only():
+    """Cancelling reaches one's own call only."""
     harness, first, second, _ = shared()
     first.call(1, "order")
     second.call(1, "order")
@@ -67,6 +71,7 @@ def test_cancelling_reaches_ones_own_call_only():
 
 
 def test_progress_goes_to_whom_it_belongs_whatever_the_token():
+    """Progress goes to whom it belongs whatever the token."""
     harness, first, second, third = shared()
     for person in (first, second):
         person.call(1, "order", _meta={"progressToken": 1})
@@ -80,6 +85,7 @@ def test_progress_goes_to_whom_it_belongs_whatever_the_token():
 
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "vendor/x"])
 def test_a_request_of_the_server_is_refused(method):
+    """A request of the server is refused."""
     harness, *people = shared()
     people[0].call(1, "order")
     harness.serve(message.request(9, method, {}), request=harness.asked[0].message.id)
@@ -88,6 +94,7 @@ def test_a_request_of_the_server_is_refused(method):
 
 
 def test_news_of_a_resource_go_to_its_subscribers():
+    """News of a resource go to its subscribers."""
     harness, first, second, third = shared()
     first.ask(1, "resources/subscribe", {"uri": "a:/1"})
     second.ask(1, "resources/subscribe", {"uri": "a:/2"})
@@ -99,6 +106,7 @@ def test_news_of_a_resource_go_to_its_subscribers():
 
 
 def test_only_the_last_subscriber_takes_a_subscription_from_the_server():
+    """Only the last subscriber takes a subscription from the server."""
     harness, first, second, _ = shared()
     for person in (first, second):
         person.ask(1, "resources/subscribe", {"uri": "a:1"})
@@ -114,6 +122,7 @@ def test_only_the_last_subscriber_takes_a_subscription_from_the_server():
 
 
 def test_a_subscription_that_another_is_asking_for_stays():
+    """A subscription that another is asking for stays."""
     harness, first, second, _ = shared()
     first.ask(1, "resources/subscribe", {"uri": "a:1"})
     del harness.auto["resources/subscribe"]
@@ -123,6 +132,7 @@ def test_a_subscription_that_another_is_asking_for_stays():
 
 
 def test_a_subscriber_that_leaves_takes_only_its_own_away():
+    """A subscriber that leaves takes only its own away."""
     harness, first, second, _ = shared()
     for person, uris in ((first, "ab"), (second, "b")):
         for uri in uris:
@@ -132,6 +142,7 @@ def test_a_subscriber_that_leaves_takes_only_its_own_away():
 
 
 def test_the_server_logs_at_the_lowest_level_and_each_client_gets_its_own():
+    """The server logs at the lowest level and each client gets its own."""
     harness, first, second, third = shared()
     first.ask(1, "logging/setLevel", {"level": "error", "x": 1})
     second.ask(1, "logging/setLevel", {"level": "debug"})
@@ -149,6 +160,7 @@ def test_the_server_logs_at_the_lowest_level_and_each_client_gets_its_own():
 
 
 def test_the_lowest_level_is_set_again_once_and_goes_up_when_its_client_leaves():
+    """The lowest level is set again once and goes up when its client leaves."""
     harness, first, second, _ = shared()
     first.ask(1, "logging/setLevel", {"level": "debug"})
     second.ask(1, "logging/setLevel", {"level": "error"})
@@ -159,7 +171,8 @@ def test_the_lowest_level_is_set_again_once_and_goes_up_when_its_client_leaves()
     assert harness.got("logging/setLevel")[-1].params["level"] == "error"
 
 
-def test_what_is_said_about_one_call_is_for_its_client():
+def test_what_is_received_about_one_call_is_for_its_client():
+    """What is said about one call is for its client."""
     harness, first, second, _ = shared(url=True)
     first.call(1, "order")
     sent = harness.asked[0]
@@ -174,6 +187,7 @@ def test_what_is_said_about_one_call_is_for_its_client():
 
 
 def test_a_change_of_a_list_is_for_all_whichever_stream_it_comes_in():
+    """A change of a list is for all whichever stream it comes in."""
     harness, *people = shared(url=True)
     people[0].call(1, "order")
     note = message.notification("notifications/tools/list_changed")
@@ -181,20 +195,22 @@ def test_a_change_of_a_list_is_for_all_whichever_stream_it_comes_in():
     assert all(len(person.heard("notifications/tools/list_changed")) == 1 for person in people)
 
 
-def test_each_client_is_told_of_a_restart_and_a_later_one_is_not():
+def test_each_client_is_reported_of_a_restart_and_a_later_one_is_not():
+    """Each client is told of a restart and a later one is not."""
     harness, first, second, _ = shared()
     harness.die()
     harness.wait(1)
     late = harness.client().open()
-    told = []
+    reported = []
     for person in (first, first, second, late):
-        person.call(len(told), "order")
+        person.call(len(reported), "order")
         harness.reply(harness.take())
-        told.append("_meta" in person.answer(len(told)).result)
-    assert told == [True, False, True, False]
+        reported.append("_meta" in person.answer(len(reported)).result)
+    assert reported == [True, False, True, False]
 
 
-def test_a_client_that_leaves_takes_its_calls_along_and_nobody_elses():
+def test_a_client_that_leaves_takes_its_calls_along_and_no_one_elses():
+    """A client that leaves takes its calls along and nobody else's."""
     harness, first, second, third = shared()
     for person in (first, second, third):
         person.call(1, "order")
@@ -213,7 +229,8 @@ def test_a_client_that_leaves_takes_its_calls_along_and_nobody_elses():
     ("options", "more", "is_answered"),
     [({}, {}, True), ({"url": True}, {}, False), ({"url": True}, {"cacheScope": "public"}, True)],
 )
-def test_what_one_client_saw_is_told_to_another_only_where_it_is_for_all(options, more, is_answered):
+def test_what_one_client_saw_is_reported_to_another_only_where_it_is_for_all(options, more, is_answered):
+    """What one client saw is told to another only where it is for all."""
     harness, first, second, _ = shared(**options)
     harness.auto["prompts/list"] = {"prompts": [{"name": "first's"}]} | more
     first.ask(1, "prompts/list")
@@ -225,6 +242,7 @@ def test_what_one_client_saw_is_told_to_another_only_where_it_is_for_all(options
 
 
 def test_a_client_that_comes_while_the_server_is_away_is_answered():
+    """A client that comes while the server is away is answered."""
     harness, *_ = shared()
     harness.opens_at_once = False
     harness.die()
@@ -235,7 +253,8 @@ def test_a_client_that_comes_while_the_server_is_away_is_answered():
     assert outcome(late.answer(1)) == "not_executed"
 
 
-def test_changed_tools_are_told_to_everybody_once():
+def test_changed_tools_are_reported_to_everybody_once():
+    """Changed tools are told to everybody once."""
     harness, *people = shared()
     harness.tools = [tool("new")]
     harness.die()
@@ -243,7 +262,8 @@ def test_changed_tools_are_told_to_everybody_once():
     assert [len(person.heard("notifications/tools/list_changed")) for person in people] == [1, 1, 1]
 
 
-def test_the_other_era_is_kept_apart_too():
+def test_the_other_era_is_stored_apart_too():
+    """The other era is kept apart too."""
     harness = Harness(is_shared=True)
     people = [harness.client() for _ in range(3)]
     for number, person in enumerate(people):

@@ -44,6 +44,7 @@ def _runs(count: int) -> Counter[str]:
 
 @pytest.mark.requirement("X6")
 def test_no_run_of_a_few_is_broken():
+    """No run of a few is broken."""
     seen = _runs(QUICK)
     assert min(seen[name] for name in ("answered", "unknown", "not_executed")) > QUICK, "all of it happens"
     assert seen["sessions"] > 3 * QUICK
@@ -52,10 +53,12 @@ def test_no_run_of_a_few_is_broken():
 @pytest.mark.simulation
 @pytest.mark.requirement("X6")
 def test_no_run_is_broken():
+    """No run is broken."""
     _runs(RUNS)
 
 
 def test_a_run_is_the_same_each_time():
+    """A run is the same each time."""
     assert [run(seed).outcomes for seed in range(5)] == [run(seed).outcomes for seed in range(5)]
 
 
@@ -125,6 +128,7 @@ BREAKS: dict[str, tuple[Any, str, Any]] = {
 @pytest.mark.simulation
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_relay_that_is_wrong_is_caught(name, monkeypatch):
+    """A relay that is wrong is caught."""
     where, what, wrong = BREAKS[name]
     monkeypatch.setattr(where, what, wrong)
     caught = 0

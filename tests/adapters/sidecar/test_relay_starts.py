@@ -28,6 +28,7 @@ NOT_FOUND = Loss(reason="command not found: server", executed=Executed.NO, is_fi
 
 
 def test_a_first_start_that_fails_is_tried_again_while_the_client_waits():
+    """A first start that fails is tried again while the client waits."""
     harness = Harness()
     harness.opens_at_once = False
     client = harness.client()
@@ -40,6 +41,7 @@ def test_a_first_start_that_fails_is_tried_again_while_the_client_waits():
 
 
 def test_a_command_that_is_not_there_fails_initialize_with_its_reason():
+    """A command that is not there fails initialize with its reason."""
     harness = Harness()
     harness.opens_at_once = False
     client = harness.client()
@@ -51,6 +53,7 @@ def test_a_command_that_is_not_there_fails_initialize_with_its_reason():
 
 
 def test_a_command_that_is_gone_is_tried_again_with_the_next_call_and_not_by_itself():
+    """A command that is gone is tried again with the next call and not by itself."""
     harness, client = ready()
     harness.opens_at_once = False
     client.call(1, "order")
@@ -69,7 +72,8 @@ def test_a_command_that_is_gone_is_tried_again_with_the_next_call_and_not_by_its
     assert harness.ended() == ["unknown", "not_executed", "answered"]
 
 
-def test_a_call_that_was_lost_when_the_command_is_gone_is_told_at_once():
+def test_a_call_that_was_lost_when_the_command_is_gone_is_reported_at_once():
+    """A call that was lost when the command is gone is told at once."""
     harness = Harness()
     harness.tools = [tool("look", readOnlyHint=True)]
     client = harness.client().open()
@@ -82,7 +86,8 @@ def test_a_call_that_was_lost_when_the_command_is_gone_is_told_at_once():
     assert "exit code 137" in result_text(answer), "the loss that it had, not the one of the start"
 
 
-def test_a_start_that_takes_long_is_given_up_and_tried_again():
+def test_a_start_that_takes_long_is_abandoned_and_tried_again():
+    """A start that takes long is given up and tried again."""
     harness = Harness(start_timeout=20)
     harness.opens_at_once = False
     client = harness.client()
@@ -94,6 +99,7 @@ def test_a_start_that_takes_long_is_given_up_and_tried_again():
 
 
 def test_a_server_that_does_not_answer_initialize_is_started_again():
+    """A server that does not answer initialize is started again."""
     harness, _client = ready(start_timeout=20)
     answer = harness.auto.pop("initialize")
     harness.die()
@@ -105,6 +111,7 @@ def test_a_server_that_does_not_answer_initialize_is_started_again():
 
 
 def test_a_server_that_is_slow_to_list_its_tools_is_used_after_a_while():
+    """A server that is slow to list its tools is used after a while."""
     harness, client = ready()
     del harness.auto["tools/list"]
     harness.die()
@@ -117,6 +124,7 @@ def test_a_server_that_is_slow_to_list_its_tools_is_used_after_a_while():
 
 
 def test_a_crash_loop_opens_the_circuit_and_calls_fail_at_once_with_the_last_words():
+    """A crash loop opens the circuit and calls fail at once with the last words."""
     harness, client = ready()
     harness.auto.pop("initialize")
     client.call(0, "order")
@@ -137,6 +145,7 @@ def test_a_crash_loop_opens_the_circuit_and_calls_fail_at_once_with_the_last_wor
 
 
 def test_a_crash_loop_starts_a_bounded_number_of_times_and_ends_when_it_is_mended():
+    """A crash loop starts a bounded number of times and ends when it is mended."""
     harness, client = ready()
     answer = harness.auto.pop("initialize")
     began, dead = harness.now, 0
@@ -155,6 +164,7 @@ def test_a_crash_loop_starts_a_bounded_number_of_times_and_ends_when_it_is_mende
 
 
 def test_calls_under_way_do_not_wait_when_their_loss_opens_the_circuit():
+    """Calls under way do not wait when their loss opens the circuit."""
     harness, client = ready()
     for _ in range(4):
         harness.die()
@@ -166,6 +176,7 @@ def test_calls_under_way_do_not_wait_when_their_loss_opens_the_circuit():
 
 
 def test_a_session_that_only_stood_for_long_closes_the_circuit_again():
+    """A session that only stood for long closes the circuit again."""
     harness, client = ready()
     for _ in range(5):
         harness.die()
@@ -181,6 +192,7 @@ def test_a_session_that_only_stood_for_long_closes_the_circuit_again():
 
 
 def test_exit_code_zero_after_each_call_is_a_restart_without_a_wait():
+    """Exit code zero after each call is a restart without a wait."""
     harness, client = ready()
     for number in range(20):
         client.call(number, "order")
@@ -190,7 +202,8 @@ def test_exit_code_zero_after_each_call_is_a_restart_without_a_wait():
     assert harness.ended() == ["answered"] * 20
 
 
-def test_a_server_that_nobody_is_there_for_is_not_started_and_no_timer_is_due():
+def test_a_server_that_no_one_is_there_for_is_not_started_and_no_timer_is_due():
+    """A server that nobody is there for is not started and no timer is due."""
     harness, client = ready()
     client.leave()
     harness.die()
@@ -203,6 +216,7 @@ def test_a_server_that_nobody_is_there_for_is_not_started_and_no_timer_is_due():
 
 
 def test_a_client_that_leaves_while_it_opens_is_recorded():
+    """A client that leaves while it opens is recorded."""
     harness = Harness()
     harness.opens_at_once = False
     client = harness.client()
@@ -212,6 +226,7 @@ def test_a_client_that_leaves_while_it_opens_is_recorded():
 
 
 def test_one_id_for_two_initializes_is_refused():
+    """One id for two initializes is refused."""
     harness = Harness()
     harness.opens_at_once = False
     client = harness.client()
@@ -236,6 +251,7 @@ def test_a_client_of_the_other_era_that_falls_back_has_its_full_time():
 
 
 def test_a_restart_by_hand():
+    """A restart by hand."""
     harness, client = ready()
     client.call(1, "order")
     harness.step(lambda: harness.relay.restart(harness.now, "restarted by the user"))
@@ -246,6 +262,7 @@ def test_a_restart_by_hand():
 
 
 def test_a_notification_of_a_client_waits_for_the_server_and_not_for_ever():
+    """A notification of a client waits for the server and not for ever."""
     harness, client = ready(patience=10)
     away(harness)
     client.tell("notifications/vendor", {"n": 1})
@@ -256,6 +273,7 @@ def test_a_notification_of_a_client_waits_for_the_server_and_not_for_ever():
 
 
 def test_the_status_says_how_it_is():
+    """The status says how it is."""
     harness, client = ready(url=True)
     assert harness.relay.status(harness.now)["status"] == "ok"
     client.call(1, "order")
@@ -266,6 +284,7 @@ def test_the_status_says_how_it_is():
 
 
 def test_a_secret_in_an_address_stays_out_of_the_records():
+    """A secret in an address stays out of the records."""
     harness, client = ready()
     client.ask(1, "resources/read", {"uri": "db://me:hunter2@host/x?token=s3cret"})
     harness.die()
@@ -278,6 +297,7 @@ def test_a_secret_in_an_address_stays_out_of_the_records():
 
 @pytest.mark.parametrize("is_shown", [False, True])
 def test_arguments_are_recorded_only_when_asked(is_shown):
+    """Arguments are recorded only when asked."""
     harness, client = ready(log_arguments=is_shown)
     client.call(1, "order", arguments={"card": "4111"})
     harness.reply(harness.take())
@@ -286,6 +306,7 @@ def test_arguments_are_recorded_only_when_asked(is_shown):
 
 @pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "-1e400", '"x"', "null", "true", "[]"])
 def test_odd_progress_of_a_server_harms_nothing(value):
+    """Odd progress of a server harms nothing."""
     from resilient_bridge.adapters.sidecar.message import parse
 
     harness = Harness()
