@@ -19,7 +19,7 @@ from tests.bridges.dialects.schedules import Seen, run
 
 SAMPLE, ALL = 15, 1_000
 #: what a cut of a server that lives and holds everything ends in
-PROVES = {"openhands", "openhands_legacy", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
+PROVES = {"openhands", "openhands_legacy", "openhands_legacy with live events between those of a replay", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
 
 
 def _schedules(case, seeds) -> Seen:
