@@ -158,6 +158,9 @@ class BridgeClient:
         )  # fmt: skip
         return self
 
+    def _observed(self, dial: Dialer) -> Dialer:
+        return dial  # a client that watches its own connections wraps it
+
     def _build(
         self,
         dial: Dialer,
@@ -174,7 +177,7 @@ class BridgeClient:
     ) -> None:
         check_session(session_id, on_gap)
         check_health_check(health_check, policy.dialect)
-        world = current_world()
+        world, dial = current_world(), self._observed(dial)
         used_store = store_of(store)
         self._is_recorded = store is not None
         session = Session(
