@@ -18,7 +18,7 @@ from .stepping import before_turn
 QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50))
 BRIDGES: dict[str, dict[str, Any]] = {
     "correct": {},
-    "asked only, slow": {"unasked_push": False, "slow": 0.01, "replay_delay": 0.02},
+    "asked only, slow": {"push_buffer": False, "slow": 0.01, "replay_delay": 0.02},
     "no acks": {"acks": "none"},
 }
 

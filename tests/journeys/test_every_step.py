@@ -28,9 +28,9 @@ DEATHS: dict[str, Any] = {
     "garbage": lambda link: link.inject(GARBAGE),
 }
 BRIDGES: dict[str, dict[str, Any]] = {
-    "correct": {"unasked_push": False},
+    "correct": {"push_buffer": False},
     "seed": {"replay": "verbatim_seed", "acks": "none", "replay_ids": False},
-    "late": {"replay_delay": 0.05, "unasked_push": False, "timestamps": "s"},
+    "late": {"replay_delay": 0.05, "push_buffer": False, "timestamps": "s"},
 }
 POLICY = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10))
 
@@ -73,7 +73,7 @@ class Blow:
             await traffic(journey, size)
             await journey.rest()
             assert await journey.client.aclose() == []
-        journey.kept()
+        journey.check()
         fields = {n: receipt.state for n, receipt in journey.receipts.items()}
         assert fields == dict.fromkeys(range(1, 12), "confirmed")
         return bool(self.states)
@@ -81,7 +81,7 @@ class Blow:
     def watch(self, link: Link, client: rb.BridgeClient) -> None:
         """Set the mark, if this is the link."""
         if link.number == self.number:
-            (way,) = link.ways(self.side)  # type: ignore[arg-type]
+            (way,) = link.directions(self.side)  # type: ignore[arg-type]
             way.when(self.unit, self.after, lambda: self.strike(link, client))
 
     def strike(self, link: Link, client: rb.BridgeClient) -> None:
