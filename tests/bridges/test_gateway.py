@@ -121,10 +121,12 @@ async def test_the_server_says_how_often_it_wants_a_heartbeat():
     ):
         events = bridge.events()
 
+        def take(message):
+            seen.append(message.payload["text"])
+
         async def read():
             async for message in bridge:
-                if message.type == "MESSAGE_CREATE":
-                    seen.append(message.payload["text"])
+                take(message)
 
         task = asyncio.ensure_future(read())
         await bridge.wait_ready(5)
