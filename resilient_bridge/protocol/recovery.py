@@ -383,7 +383,8 @@ def _number(heard: Incoming) -> int:
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     """In the order of their numbers, each once: of what came twice the first is taken."""
     if policy.interleaves:
-        return by_time(_once(heard, policy))
+        once = _once(heard, policy)
+        return by_time(once, [each.event.position for each in once])
     if policy.order != "number":
         return _once(heard, policy)  # times do not order: a server's clock may have gone back
     found: dict[int, Incoming] = {}

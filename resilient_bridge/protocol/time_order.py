@@ -6,7 +6,7 @@ Rule: where one of the positions is no time, nothing is known about the order of
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .messages import parse_timestamp
 
@@ -14,13 +14,13 @@ from .messages import parse_timestamp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .recovery import Incoming
+T = TypeVar("T")
 
 
-def by_time(heard: Sequence[Incoming]) -> list[Incoming]:
+def by_time(events: Sequence[T], times: Sequence[object]) -> list[T]:
     """The same events, the oldest first; events of one time stay in the order in which they were heard."""
-    times = [parse_timestamp(str(each.event.position)) for each in heard]
-    timed = [(time, each) for time, each in zip(times, heard, strict=True) if time is not None]
-    if len(timed) < len(heard):
-        return [*heard]
-    return [each for _, each in sorted(timed, key=itemgetter(0))]
+    parsed = [parse_timestamp(str(time)) for time in times]
+    timed = [(time, event) for time, event in zip(parsed, events, strict=True) if time is not None]
+    if len(timed) < len(events):
+        return [*events]
+    return [event for _, event in sorted(timed, key=itemgetter(0))]

@@ -315,7 +315,15 @@ def test_a_replay_that_was_cut_short_proves_nothing_by_its_anchor():
     rig.again()
     rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
     rig.idle(60)
+    assert rig.read() == []
+    assert "once more" in rig.dies().message  # nothing of it counts yet
+    rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
+    rig.idle(60)
     assert rig.read() == [unknown("timeout"), "c"]
+    rig.again()
+    assert rig.numbers_asked() == [
+        {"None": "2026-01-01T00:00:05"}
+    ]  # what came live says nothing of what is older
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_exactly_one_probe_in_all_processes(server, key, turn):
         assert until(lambda: other.ask("call") == {"ok": 1}) < NOTICED
 
 
-def test_a_probe_that_is_lost_gives_up_its_place(server, state, key):
+def test_a_probe_that_is_lost_makes_room_for_another(server, state, key):
     """Its process dies; when the lease ends, another one may try."""
     settings = {"url": server.url, "key": key, "open_for": 0.1, "lease": 1.5, "options": PATIENT}
     ask = policy(state, key, open_for=0.1, lease=1.5)(lambda: "ok", idempotent=True)
@@ -272,7 +272,7 @@ def test_a_forked_process_has_a_thread_of_its_own(server, state, key):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_what_waits_at_a_fork_is_told_once(server, state, key, monkeypatch):
+def test_what_waits_at_a_fork_is_sent_once(server, state, key, monkeypatch):
     """A failure that has not been sent yet is the parent's to tell: one and the child's own are two."""
     monkeypatch.setattr(redis_state_circuit, "LINGER", 0.5)
     ask = policy(state, key)(down, idempotent=True)
@@ -338,17 +338,17 @@ def test_blocks_ask_the_shared_budget(state, key):
     guarded = rb.Policy(
         rb.Retry(attempts=9, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
     )
-    turns: list[int] = []
+    answers: list[int] = []
 
     async def in_task() -> None:
         async for attempt in guarded.attempts(idempotent=True):
             with attempt:
-                turns.append(attempt.number)
+                answers.append(attempt.number)
                 raise Down
 
     with pytest.raises(Down) as caught:
         asyncio.run(in_task())
-    assert (turns, rb.classify(caught.value).stopped) == ([1, 2, 3], "budget")
+    assert (answers, rb.classify(caught.value).stopped) == ([1, 2, 3], "budget")
     with pytest.raises(Down) as caught:
         for attempt in guarded.attempts(idempotent=True):
             with attempt:

@@ -57,7 +57,7 @@ CASES = [
         path="/sockets/events/main", token="k", message=lambda n: (_text(n),), effect=_mine,
     ),
     Case(
-        "openhands_legacy with live events between those of a replay", lambda rng: LegacySocket(rng, key="k", pause=0.3),
+        "openhands_legacy with live events between those of a replay", lambda rng: LegacySocket(rng, key="k", pause=0.05),
         lambda _: d.openhands_legacy, path="/sockets/events/main", token="k", message=lambda n: (_text(n),), effect=_mine,
     ),
     Case(
