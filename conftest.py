@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import signal
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -97,10 +99,40 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return (os.cpu_count() or 1) * 3 // 2
 
 
-def pytest_configure() -> None:
-    """Guard the class that every stream, TLS included, and every event loop connects through."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Guard the class that every stream, TLS included, and every event loop connects through; and make all runs alike."""
     for name in ("connect", "connect_ex", "sendto"):
         setattr(socket.socket, name, _guarded(name))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it starts with `&`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Hundreds of processes import the package: each would compile it, which is half of the time that they take.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    if hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number, count = (
+            int(config.workerinput["workerid"].removeprefix("gw")),
+            config.workerinput["workercount"],
+        )
+        config.args[:] = _begun_elsewhere(config.args, number / count)
+
+
+def _begun_elsewhere(paths: list[str], share: float) -> list[str]:
+    """The same paths in turn, from another place: workers that compile tests at the same time find what others have compiled."""
+    places = [
+        str(place)
+        for path in paths
+        for place in (sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)])
+        if place.suffix == ".md" or place.match("test_*.py") or (place.is_dir() and place.name[0] not in "._")
+    ]
+    first = int(len(places) * share)
+    return places[first:] + places[:first]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bring what a worker collected into the order that all of them have in common."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,7 +19,11 @@ from resilient_bridge.errors import (
 )
 
 
-CLASSES = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, BridgeError)]
+CLASSES = [
+    getattr(errors, name)
+    for name in errors.__all__
+    if isinstance(getattr(errors, name), type) and issubclass(getattr(errors, name), BridgeError)
+]
 BASES = {
     "ConfigError": ValueError,
     "AttemptTimeoutError": TimeoutError,
