@@ -154,7 +154,7 @@ def mutation(session: nox.Session) -> None:
         session.error("less than 85 %")
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 def litellm(session: nox.Session) -> None:
     """litellm, its errors and its use of a wrapped client: it pins openai<3 and cannot share an environment with the openai of today."""
     session.install(
@@ -220,11 +220,10 @@ LOWEST_SAMPLE = [  # what each of them is used for, in seconds: for CI
 ]
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 @nox.parametrize("run", ["all", "sample"], ids=["all", "sample"])
 def lowest(session: nox.Session, run: str) -> None:
     """The lowest versions that pyproject.toml allows, installed and run: a floor that is too low fails here."""
-    session.install("-q", "uv")
     python = f"{session.bin}/python"
     # Compiled while they are installed: some have warnings then, which our tests would take for errors.
     session.run(
@@ -251,11 +250,10 @@ NEIGHBOURS = {  # who asks for older releases of what we stand on, and what is i
 TOGETHER = [[name for name in NEIGHBOURS if "litellm" not in name], ["litellm[proxy]"]]
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 @nox.parametrize("beside", TOGETHER, ids=["clients", "litellm"])
 def neighbours(session: nox.Session, beside: list[str]) -> None:
     """Installed beside the libraries whose clients people wrap: each alone is resolved, all together are installed, and run."""
-    session.install("-q", "uv")
     python = f"{session.bin}/python"
     for name in beside:
         asked = Path(session.create_tmp()) / "asked.in"
