@@ -125,7 +125,8 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def damage(session: nox.Session) -> None:
-    """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow.
+    """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow,
+    every way to die on every bridge.
 
     More than half an hour on two cores.
     """
