@@ -132,17 +132,17 @@ async def test_it_ends_in_time_whatever_the_server_does():
     assert "connection refused" in alone.err
 
 
-@pytest.mark.parametrize(("frame", "kept"), [("", 20_000), ("x" * 2**20, 16)])
-async def test_what_is_kept_of_a_connection_is_bounded(frame, kept):
+@pytest.mark.parametrize(("frame", "most"), [("", 20_000), ("x" * 2**20, 16)])
+async def test_what_is_noted_of_a_connection_is_bounded(frame, most):
     """In frames and in bytes; what this command does itself is noted still."""
     journal = Journal()
-    for _ in range(kept):
+    for _ in range(most):
         journal.add("came", frame)
     assert not journal.is_full
     journal.add("came", frame)
     journal.add("dialled")
     assert journal.is_full
-    assert len(journal.entries) == kept + 1
+    assert len(journal.entries) == most + 1
 
 
 async def test_nothing_is_open_when_it_is_over():

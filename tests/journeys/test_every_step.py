@@ -77,7 +77,7 @@ class Blow:
             await traffic(journey, size)
             await journey.rest()
             assert await journey.client.aclose() == []
-        journey.kept()
+        assert journey.ledger.judge().findings() == []
         fields = {n: receipt.state for n, receipt in journey.receipts.items()}
         assert fields == dict.fromkeys(range(1, 12), "confirmed")
         return bool(self.states)
@@ -85,8 +85,8 @@ class Blow:
     def watch(self, link: Link, client: rb.BridgeClient) -> None:
         """Set the mark, if this is the link."""
         if link.number == self.number:
-            (way,) = link.ways(self.side)  # type: ignore[arg-type]
-            way.when(self.unit, self.after, lambda: self.strike(link, client))
+            direction = {"up": link.up, "down": link.down}[self.side]
+            direction.when(self.unit, self.after, lambda: self.strike(link, client))
 
     def strike(self, link: Link, client: rb.BridgeClient) -> None:
         """Now."""
