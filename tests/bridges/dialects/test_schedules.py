@@ -5,7 +5,6 @@ A sample runs always, a thousand for each dialect with `nox -s campaigns`.
 
 from __future__ import annotations
 
-from collections import Counter
 from unittest.mock import patch
 
 import pytest
@@ -105,5 +104,4 @@ def test_a_client_that_does_less_is_caught(name, target, attribute, wrong):
     """Each of these leaves one thing out, and the schedules see it."""
     case = next(case for case in CASES if case.name == name)
     with patch.object(target, attribute, wrong):
-        problems = Counter(bool(run(case, seed).problems) for seed in range(40))
-    assert problems[True] > 0
+        assert any(run(case, seed).problems for seed in range(40))
