@@ -26,5 +26,7 @@ def joined(path: str, key: object) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     text = str(key)
+    if path and not text:
+        return path  # what stands for a whole table has its path
     bare = text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
     return f"{path}.{bare}" if path else bare

@@ -71,6 +71,8 @@ class _Nodes:
         line = node.start_mark.line + 1
         if depth > DEEPEST or self.count > 2 * MOST_KEYS:  # an alias may name the node around it, or many
             raise DocumentError(f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line)
+        if path:
+            self.lines.setdefault(path, line)  # of an item; a key has its own
         kind = str(node.tag).removeprefix(_TAG)
         if isinstance(node.value, str):
             return self._scalar(kind, node.value, line)

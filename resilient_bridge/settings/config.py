@@ -36,8 +36,9 @@ from ..protocol.policies.replay import Replay
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
-from .explain import flat, shown
+from .explain import Line, explain, flat, shown
 from .fields import read_value
+from .provider_check import Check, connects, failed_checks
 from .sources import Merged, Source, read_sources
 from .tables import ClientSettings
 from .writing import Writer
@@ -156,6 +157,10 @@ class Config:
     def _forget(self, reference: weakref.ref[Any]) -> None:
         self._protected.pop(reference, None)
 
+    def explain(self) -> list[Line]:
+        """Return every setting in force as `path`, `value` and `source`: the environment, a line of the file, a preset, the default."""
+        return explain(self._settings, self._merged, self._names)
+
     def reload(self) -> tuple[Change, ...]:
         """Read the sources again and return what has changed, in the order of its paths.
 
@@ -183,6 +188,29 @@ class Config:
             for path in paths
             if before.get(path) != after.get(path)
         )
+
+    async def verify_providers(
+        self,
+        checks: Mapping[str, Check] | None = None,
+        /,
+        *,
+        timeout: float = 5.0,  # noqa: ASYNC109 -- for all of them
+    ) -> None:
+        """Ask the providers, all at once, if the settings say `verify_providers = true`; else do nothing.
+
+        `checks` are async functions by name, which return False or raise for no; without them a connection is made to each URL of the
+        table `providers`. ConfigError has a problem `providers.NAME` for each that failed, or did not answer within `timeout` seconds.
+        """
+        if not getattr(self._settings.tables.get("agent"), "verify_providers", False):
+            return
+        failed = await self.failed_providers(checks, timeout)
+        if failed:
+            raise config_errors(self._merged.title, failed)
+
+    async def failed_providers(self, checks: Mapping[str, Check] | None, seconds: float) -> list[Problem]:
+        """Return a problem for each provider that does not answer, whatever the settings say; not for users."""
+        made = {name: connects(url) for name, url in self._settings.providers.items()}
+        return await failed_checks(made if checks is None else checks, seconds)
 
     def __repr__(self) -> str:
         """Return what was read, without any of its values."""
@@ -246,7 +274,7 @@ def load(
 
     wanted = _kind_of(source, kind)
     if wanted is None or wanted is Config:
-        return Config(read, names or {})
+        return Config(read, {} if names is None else names)
     merged = read_sources(source, environment)
     data = {key: value for key, value in merged.data.items() if key != "kind"}
     reading = new_reading(names, known)
@@ -272,7 +300,7 @@ def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
     named: Any = source.get("kind") if isinstance(source, Mapping) else None
     if named is None:
         return None
-    if named not in KINDS:
+    if not isinstance(named, str) or named not in KINDS:
         raise config_errors(
             "a dict", [Problem("kind", f"wanted one of {', '.join(KINDS)}, got {named!r}", named)]
         )
@@ -307,6 +335,6 @@ def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, 
         return deepcopy(dict(value.merged.data))
     if KINDS.get(type(value).__name__) is not type(value):
         raise config_error("dump.value", f"a Config, or one of {', '.join(KINDS)}", value)
-    written = Writer(names or {}).write(value, type(value).__name__)
+    written = Writer({} if names is None else names).write(value, type(value).__name__)
     table = cast("dict[str, Any]", written) if isinstance(written, dict) else {"value": written}
     return {"kind": type(value).__name__, **table}

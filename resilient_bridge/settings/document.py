@@ -19,9 +19,11 @@ from ..values.backoff import Backoff
 from .dialect_names import read_dialect
 from .fields import read_backoff, read_field, read_value
 from .policy_tables import LAYERS, preset_of, read_policy
+from .provider_check import address_of
 from .reading import BAD, Entry, Reading, TableReader, near
+from .secrets import Secret, resolved
 from .seed_keys import ALIASES, gasoline_steps
-from .tables import AGENT_KEYS, TABLES, AgentSettings
+from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
 from .walk import fields_of, from_millis, make
 
 
@@ -30,10 +32,10 @@ READERS: Final[Mapping[type, TableReader]] = {
     Dialect: read_dialect,
     Policy: read_policy,
 }
-_LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
-_OTHERS: Final = ("calls", "kind", "policies", "preset", "tools")
+LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
+_OTHERS: Final = ("calls", "policies", "preset", "providers", "tools")
 _PERMISSIONS: Final = ("idempotent", "required")
-KEYS: Final = frozenset({*_LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
+KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 """What may stand at the top of a document."""
 
 
@@ -50,12 +52,18 @@ class Settings:
     tables: Mapping[str, Any]
     timeouts: Mapping[str, float] = attrs.field(factory=_none)
     permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=_none)
+    providers: Mapping[str, str] = attrs.field(factory=_none)
     warnings: tuple[str, ...] = ()
 
 
 def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[str]] | None = None) -> Reading:
     """Return what a reading of values of this package starts with."""
-    return Reading(names=names or {}, known=known or {}, readers=READERS, aliases=ALIASES)
+    return Reading(
+        names={} if names is None else names,
+        known={} if known is None else known,
+        readers=READERS,
+        aliases=ALIASES,
+    )
 
 
 def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
@@ -70,6 +78,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     bridge = _bridge(data, tools, calls, reading, base or default_policy)
     policies = _policies(data.get("policies"), reading)
     tables = _tables(data, reading)
+    providers = _providers(data.get("providers"), reading)
     _check_toolbox(tables, policies, reading)
     if reading.problems or not isinstance(bridge, BridgePolicy):
         return None
@@ -79,6 +88,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
         tables=tables,
         timeouts=timeouts,
         permissions=permissions,
+        providers=providers,
         warnings=tuple(reading.warnings),
     )
 
@@ -86,7 +96,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
 def _bridge(
     data: Mapping[str, Any], tools: Mapping[str, Any], calls: Any, reading: Reading, base: BridgePolicy
 ) -> Any:
-    entries = {key: Entry(key, data[key]) for key in _LINK if key in data}
+    entries = {key: Entry(key, data[key]) for key in LINK if key in data}
     entries["calls"] = Entry("calls", calls)
     if tools:
         entries["tools"] = Entry("tools", tools)
@@ -155,18 +165,48 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     found = {
         name: read_value(kind, data[name], name, reading) for name, kind in TABLES.items() if name in data
     }
+    _check_secrets(found.get("bridge"), reading)
     top = {key: data[key] for key in AGENT_KEYS if key in data}
     if isinstance(top.get("tools"), Mapping):
         del top["tools"]
     if not top:
         return found
-    found["agent"] = agent = read_value(AgentSettings, top, "", reading)
+    found["agent"] = read_value(AgentSettings, top, "", reading)
     for kind, names in reading.known.items():
         known = sorted(names)
-        for index, name in enumerate(getattr(agent, kind, ())):
-            if name not in known:
+        written: Any = top.get(kind)
+        for index, name in enumerate(cast("list[Any]", written) if isinstance(written, list) else ()):
+            if isinstance(name, str) and name not in known:
                 reading.fail(joined(kind, index), f"one of {', '.join(known)}", name, hint=near(name, known))
     return found
+
+
+def _check_secrets(client: Any, reading: Reading) -> None:
+    """Look whether each reference leads to a secret now, so that nothing starts without its credentials."""
+    if not isinstance(client, ClientSettings):
+        return
+    for name in ("url", "token", "store"):
+        secret = getattr(client, name)
+        if isinstance(secret, Secret):
+            found = resolved(secret.reference, joined("bridge", name), reading)
+            if name == "url" and found is not BAD and not found.startswith(("ws://", "wss://")):
+                reading.fail("bridge.url", "a URL that begins with ws:// or wss://", secret.reference)
+    for name, text in client.headers.entries if isinstance(client.headers, Headers) else ():
+        if isinstance(text, Secret):
+            resolved(text.reference, joined("bridge.headers", name), reading)
+
+
+def _providers(raw: Any, reading: Reading) -> dict[str, str]:
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        reading.fail("providers", "a table of URLs by name", raw)
+        return {}
+    table = cast("Mapping[str, Any]", raw)
+    for name, url in table.items():
+        if not isinstance(url, str) or address_of(url) is None:
+            reading.fail(joined("providers", name), "the URL of a server, such as https://host", url)
+    return dict(table)
 
 
 def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading) -> None:

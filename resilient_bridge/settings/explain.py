@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import attrs
+
 from ..config.paths import joined
 from ..presets import BridgePolicy
 from ..presets import default as default_policy
+from .policy_tables import NAMES
+from .walk import default_of, fields_of
 from .writing import Writer
 
 
@@ -57,13 +61,35 @@ def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> lis
     base: BridgePolicy = default_policy if name is None else getattr(presets, str(name))
     writer = Writer(names, is_full=True, is_print=True)
     of_base, of_default = flat(writer.write(base, "")), flat(writer.write(default_policy, ""))
+    of_base |= _defaults(settings, writer)
     found: list[Line] = []
     for path, value in flat(shown(settings, names, is_full=True)).items():
         origin = _origin(path, merged, is_changed=path not in of_base or of_base[path] != value)
         if origin is None:
-            is_default = path not in of_base or (path in of_default and of_default[path] == of_base[path])
-            origin = "default" if is_default else f"preset {name}"
+            is_preset = path in of_base and (path not in of_default or of_default[path] != of_base[path])
+            origin = f"preset {name}" if is_preset and _is_of_link(path) else "default"
         found.append(Line(path, value, origin))
+    return found
+
+
+def _is_of_link(path: str) -> bool:
+    return path.partition(".")[0] in attrs.fields_dict(BridgePolicy)
+
+
+def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
+    """Return the defaults of what no preset has: tables, and the layers of named policies."""
+    values = {name if name != "agent" else "": type(value) for name, value in settings.tables.items()}
+    for name, policy in settings.policies.items():
+        values |= {
+            joined(joined("policies", name), NAMES[type(layer)]): type(layer) for layer in policy.layers
+        }
+    found: dict[str, Any] = {}
+    for path, kind in values.items():
+        for field in fields_of(kind):
+            default = default_of(field)
+            if default is not attrs.NOTHING:
+                at = joined(path, field.name)
+                found |= flat(writer.write(default, at), at)
     return found
 
 

@@ -57,9 +57,6 @@ def read_what(raw: Any, path: str, reading: Reading) -> Any:
 
 
 def _of_text(text: str, reading: Reading) -> Any:
-    if text in reading.names:
-        named = reading.names[text]
-        return named if is_what(named) else None
     if text in WORDS:
         return WORDS[text]
     if text.lower() in set(Kind):
@@ -72,15 +69,17 @@ def _of_text(text: str, reading: Reading) -> Any:
         return StatusRange(int(hundred[1]))
     if pattern := _PATTERN.fullmatch(text):
         return _pattern(pattern[1], sum(_FLAGS[letter] for letter in set(pattern[2])))
-    return _of_name(text)
+    return _of_name(text, reading)
 
 
-def _of_name(text: str) -> Any:
+def _of_name(text: str, reading: Reading) -> Any:
     if is_code(text):
         return text
     package, colon, name = text.partition(":")
     if colon:
         return (package, name) if package.isidentifier() and name.isidentifier() else None
+    if text in reading.names:
+        return reading.names[text] if is_what(reading.names[text]) else None
     found: Any = getattr(builtins, text, None)
     if isinstance(found, type) and issubclass(found, Exception):
         return found

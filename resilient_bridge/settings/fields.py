@@ -18,7 +18,7 @@ from ..values.fields import LONGEST, is_number
 from ..values.forms import Form, form_of
 from .failure_words import read_what
 from .reading import BAD, Reading, near
-from .walk import arrange, as_table, make
+from .walk import arrange, entries_of, make
 
 
 def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = None) -> Any:
@@ -28,10 +28,10 @@ def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = N
     special = reading.readers.get(kind)
     if special is not None:
         return special(data, path, reading, base)
-    table = as_table(kind, data)
-    if table is None:
+    entries = entries_of(kind, data, path, reading)
+    if entries is None:
         return reading.fail(path, "a table of settings", data)
-    return make(kind, arrange(kind, table, path, reading), path, reading, read=read_field, base=base)
+    return make(kind, entries, path, reading, read=read_field, base=base)
 
 
 def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any) -> Any:

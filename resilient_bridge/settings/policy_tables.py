@@ -115,12 +115,12 @@ def _ordered(
                 order.insert(behind[0] if behind else len(order), kind)
         return [layers[kind] for kind in order]
     at, raw = joined(path, "order"), table["order"]
-    names = [NAMES[kind] for kind in layers if kind in NAMES]
+    of_base = () if base is None else tuple(map(type, base.layers))
+    names = [key for key, kind in LAYERS.items() if table.get(key, kind in of_base) is not False]
     if not isinstance(raw, list) or sorted(map(str, cast("Any", raw))) != sorted(names):
-        if len(names) == len(layers):
-            reading.fail(at, f"each layer once: {', '.join(names)}", raw)
+        reading.fail(at, f"each layer once: {', '.join(names)}", raw)
         return []
-    return [layers[LAYERS[name]] for name in cast("list[str]", raw)]
+    return [layers[LAYERS[name]] for name in cast("list[str]", raw) if LAYERS[name] in layers]
 
 
 def _state(table: Mapping[str, Any], path: str, reading: Reading) -> Any:

@@ -6,6 +6,7 @@ Rule: nothing is raised while reading. Each problem is noted with its path, and 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from ..config.paths import joined
-from ..errors import Problem
+from ..errors import Problem, is_sensitive
 
 
 class Bad(Enum):
@@ -24,6 +25,7 @@ class Bad(Enum):
 
 BAD: Final = Bad.BAD
 MASKED: Final = "***"
+_PARTS: Final = re.compile(r"[.\[\]\"]+")
 TableReader: TypeAlias = "Callable[[Any, str, Reading, Any], Any]"
 Aliases: TypeAlias = "Callable[[dict[str, Any], str, Reading], dict[str, Entry]]"
 
@@ -61,7 +63,8 @@ class Reading:
 
     def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
         """Note what was wanted and what was got there; returns BAD. `got` is NOTHING for what is missing."""
-        received = MASKED if is_secret and got is not None else got
+        is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
+        received = MASKED if is_masked and got is not None and not is_reference(got) else got
         if got is attrs.NOTHING:
             self.problems.append(Problem(path, f"wanted {wanted}, it is missing{hint}"))
         else:
@@ -82,6 +85,11 @@ class Reading:
             hint = near(text, self.names) or ", which names= does not have"
             return self.fail(path, f"{wanted}, by a name in names=", text, hint=hint)
         return text if callable(text) else self.fail(path, f"{wanted}, by a name in names=", text)
+
+
+def is_reference(raw: Any) -> bool:
+    """Return whether a text refers to a secret: `env:NAME` or `file:PATH`."""
+    return isinstance(raw, str) and raw.startswith(("env:", "file:")) and not raw.endswith(":")
 
 
 def shortened(value: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from ..values.fields import Value
-from .reading import BAD, Reading
+from .reading import Reading, is_reference
 
 
 _MOST_BYTES: Final = 64 * 1024
@@ -45,21 +45,6 @@ def _contents(path: str) -> str | None:
             return file.read(_MOST_BYTES).decode().rstrip("\r\n")
     except (OSError, ValueError, RuntimeError):
         return None
-
-
-def is_reference(raw: Any) -> bool:
-    """Return whether a text refers to a secret."""
-    return isinstance(raw, str) and raw.startswith(("env:", "file:")) and not raw.endswith(":")
-
-
-def read_secret(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the Secret that a text refers to, after a first look that there is one; a literal is refused."""
-    if callable(raw):  # from a dict in a program
-        return raw
-    if not is_reference(raw):
-        return reading.fail(path, f"{REFERENCE}: a secret is not written into settings", raw, is_secret=True)
-    secret = Secret(raw)
-    return secret if resolved(raw, path, reading) is not BAD else BAD
 
 
 def resolved(raw: str, path: str, reading: Reading) -> Any:

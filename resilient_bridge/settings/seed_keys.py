@@ -99,4 +99,9 @@ def _backoff(table: dict[str, Any], _: str, __: Reading) -> dict[str, Entry]:
     return found
 
 
+WORDS_OF: Final[Mapping[type, tuple[str, ...]]] = {
+    Retry: ("base_delay_ms", "max_attempts", "max_delay_ms", "retryable_errors"),
+    Breaker: ("consecutive", "initialBackoff", "maxBackoff", "maxFailures", "resetTimeout"),
+}
+"""The keys of each class that are no fields of it."""
 ALIASES: Final[Mapping[type, Aliases]] = {Retry: _retry, Breaker: _breaker, Backoff: _backoff}

@@ -111,7 +111,8 @@ def _note(data: Any, path: str, title: str, lines: Mapping[str, int], origins: d
         items = [*enumerate(cast("Any", data))]
     for key, value in items:
         below = joined(path, key)
-        origins[below] = Origin(title, lines.get(below))
+        around = origins[path].line if path in origins else None  # what stands in one line has one line
+        origins[below] = Origin(title, lines.get(below, around))
         _note(value, below, title, lines, origins)
 
 

@@ -28,7 +28,8 @@ from ..values.fields import (
     tuple_of,
 )
 from ..values.forms import takes
-from .secrets import REFERENCE, Secret, is_reference
+from .reading import is_reference
+from .secrets import REFERENCE, Secret
 
 
 if TYPE_CHECKING:

@@ -15,21 +15,21 @@ import attrs
 from ..config.paths import joined
 from ..errors import ConfigError
 from ..values.forms import form_of
-from .reading import BAD, Entry, Reading, near
+from .reading import BAD, MASKED, Entry, Reading, near
 
 
 _MILLIS: Final = "_ms"
 _FIELD: Final = re.compile(r"\w+\.(\w+)(.*)", re.DOTALL)
 
 
-def as_table(kind: type, data: Any) -> dict[str, Any] | None:
-    """Return the settings of a value: a table, true for all defaults, or the one argument that it is named for."""
+def entries_of(kind: type, data: Any, path: str, reading: Reading) -> dict[str, Entry] | None:
+    """Return what was written for each field: a table, true for all defaults, or the one argument that the value is named for."""
     if isinstance(data, Mapping):
-        return dict(cast("Mapping[str, Any]", data))
+        return arrange(kind, dict(cast("Mapping[str, Any]", data)), path, reading)
     if data is True:
         return {}
     first = fields_of(kind)[0]
-    return None if first.kw_only or data is None or data is False else {first.name: data}
+    return None if first.kw_only or data is None or data is False else {first.name: Entry("", data)}
 
 
 def fields_of(kind: type) -> list[attrs.Attribute[Any]]:
@@ -177,5 +177,7 @@ def refused(
     if about not in entries and name:  # the error names an argument of a constructor, or a field beside it
         about = name
     at = joined(path, entries[about].key if about in entries else about) if about else path
-    written = entries[about].value if about in entries and not rest else problem["received"]
+    written: Any = problem["received"]
+    if about in entries and not rest and written != MASKED:
+        written = entries[about].value
     return reading.fail(at + rest, str(problem["constraint"]), written, hint=near(written, words))

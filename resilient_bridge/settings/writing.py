@@ -54,7 +54,7 @@ class Writer:
 
     def _plain(self, value: Any, path: str) -> Any:
         if value is None:
-            return False  # TOML has no null
+            return None if self.is_print else False  # TOML has no null
         if isinstance(value, timedelta):
             return write_span(value)
         if isinstance(value, tuple | list):
