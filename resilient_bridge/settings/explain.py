@@ -78,7 +78,9 @@ def _is_of_link(path: str) -> bool:
 
 def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
     """Return the defaults of what no preset has: tables, and the layers of named policies."""
-    values = {name if name != "agent" else "": type(value) for name, value in settings.tables.items()}
+    values: dict[str, type] = {
+        name if name != "agent" else "": type(value) for name, value in settings.tables.items()
+    }
     for name, policy in settings.policies.items():
         values |= {
             joined(joined("policies", name), NAMES[type(layer)]): type(layer) for layer in policy.layers
