@@ -263,6 +263,7 @@ def load(
     nearest name; nothing has been started then.
     """
     environment = _environment(env)
+    _check_arguments(source, names)
 
     def read() -> tuple[Settings, Merged]:
         merged = read_sources(source, environment)
@@ -290,6 +291,13 @@ def _environment(env: object) -> Mapping[str, str] | None:
     if not isinstance(env, Mapping):
         raise config_error("load.env", "True, False, or a mapping in the place of os.environ", env)
     return cast("Mapping[str, str]", env)
+
+
+def _check_arguments(source: object, names: object) -> None:
+    if source is not None and not isinstance(source, str | os.PathLike | Mapping):
+        raise config_error("load.source", "a path, a dict, or None for the environment alone", source)
+    if names is not None and not isinstance(names, Mapping):
+        raise config_error("load.names", "a mapping of names to functions and classes", names)
 
 
 def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:

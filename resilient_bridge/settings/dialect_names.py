@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from ..protocol import dialects
 from ..protocol.policies.dialect import Dialect
 from .fields import read_field
-from .reading import Reading, near
+from .reading import Reading
 from .walk import arrange, make
 
 
@@ -50,7 +50,7 @@ def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> An
         return known[data]
     if "(" not in data:
         names = sorted({*known, *families()})
-        return reading.fail(path, f"one of {', '.join(names)}", data, hint=near(data, names))
+        return reading.fail(path, f"one of {', '.join(names)}", data, hint=reading.near(data, names))
     return _of_call(data, path, reading)
 
 

@@ -20,7 +20,7 @@ from .dialect_names import read_dialect
 from .fields import read_backoff, read_field, read_value
 from .policy_tables import LAYERS, preset_of, read_policy
 from .provider_check import address_of
-from .reading import BAD, Entry, Reading, TableReader, near
+from .reading import BAD, Entry, Reading, TableReader
 from .secrets import Secret, resolved
 from .seed_keys import ALIASES, gasoline_steps
 from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
@@ -177,7 +177,9 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
         written: Any = top.get(kind)
         for index, name in enumerate(cast("Any", written) if isinstance(written, list) else ()):
             if isinstance(name, str) and name not in known:
-                reading.fail(joined(kind, index), f"one of {', '.join(known)}", name, hint=near(name, known))
+                reading.fail(
+                    joined(kind, index), f"one of {', '.join(known)}", name, hint=reading.near(name, known)
+                )
     return found
 
 
@@ -213,7 +215,10 @@ def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], re
     name = getattr(tables.get("toolbox"), "policy", None)
     if name is not None and name not in policies:
         reading.fail(
-            "toolbox.policy", f"one of {', '.join(policies) or 'policies'}", name, hint=near(name, policies)
+            "toolbox.policy",
+            f"one of {', '.join(policies) or 'policies'}",
+            name,
+            hint=reading.near(name, policies),
         )
 
 

@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import CODES, Category, Failure, Kind, number_in
 from ..values.what import WORDS, is_code, is_what
-from .reading import Reading, near
+from .reading import Reading
 
 
 _NUMBER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
@@ -44,8 +44,13 @@ def read_what(raw: Any, path: str, reading: Reading) -> Any:
         found = _of_text(raw.strip(), reading)
         if found is None:
             words = (*WORDS, *Kind, *Category, *CODES, *reading.names)
-            return reading.fail(path, WANTED, raw, hint=near(raw, words))
-        if isinstance(found, str) and is_code(found) and found not in CODES and (hint := near(found, CODES)):
+            return reading.fail(path, WANTED, raw, hint=reading.near(raw, words))
+        if (
+            isinstance(found, str)
+            and is_code(found)
+            and found not in CODES
+            and (hint := reading.near(found, CODES))
+        ):
             reading.warnings.append(f"{path}: {found} is no code of this package{hint}")
         return found
     if isinstance(raw, Mapping):

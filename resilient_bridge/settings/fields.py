@@ -17,7 +17,7 @@ from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import LONGEST, is_number
 from ..values.forms import Form, form_of
 from .failure_words import read_what
-from .reading import BAD, Reading, near
+from .reading import BAD, Reading
 from .walk import arrange, entries_of, make
 
 
@@ -110,7 +110,7 @@ def _schedule(text: str, path: str, reading: Reading) -> Any:
         argument = str(problem["field"]).removeprefix("Backoff.")
         return reading.fail(path, f"{argument} to be {problem['constraint']}", text)
     except ValueError as error:
-        hint = near(text.partition("(")[0], reading.names)
+        hint = reading.near(text.partition("(")[0], reading.names)
         return reading.fail(path, f'a schedule such as "exponential(1, cap=30)" ({error})', text, hint=hint)
 
 

@@ -23,7 +23,7 @@ from ..config.paths import joined
 from ..errors import ConfigError
 from ..presets import BridgePolicy
 from .fields import read_value
-from .reading import BAD, Reading, near
+from .reading import BAD, Reading
 from .secrets import resolved
 
 
@@ -44,7 +44,7 @@ def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
     known = sorted({*presets.__all__} - {"BridgePolicy"})
     if isinstance(raw, str) and raw in known:
         return cast("BridgePolicy", getattr(presets, raw))
-    reading.fail(path, f"one of {', '.join(known)}", raw, hint=near(raw, known))
+    reading.fail(path, f"one of {', '.join(known)}", raw, hint=reading.near(raw, known))
     return None
 
 

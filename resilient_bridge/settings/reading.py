@@ -25,6 +25,7 @@ class Bad(Enum):
 
 BAD: Final = Bad.BAD
 MASKED: Final = "***"
+_MOST_HINTS: Final = 50  # as many problems as one error tells
 _PARTS: Final = re.compile(r"[.\[\]\"]+")
 TableReader: TypeAlias = "Callable[[Any, str, Reading, Any], Any]"
 Aliases: TypeAlias = "Callable[[dict[str, Any], str, Reading], dict[str, Entry]]"
@@ -74,15 +75,19 @@ class Reading:
     def unknown(self, path: str, key: str, known: Iterable[str]) -> None:
         """Note a key that there is none of, with the one that may be meant."""
         known = sorted(known)
-        hint = near(key, known) or f", wanted one of {', '.join(known)}"
+        hint = self.near(key, known) or f", wanted one of {', '.join(known)}"
         self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
+
+    def near(self, text: object, known: Iterable[str]) -> str:
+        """Return the hint of `near`, while it is of use: of a thousand problems only the first are told."""
+        return near(text, known) if len(self.problems) < _MOST_HINTS else ""
 
     def named(self, text: Any, path: str, wanted: str) -> Any:
         """Return what the caller gave under this name, or BAD."""
         if isinstance(text, str):
             if text in self.names:
                 return self.names[text]
-            hint = near(text, self.names) or ", which names= does not have"
+            hint = self.near(text, self.names) or ", which names= does not have"
             return self.fail(path, f"{wanted}, by a name in names=", text, hint=hint)
         return text if callable(text) else self.fail(path, f"{wanted}, by a name in names=", text)
 

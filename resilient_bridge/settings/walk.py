@@ -15,7 +15,7 @@ import attrs
 from ..config.paths import joined
 from ..errors import ConfigError
 from ..values.forms import form_of
-from .reading import BAD, MASKED, Entry, Reading, near
+from .reading import BAD, MASKED, Entry, Reading
 
 
 _MILLIS: Final = "_ms"
@@ -180,4 +180,4 @@ def refused(
     written: Any = problem["received"]
     if about in entries and not rest and written != MASKED:
         written = entries[about].value
-    return reading.fail(at + rest, str(problem["constraint"]), written, hint=near(written, words))
+    return reading.fail(at + rest, str(problem["constraint"]), written, hint=reading.near(written, words))

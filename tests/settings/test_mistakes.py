@@ -174,6 +174,29 @@ def test_problems_are_bounded():
     assert len(str(error)) < 20_000
 
 
+def test_thousands_of_mistakes_take_no_minutes():
+    """Near misses are looked for while they are of use."""
+    import time
+
+    begin = time.process_time()
+    error = _problems({"retry": {"on": [f"transiant{n}" for n in range(4_900)]}})
+    assert len(error.problems) == 50
+    assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize("options", [{"names": ["f"]}, {"env": "RESILIENT_BRIDGE_"}])
+def test_wrong_arguments_are_told_by_their_names(options):
+    """What is no mapping of names, and no environment; and a source that is none."""
+    with pytest.raises(rb.ConfigError, match=f"load.{next(iter(options))}"):
+        rb.load({}, **options)
+    with pytest.raises(rb.ConfigError, match=r"load\.source"):
+        rb.load(5)
+    with pytest.raises(rb.ConfigError, match=r"load\.kind"):
+        rb.load({}, int)
+    with pytest.raises(rb.ConfigError, match=r"dump\.value"):
+        rb.dump(5)
+
+
 KEYS = st.sampled_from(
     "retry breaker timeout deadline bulkhead rate_limit fallback policies tools bridge reconnect outbox dialect calls budget rules on "
     "attempts backoff window grace url token order preset shape seconds cap max_attempts base_delay_ms initialBackoff maxBackoff maxFailures "
