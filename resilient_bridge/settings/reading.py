@@ -80,7 +80,7 @@ class Reading:
 
     def near(self, text: object, known: Iterable[str]) -> str:
         """Return the hint of `near`, while it is of use: of a thousand problems only the first are told."""
-        return near(text, known) if len(self.problems) < _MOST_HINTS else ""
+        return near(text, known) if len(self.problems) + len(self.warnings) < _MOST_HINTS else ""
 
     def named(self, text: Any, path: str, wanted: str) -> Any:
         """Return what the caller gave under this name, or BAD."""

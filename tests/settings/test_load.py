@@ -227,6 +227,7 @@ class Invented(Value):
     every: float = attrs.field(default=1.0, converter=as_seconds, validator=short_seconds)
     size_bytes: int = attrs.field(default=1, validator=count)
     mode: str = attrs.field(default="a", validator=one_of("a", "bee"))
+    letters: list[str] = attrs.field(factory=list, converter=sorted)
 
 
 def test_a_new_field_needs_no_line_in_the_reader():
@@ -236,6 +237,8 @@ def test_a_new_field_needs_no_line_in_the_reader():
     assert read_value(Invented, data, "x", reading) == Invented(every=2.5, size_bytes=1024, mode="bee")
     assert read_value(Invented, {"mode": "be", "every": "2h"}, "x", reading).value == "bad"
     assert [problem.path for problem in reading.problems] == ["x.every", "x.mode"]
+    assert read_value(Invented, {"letters": 3}, "y", reading).value == "bad"  # its converter stumbles
+    assert read_value(Invented, {"letters": ["b", "a"]}, "y", reading).letters == ["a", "b"]
     assert "did you mean bee?" in reading.problems[1].message
 
 
