@@ -175,7 +175,8 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     for kind, names in reading.known.items():
         known = sorted(names)
         written: Any = top.get(kind)
-        for index, name in enumerate(cast("Any", written) if isinstance(written, list) else ()):
+        items: list[Any] = cast("Any", written) if isinstance(written, list) else []
+        for index, name in enumerate(items):
             if isinstance(name, str) and name not in known:
                 reading.fail(
                     joined(kind, index), f"one of {', '.join(known)}", name, hint=reading.near(name, known)

@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_is_wrong_usage(check, capsys):
     assert cli.main(["check"]) == 2
 
 
-def test_warnings_are_told(check):
+def test_warnings_are_printed(check):
     """An order that does harm is allowed, and told."""
     code, out, _ = check('[policies.a]\nbreaker = {}\nretry = {}\norder = ["breaker", "retry"]\n')
     assert code == 0

@@ -128,7 +128,7 @@ def test_the_same_mistakes_from_yaml_have_their_lines(tmp_path):
         ({"policies": {"a": {"retry": {}, "state": "env:NO_SUCH_VARIABLE"}}}, "policies.a.state", "a variable that is set"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_told_by_its_path(data, path, words):
+def test_each_mistake_has_its_path(data, path, words):
     """Wrong shapes, words, functions, permissions, secrets and fields that do not fit together."""
     found = {problem.path: problem.message for problem in _problems(data).problems}
     assert path in found, found
@@ -188,7 +188,7 @@ def test_near_misses_are_looked_for_while_they_are_of_use(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"names": ["f"]}, {"env": "RESILIENT_BRIDGE_"}])
-def test_wrong_arguments_are_told_by_their_names(options):
+def test_wrong_arguments_are_named(options):
     """What is no mapping of names, and no environment; and a source that is none."""
     with pytest.raises(rb.ConfigError, match=f"load.{next(iter(options))}"):
         rb.load({}, **options)

@@ -108,7 +108,7 @@ def test_each_printed_word_is_its_schedule(load, word, backoff):
 
 
 @pytest.mark.requirement("V1")
-def test_mistakes_in_the_printed_keys_are_told_by_these_keys(load):
+def test_mistakes_in_the_printed_keys_name_these_keys(load):
     """Not by the names of the fields that they mean."""
     text = RETRY.replace("3\n", "0\n", 1).replace("1000", "soon").replace("rate_limit", "rate_limits")
     with pytest.raises(rb.ConfigError) as caught:
