@@ -77,11 +77,7 @@ class Blow:
             await traffic(journey, size)
             await journey.rest()
             assert await journey.client.aclose() == []
-<<<<<<< HEAD
         journey.check()
-=======
-        assert journey.ledger.judge().findings() == []
->>>>>>> speed
         fields = {n: receipt.state for n, receipt in journey.receipts.items()}
         assert fields == dict.fromkeys(range(1, 12), "confirmed")
         return bool(self.states)
@@ -89,13 +85,8 @@ class Blow:
     def watch(self, link: Link, client: rb.BridgeClient) -> None:
         """Set the mark, if this is the link."""
         if link.number == self.number:
-<<<<<<< HEAD
             (way,) = link.directions(self.side)  # type: ignore[arg-type]
             way.when(self.unit, self.after, lambda: self.strike(link, client))
-=======
-            direction = {"up": link.up, "down": link.down}[self.side]
-            direction.when(self.unit, self.after, lambda: self.strike(link, client))
->>>>>>> speed
 
     def strike(self, link: Link, client: rb.BridgeClient) -> None:
         """Now."""
