@@ -156,6 +156,8 @@ def _tidy(kind: type, fields: dict) -> object:
         fields["floor"] = 1
     if kind is End and not any(fields.get(name) for name in ("close", "status", "code")):
         fields["code"] = "gone"
+    if kind is Positions and fields.get("interleaves"):
+        fields |= {"order": "time", "ends": "stated"}
     if kind is rb.Reconnect:
         fields.pop("rules", None)
     return kind(**fields)
