@@ -6,14 +6,20 @@ error. A network namespace that the test made itself is a network of its own, an
 
 from __future__ import annotations
 
+import atexit
 import gc
 import ipaddress
 import os
+import signal
 import socket
+import sys
+import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
@@ -22,6 +28,7 @@ from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]).pytest()
 
 _MAY_SKIP = os.environ.get("RESILIENT_BRIDGE_REQUIRE_SERVERS", "") in {"", "0"}
+_ALL_ROOTS = Path(certifi.where())
 _strays: list[str] = []
 
 
@@ -97,10 +104,51 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return (os.cpu_count() or 1) * 3 // 2
 
 
-def pytest_configure() -> None:
-    """Guard the class that every stream, TLS included, and every event loop connects through."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Guard the class that every stream, TLS included, and every event loop connects through; and make all runs alike."""
     for name in ("connect", "connect_ex", "sendto"):
         setattr(socket.socket, name, _guarded(name))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it starts with `&`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Every client of HTTP reads the roots of all the world's certificates, of which a peer on loopback has none: one is enough.
+    certifi.where = cache(_one_root)
+    # Hundreds of processes import the package: each would compile it, which is half of the time that they take.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    if hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number, count = (
+            int(config.workerinput["workerid"].removeprefix("gw")),
+            config.workerinput["workercount"],
+        )
+        config.args[:] = _begun_elsewhere(config.args, number / count)
+
+
+def _one_root() -> str:
+    number, name = tempfile.mkstemp(suffix=".pem")
+    atexit.register(os.unlink, name)
+    end = "-----END CERTIFICATE-----\n"
+    os.write(number, (_ALL_ROOTS.read_text().partition(end)[0] + end).encode())
+    os.close(number)
+    return name
+
+
+def _begun_elsewhere(paths: list[str], share: float) -> list[str]:
+    """The same paths in turn, from another place: workers that compile tests at the same time find what others have compiled."""
+    places = [
+        str(place)
+        for path in paths
+        for place in (sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)])
+        if place.suffix == ".md" or place.match("test_*.py") or (place.is_dir() and place.name[0] not in "._")
+    ]
+    first = int(len(places) * share)
+    return places[first:] + places[:first]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bring what a worker collected into the order that all of them have in common."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path)
 
 
 @pytest.hookimpl(wrapper=True)

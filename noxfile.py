@@ -7,6 +7,7 @@ against real servers), `damage` (every case of what the others sample), `coverag
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,14 @@ import nox
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["style", "types", "layers", "tests"]
+
+
+SPREAD = ("python", "-m", "pytest", "-q", "-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "worksteal")
+
+
+def _files_with(text: str) -> list[str]:
+    """The tests to collect: all of them take each worker longer than some of the sessions."""
+    return [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if text in path.read_text()]
 
 
 @nox.session
@@ -67,19 +76,19 @@ def real(session: nox.Session) -> None:
 def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
     # Runs are told apart by their seed alone, so it does not matter who makes them.
-    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "simulation", *session.posargs)
+    session.run(*SPREAD, "-m", "simulation", *(session.posargs or _files_with("mark.simulation")))
 
 
 @nox.session
 def crashes(session: nox.Session) -> None:
     """Kills, damaged files, full disks and servers that die, on every core: each test has processes and files of its own."""
-    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "crash", *session.posargs)
+    session.run(*SPREAD, "-m", "crash", *(session.posargs or _files_with("mark.crash")))
 
 
 @nox.session
 def campaigns(session: nox.Session) -> None:
     """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
-    session.run("python", "-m", "pytest", "-q", "--dist", "worksteal", "-m", "campaign", *session.posargs)
+    session.run(*SPREAD, "-m", "campaign", *(session.posargs or _files_with("mark.campaign")))
 
 
 @nox.session
@@ -136,15 +145,12 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def damage(session: nox.Session) -> None:
-    """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow.
+    """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow,
+    every way to die on every bridge.
 
     More than half an hour on two cores.
     """
-    files = [
-        str(path)
-        for path in sorted(Path("tests").rglob("test_*.py"))
-        if "from tests.samples import" in path.read_text()
-    ]
+    files = _files_with("from tests.samples import")
     session.run(
         *("python", "-m", "pytest", "-q", "-n", "logical", "-m", "not campaign"),
         *(session.posargs or files),
@@ -165,7 +171,7 @@ def mutation(session: nox.Session) -> None:
         session.error("less than 85 %")
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 def litellm(session: nox.Session) -> None:
     """litellm, its errors and its use of a wrapped client: it pins openai<3 and cannot share an environment with the openai of today."""
     session.install(
@@ -231,11 +237,10 @@ LOWEST_SAMPLE = [  # what each of them is used for, in seconds: for CI
 ]
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 @nox.parametrize("run", ["all", "sample"], ids=["all", "sample"])
 def lowest(session: nox.Session, run: str) -> None:
     """The lowest versions that pyproject.toml allows, installed and run: a floor that is too low fails here."""
-    session.install("-q", "uv")
     python = f"{session.bin}/python"
     # Compiled while they are installed: some have warnings then, which our tests would take for errors.
     session.run(
@@ -262,11 +267,10 @@ NEIGHBOURS = {  # who asks for older releases of what we stand on, and what is i
 TOGETHER = [[name for name in NEIGHBOURS if "litellm" not in name], ["litellm[proxy]"]]
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="uv")
 @nox.parametrize("beside", TOGETHER, ids=["clients", "litellm"])
 def neighbours(session: nox.Session, beside: list[str]) -> None:
     """Installed beside the libraries whose clients people wrap: each alone is resolved, all together are installed, and run."""
-    session.install("-q", "uv")
     python = f"{session.bin}/python"
     for name in beside:
         asked = Path(session.create_tmp()) / "asked.in"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import presets as presets
     from . import protocol as protocol
+    from . import settings as settings
     from . import stores as stores
     from . import testing as testing
     from .adapters import EventSource as EventSource
@@ -79,6 +80,9 @@ if TYPE_CHECKING:
     from .protocol.policies import Outbox as Outbox
     from .protocol.policies import Reconnect as Reconnect
     from .protocol.policies import Replay as Replay
+    from .settings import Config as Config
+    from .settings import dump as dump
+    from .settings import load as load
     from .telemetry import events as events
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
@@ -112,6 +116,7 @@ _NAMES = {
     "protocol": "Gap Message",
     "=protocol.dialects": "dialects",
     "protocol.policies": "Dialect Heartbeat Inbox Outbox Reconnect Replay",
+    "settings": "Config dump load",
     "=stores": "stores",
     "telemetry": "listen",
     "telemetry.events": "BridgeState Verdict",
@@ -121,7 +126,13 @@ _NAMES = {
 }
 
 # Rooms with types that only annotations name.
-_INSIDE = {"=adapters": "adapters", "=calls": "calls", "=client": "client", "=protocol": "protocol"}
+_INSIDE = {
+    "=adapters": "adapters",
+    "=calls": "calls",
+    "=client": "client",
+    "=protocol": "protocol",
+    "=settings": "settings",
+}
 
 
 if not TYPE_CHECKING:

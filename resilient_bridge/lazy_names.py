@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["lazily"]
+__all__ = ["lazily", "public"]
+
+
+def public(name: str) -> Any:
+    """Return a public name of the package, asked for when it is needed: how a constructor's `from_config` finds `load`, which knows them all.
+
+    Only for the door of a value to something that is made of all values; everything else is imported from below.
+    """
+    return getattr(import_module(__package__ or ""), name)
 
 
 def lazily(

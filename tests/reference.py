@@ -23,6 +23,7 @@ from resilient_bridge.telemetry import call_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import page, table
+from .reference_settings import settings_page
 
 
 STATES = {
@@ -360,6 +361,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors": error_page,
     "events": event_page,
     "executed": executed_page,
+    "settings": settings_page,
 }
 
 

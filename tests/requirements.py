@@ -33,7 +33,7 @@ SOURCES = {
 }
 
 _PROVEN = frozenset(
-    "R1 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V2 V3 V4 V5 V6 V7 V8 V9 V11 V12 V13 V14 V15 V16 X1 X2 X3".split()
+    "R1 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V12 V13 V14 V15 V16 X1 X2 X3".split()
 )
 
 _PROMISES = {
@@ -87,7 +87,7 @@ _PROMISES = {
     "G8": "each errno and each execution error has its hint",
     "G9": "a peer that is starting or stopping (503) is told apart from one that is unreachable, and from one that is ready (200)",
     "G10": "a debug mode shows connection, circuit, polling, escalation and correlation; settings come from the environment",
-    "V1": "retries come from configuration: 3 calls, base 1 s, cap 30 s, linear, exponential or jittered, a list of errors (a file to read it from comes later)",
+    "V1": "retries come from configuration: 3 calls, base 1 s, cap 30 s, linear, exponential or jittered, a list of errors",
     "V2": "per provider: when rate limited, Retry-After, else 60 s; a local provider at once",
     "V3": "401, 400, an exceeded context and a refused content fail at once",
     "V4": "after repeated failure another model, never silently: the switch is acknowledged",

@@ -35,10 +35,20 @@ def test_a_bare_machine_gets_every_program_that_a_test_would_skip_without(tmp_pa
     assert needed <= set(asked.read_text().split())
 
 
+def test_a_marker_that_a_session_asks_for_stands_in_the_file_of_its_tests():
+    """Sessions collect only the files in which its text is: no conftest and no fixture adds one."""
+    names = re.findall(r'_files_with\("(mark\.\w+)"\)', (ROOT / "noxfile.py").read_text())
+    assert set(names) == {"mark.simulation", "mark.crash", "mark.campaign"}
+    others = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    assert [str(path) for path in others for name in names if name in path.read_text()] == []
+
+
 def test_contributing_names_every_session():
     """Whoever reads it knows of the longer campaigns, too."""
     sessions = re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
-    told = (ROOT / "CONTRIBUTING.md").read_text()
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
     assert {"crashes", "damage", "mutation"} <= set(sessions)
     first = re.search(r"sessions = \[(.*)\]", (ROOT / "noxfile.py").read_text())[1]
-    assert [name for name in sessions if f'"{name}"' not in first and f"`nox -s {name}`" not in told] == []
+    assert [
+        name for name in sessions if f'"{name}"' not in first and f"`nox -s {name}`" not in contributing
+    ] == []

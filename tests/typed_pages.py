@@ -28,6 +28,7 @@ PAGES = [
     "dialects/socketio.md",
     "how-to/bound-spending.md",
     "how-to/coming-from-tenacity.md",
+    "how-to/configure-from-a-file.md",
     "how-to/explain-an-error.md",
     "how-to/is-it-safe-to-repeat.md",
     "how-to/keep-messages-across-restarts.md",

@@ -36,8 +36,16 @@ def found_in(path: str, text: str) -> Iterator[tuple[int, str]]:
     if words_of(Path(path).stem) & WORDS:
         yield 0, Path(path).stem
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and words_of(token.string) & WORDS and token.string not in OF_OTHERS:
+        if token.type == tokenize.NAME and words_of(token.string) & WORDS and not _is_of_others(token):
             yield token.start[0], token.string
+
+
+def _is_of_others(token: tokenize.TokenInfo) -> bool:
+    """Whether the name is another project's: of the list, or the decorator of hypothesis."""
+    is_decorator = token.string == "given" and token.line.lstrip().startswith(
+        ("@given(", "from hypothesis import")
+    )
+    return token.string in OF_OTHERS or is_decorator
 
 
 def digest(text: str) -> str:

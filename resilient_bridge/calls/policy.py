@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 
 import attrs
 
+from ..lazy_names import public
 from ..values.fields import refuse
+from ..values.forms import takes
 from .layer import Layer
 from .retry.value import Retry
 from .shared.ports import SharedState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
+    import os
+    from collections.abc import Callable, Mapping
+    from typing import Self, TypeAlias
 
     from .explanation import Explanation
     from .run.blocks import Attempts
     from .states import States
+
+    Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+    EnvironmentSource: TypeAlias = "bool | Mapping[str, str]"
 
 
 P = ParamSpec("P")
@@ -78,11 +84,13 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
         kinds.append(kind)
 
 
+@takes("text", wanted="a name")
 def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
     if name is not None and (not isinstance(name, str) or not name):
         refuse("Policy.name", "a name, or None", name)
 
 
+@takes("state", wanted="a redis:// URL, or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
     if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
         refuse("Policy.state", "a RedisState, or None for circuits and budgets of this process", state)
@@ -198,13 +206,13 @@ class Policy(Layer):
         """
         new = list(self.layers)
         for layer in _as_layers(layers):
-            place = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
-            if place is None:
+            index = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
+            if index is None:
                 new.insert(_usual_index(new, layer), layer)
             else:
-                key = getattr(new[place], "key", None)
+                key = getattr(new[index], "key", None)
                 keep = key is not None and getattr(layer, "key", key) is None
-                new[place] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
+                new[index] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
         replaced = type(self)(*new, name=self.name, state=self.state)
         replaced._states.append(self.own_states())  # noqa: SLF001 -- of its own class
         return replaced
@@ -237,6 +245,28 @@ class Policy(Layer):
 
             self._states.append(States(self.name or "Policy", self.name))
         return self._states[0]
+
+    def take_states(self, other: Policy) -> None:
+        """Use the state of another policy for `call` and `attempts`, as settings do that are read again; not for users."""
+        if other is not self:
+            self._states[:] = [other.own_states()]
+
+    @classmethod
+    def from_config(
+        cls,
+        source: Source,
+        name: str,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
+    ) -> Policy:
+        """Return the policy `[policies.NAME]` of a file, a dict or the environment, as `load(source).policies[name]` does.
+
+        Raises ConfigError with all that is wrong in the source, or if it has no such policy.
+        """
+        made: Policy = public("load")(source, names=names, env=env).policy(name)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         # State stays in its process, and with it the object it belongs to.

@@ -32,6 +32,8 @@ _DOCTOR: Final = """It connects, waits for an event, cuts the connection itself,
 dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
 not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments; 3, of an MCP server, problems that the page marks
 with (!)."""
+_CHECK: Final = """Names of functions are let pass and listed, because only your program has them. Exit codes: 0 all is right; 1 it is not, each
+mistake with its path and line; 2 wrong usage, or no such file."""
 _DIALECT: Final = (
     "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\""
 )
@@ -93,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_backoff(commands)
     _add_classify(commands)
     _add_workflow(commands)
+    _add_check(commands)
     return parser
 
 
@@ -309,6 +312,31 @@ def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
     )
     classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    check = _command(
+        commands, "check", "check a file of settings: every mistake at once, and nothing started", _CHECK
+    )
+    check.add_argument("file", nargs="?", metavar="FILE", help="a .toml, .json or .yaml file")
+    check.add_argument("--env", action="store_true", help="lay the variables RESILIENT_BRIDGE_… over it")
+    check.add_argument(
+        "--explain", action="store_true", help="also print every setting in force, and its source"
+    )
+    check.add_argument(
+        "--schema", action="store_true", help="print the JSON schema of settings instead, for editors"
+    )
+    check.add_argument(
+        "--providers", action="store_true", help="also connect to each URL of the table `providers`"
+    )
+    check.add_argument(
+        "--timeout",
+        type=seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long all providers together have (default: %(default)g)",
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
 def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above

@@ -154,8 +154,8 @@ class WatchedClient(BridgeClient):
         self._journal = journal
         super().__init__(url, dialect=_tapped(dialect, journal), receive=False, **options)
 
-    def _build(self, dial: Dialer, *rest: Any, **options: Any) -> None:
-        super()._build(_TappedDialer(dial, self._journal), *rest, **options)
+    def _observed(self, dial: Dialer) -> Dialer:
+        return _TappedDialer(dial, self._journal)
 
 
 def _tapped(dialect: Dialect, journal: Journal) -> Dialect:

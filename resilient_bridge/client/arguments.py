@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error
+from ..lazy_names import public
 from ..presets import BridgePolicy, default
 from ..protocol.policies.dialect import Dialect
+
+
+if TYPE_CHECKING:
+    from ..calls.policy import EnvironmentSource, Source
 
 
 def check_url(url: object) -> None:
@@ -75,6 +80,17 @@ def checked_policy(policy: object, dialect: object = None, path: str = "BridgeCl
     if not isinstance(dialect, Dialect):
         raise config_error("BridgeClient.dialect", "a Dialect, such as rb.dialects.plain", dialect)
     return policy.evolve(dialect=dialect)
+
+
+def from_settings(
+    source: Source, names: Mapping[str, Any] | None, env: EnvironmentSource, overrides: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The URL and the options of a client that settings describe; what is in `overrides` wins."""
+    config = public("load")(source, names=names, env=env)
+    options = {"policy": config.bridge, **config.client.arguments(), **overrides}
+    if "url" not in options:
+        raise config_error("bridge.url", "a ws:// or wss:// URL", None)
+    return options.pop("url"), options
 
 
 def message_of(

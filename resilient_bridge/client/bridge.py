@@ -26,6 +26,7 @@ from .arguments import (
     check_session,
     check_url,
     checked_policy,
+    from_settings,
     message_of,
     shown,
 )
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from ..calls.policy import Policy
+    from ..calls.policy import EnvironmentSource, Policy, Source
     from ..presets import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect
@@ -107,26 +108,12 @@ class BridgeClient:
         check_pin(pin)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
         dial = URLDialer(
-            url,
-            token=token,
-            headers=headers,
-            pin=pin,
-            ssl=ssl,
-            reconnect=chosen.reconnect,
-            dialect=chosen.dialect,
-        )
+            url, token=token, headers=headers, pin=pin, ssl=ssl, reconnect=chosen.reconnect, dialect=chosen.dialect
+        )  # fmt: skip
         self._build(
-            dial,
-            chosen,
-            session_id,
-            store,
-            on_gap,
-            receive=receive,
-            health_check=health_check,
-            on_connect=on_connect,
-            backfill=backfill,
-            can_refresh=any(map(callable, (url, token, headers))),
-        )
+            dial, chosen, session_id, store, on_gap, receive=receive, health_check=health_check,
+            on_connect=on_connect, backfill=backfill, can_refresh=any(map(callable, (url, token, headers))),
+        )  # fmt: skip
 
     @classmethod
     def over(
@@ -158,6 +145,20 @@ class BridgeClient:
         )  # fmt: skip
         return self
 
+    def _observed(self, dial: Dialer) -> Dialer:
+        return dial  # a client that watches its own connections wraps it
+
+    @classmethod
+    def from_config(
+        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False, **overrides: Any
+    ) -> Self:  # fmt: skip
+        """A client as a file, a dict or the environment describes it; `overrides` are arguments of the constructor, which win.
+
+        Raises ConfigError with all that is wrong in the source, and if nothing says a `url`.
+        """
+        url, options = from_settings(source, names, env, overrides)
+        return cls(url, **options)
+
     def _build(
         self,
         dial: Dialer,
@@ -174,7 +175,7 @@ class BridgeClient:
     ) -> None:
         check_session(session_id, on_gap)
         check_health_check(health_check, policy.dialect)
-        world = current_world()
+        world, dial = current_world(), self._observed(dial)
         used_store = store_of(store)
         self._is_recorded = store is not None
         session = Session(

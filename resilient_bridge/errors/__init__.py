@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .exceptions import OutboxFullError as OutboxFullError
     from .exceptions import OutcomeUnknownError as OutcomeUnknownError
     from .exceptions import PositionGoneError as PositionGoneError
+    from .exceptions import Problem as Problem
     from .exceptions import ProtocolError as ProtocolError
     from .exceptions import RejectedError as RejectedError
     from .exceptions import SessionError as SessionError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .exceptions import StoreError as StoreError
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
+    from .exceptions import config_errors as config_errors
     from .exceptions import error_class as error_class
     from .exceptions import error_for as error_for
     from .exceptions import stays_here as stays_here
@@ -84,7 +86,7 @@ _NAMES = {
         "AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError ConfigError "
         "ContextOverflowError DeadlineExceededError InboxFullError NotConnectedError "
         "NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError "
-        "ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
+        "Problem ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),
     "failure": "Failure",
     "taxonomy": "Category Executed Kind Severity",
@@ -93,7 +95,7 @@ _NAMES = {
 # What other rooms use, and users do not.
 _INSIDE = {
     "codes": "code_info CodeInfo CODES PREFIXES",
-    "exceptions": "config_error error_class error_for REJECTED stays_here",
+    "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
     "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name raw_text READ redact redact_lines redact_value text_of",

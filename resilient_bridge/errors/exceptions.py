@@ -5,9 +5,9 @@ Rule: `except` by class, decide by `.failure`. Every class takes exactly one arg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from .failure import Failure
 from .record import ATTRIBUTE
@@ -40,8 +40,37 @@ class BridgeError(Exception):
         return type(self), (self._failure,), attached or None
 
 
+class Problem(NamedTuple):
+    """One wrong setting: its path, what was wanted and got in words, what was got as plain data, and its line if that is known."""
+
+    path: str
+    message: str
+    received: Any = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return path, message and line."""
+        return f"{self.path}: {self.message}" + (f" (line {self.line})" if self.line else "")
+
+
 class ConfigError(BridgeError, ValueError):
-    """A setting is wrong; `details["violations"]` names the field, what was wanted and what was got."""
+    """A setting is wrong, or several; `problems` has all of them, each with its path. Nothing was started."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong, in the order of the file, at most 50; secrets are masked."""
+        found: list[Problem] = []
+        for each in self._failure.details.get("violations", ()):
+            received = each.get("received")
+            message = each.get("message") or f"wanted {each.get('constraint')}, got {received!r}"
+            found.append(Problem(each.get("field", ""), message, received, each.get("line")))
+        return tuple(found)
+
+    def __str__(self) -> str:
+        """Return one line; of settings that were loaded, a line for each problem."""
+        if "source" not in self._failure.details:
+            return super().__str__()
+        return "\n".join(["Configuration errors:", *(f"  - {problem}" for problem in self.problems)])
 
 
 class AuthError(BridgeError):
@@ -169,6 +198,8 @@ _BY_PREFIX: Mapping[str, type[BridgeError]] = MappingProxyType(
 )
 
 
+_MOST_PROBLEMS = 50  # as many items as a failure's details hold
+
 REJECTED: frozenset[str] = frozenset(
     code for code, kind in _BY_CODE.items() if issubclass(kind, RejectedError)
 )
@@ -196,6 +227,27 @@ def config_error(field: str, constraint: str, received: object) -> ConfigError:
             f"{field}: wanted {constraint}, got {got!r}",
             details=shown.details,
             suggestions=(f"set {field} to {constraint}",),
+        )
+    )
+
+
+def config_errors(source: str, problems: Iterable[Problem]) -> ConfigError:
+    """Return the one error for everything that is wrong with settings from `source`; of more than 50 problems the first 49 and a count."""
+    found = list(problems)
+    if len(found) > _MOST_PROBLEMS:
+        rest = len(found) - _MOST_PROBLEMS + 1
+        found = [*found[: _MOST_PROBLEMS - 1], Problem(source, f"and {rest} more problems")]
+    rows = tuple(
+        {"field": path, "message": message, "received": received} | ({"line": line} if line else {})
+        for path, message, received, line in found
+    )
+    many = "1 configuration error" if len(rows) == 1 else f"{len(rows)} configuration errors"
+    return ConfigError(
+        Failure.of(
+            "SYS_CONFIG_INVALID",
+            f"{many} in {source}: {'; '.join(map(str, found[:3]))}",
+            details={"source": source, "violations": rows},
+            suggestions=(f"correct {source}; nothing was started",),
         )
     )
 

@@ -13,6 +13,7 @@ import attrs
 
 from ..calls.policy import Policy
 from ..calls.recommended import resilient
+from ..lazy_names import public
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.heartbeat import Heartbeat
 from ..protocol.policies.inbox import Inbox
@@ -20,11 +21,14 @@ from ..protocol.policies.outbox import Outbox
 from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
 from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
+from ..values.forms import takes
 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self, TypedDict, Unpack
+
+    from ..calls.policy import EnvironmentSource, Source
 
     class _Parts(TypedDict, total=False):
         reconnect: Reconnect
@@ -77,6 +81,7 @@ def _as_tools(tools: Any) -> Any:
     return Tools(cast("Mapping[str, Policy]", tools)) if isinstance(tools, Mapping) else tools
 
 
+@takes("policies", of=Policy, wanted="a table of policies by name")
 def _check_tools(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     path = path_of(instance, attribute)
     if not isinstance(value, Tools):
@@ -117,6 +122,17 @@ class BridgePolicy(Value):
     repeatable_if_marked: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )
+
+    @classmethod
+    def from_config(
+        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+    ) -> BridgePolicy:
+        """Return the policy of the link in a file, a dict or the environment, as `load(source).bridge` does.
+
+        Raises ConfigError with all that is wrong in the source.
+        """
+        made: BridgePolicy = public("load")(source, names=names, env=env).bridge
+        return made
 
     if TYPE_CHECKING:  # the same method, with the names and types of the parts
 

@@ -190,18 +190,22 @@ class FactLink(Link[Resuming]):
 
     def _on_hello(self, hello: Hello, text: str, now: Now) -> None:
         del text
-        self._listen(hello.silence, now)
+        self._listen(hello, now)
         self.joining.on_hello(hello, now)
 
     def _on_challenge(self, challenge: Challenge, text: str, now: Now) -> None:
         del text
-        self._listen(challenge.silence, now)
+        self._listen(challenge, now)
         self.joining.on_challenge(now)
 
-    def _listen(self, silence: float | None, now: Now) -> None:
+    def _listen(self, greeting: Hello | Challenge, now: Now) -> None:
+        """The server says how signs of life are given on this connection."""
+        silence = greeting.silence
         limit = silence if silence is not None else self._dialect.silence
         if limit is not None and (self._silence is None or silence is not None):
             self._silence = Silence(limit, now.mono)
+        if greeting.ping_every is not None:
+            self.wire.ping_every(greeting.ping_every, now)
 
     def _on_moved(self, fact: Moved, text: str, now: Now) -> None:
         if self._positioned is None:

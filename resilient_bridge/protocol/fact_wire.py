@@ -34,6 +34,14 @@ class FactWire(Wire):
         self._record, self._fail = record, fail
         self._number = CONTROL
 
+    def ping_every(self, seconds: float, now: Now) -> None:
+        """The server says how often it wants a ping on this connection."""
+        policy = self.policy.evolve(every=seconds)
+        if policy != self.policy:
+            self.policy = policy
+            if self.heartbeat is not None:
+                self.heartbeat.follow(policy, now.mono)
+
     def number(self) -> int:
         """A number that no other frame of ours has on this connection."""
         self._number += 1

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
+from ..values.fields import optional, short_seconds
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +104,8 @@ class Hello:
     """The server has accepted this connection.
 
     `session` is the name of what it keeps for us, `epoch` that of its log: with another one, positions mean nothing. `token` and `url`
-    are for the next connection. `silence`: after so many seconds without a frame the connection is dead.
+    are for the next connection. `silence`: after so many seconds without a frame the connection is dead. `ping_every`: the server wants a
+    ping every so many seconds (above 0, at most an hour); it replaces `Heartbeat.every` on this connection.
     """
 
     session: str | None = None
@@ -110,13 +113,15 @@ class Hello:
     token: str | None = attrs.field(default=None, repr=False)
     url: str | None = attrs.field(default=None, repr=False)
     silence: float | None = None
+    ping_every: float | None = attrs.field(default=None, validator=optional(short_seconds))
 
 
 @attrs.frozen
 class Challenge:
-    """The server wants to know who we are: the dialect's `Auth` is sent. `silence` as in `Hello`."""
+    """The server wants to know who we are: the dialect's `Auth` is sent. `silence` and `ping_every` as in `Hello`."""
 
     silence: float | None = None
+    ping_every: float | None = attrs.field(default=None, validator=optional(short_seconds))
 
 
 @attrs.frozen(kw_only=True)

@@ -49,6 +49,11 @@ class Heartbeat:
         self.strays = 0
         self.verdict: Failure | None = None  # that the link is dead, and why
 
+    def follow(self, policy: HeartbeatPolicy, mono: float) -> None:
+        """Ping as this policy says from now on."""
+        self._policy = policy
+        self._next = mono + policy.every
+
     def sent(self, identity: str, purpose: Purpose, seq: int, mono: float, doubt: str = "") -> None:
         """A ping was queued for the wire."""
         self._out.append(Ping(identity, purpose, seq, mono + self._wait_for(purpose), doubt))

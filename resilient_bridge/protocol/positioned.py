@@ -39,6 +39,9 @@ class Positioned:
         self.finished: list[
             Channel
         ] = []  # logs that are complete, while what they hold is still to be delivered
+        self.is_frozen = (
+            False  # a replay without an end may go on: what comes live says nothing of what came before it
+        )
         self._policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
@@ -123,8 +126,17 @@ class Positioned:
             self.forget()
         self.bookmark.greet(hello, self._in.watermark.accepted)
 
+    def was_asked_again(self) -> bool:
+        """Was what comes behind this position asked for before, and is this the second time that it did not all come?"""
+        reached = self.bookmark.positions.get(None)
+        was = reached is not None and self.bookmark.holes.get(None) == reached
+        if reached is not None:
+            self.bookmark.holes[None] = reached
+        return was or reached is None
+
     def stated(self, fact: Replayed) -> None:
         """The server speaks of its log while nothing is being replayed: it has lost something, or begins another log."""
+        self.is_frozen = False
         known = self.bookmark.epochs.get(fact.channel)
         is_other = None not in {known, fact.epoch} and known != fact.epoch
         if fact.complete is False or is_other:
@@ -199,7 +211,7 @@ class Positioned:
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
         message.redelivered = replayed and watermark.was_in_hand(key, None if key is not None else text)
-        if moves and event.position is not None and not self._is_earlier(event):
+        if moves and not self.is_frozen and event.position is not None and not self._is_earlier(event):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
         self._in.accept(key, message, text, now.mono)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..telemetry.events import Verdict
+from .time_order import by_time
 
 
 if TYPE_CHECKING:
@@ -366,9 +367,12 @@ def _unordered(
     plan = _Plan(news, {}, repeats)
     if vouched:
         return Finding(Verdict.RECOVERED, vouched, vouched), plan
-    if is_anchored:
+    # A replay that was to be ended by the server, and was ended by us, may have left out what was older than what came.
+    is_cut_short = policy.ends in {"stated", "barrier"} and evidence.over in {"timeout", "overflow"}
+    if is_anchored and not is_cut_short:
         return Finding(Verdict.RECOVERED, "anchor", "anchor"), plan
-    return Finding(Verdict.UNKNOWN, "no_anchor" if heard else _WHY[evidence.over]), plan
+    reason = "no_anchor" if heard and not is_anchored else _WHY[evidence.over]
+    return Finding(Verdict.UNKNOWN, reason), plan
 
 
 def _number(heard: Incoming) -> int:
@@ -378,6 +382,9 @@ def _number(heard: Incoming) -> int:
 
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     """In the order of their numbers, each once: of what came twice the first is taken."""
+    if policy.interleaves:
+        once = _once(heard, policy)
+        return by_time(once, [each.event.position for each in once])
     if policy.order != "number":
         return _once(heard, policy)  # times do not order: a server's clock may have gone back
     found: dict[int, Incoming] = {}

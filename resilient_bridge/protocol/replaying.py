@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..telemetry.events import Verdict
 from .recovery import Evidence, Incoming
 
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .policies.positions import Positions
     from .policies.replay import Replay
     from .positioned import Positioned
-    from .recovery import Over
+    from .recovery import Finding, Over
 
 
 class Replaying:
@@ -216,3 +217,9 @@ class Replaying:
         if not self._policy.shows_anchor or channel in self._positioned.bookmark.moved:
             return True
         return any(each.event.channel == channel and self._positioned.is_known(each) for each in self._heard)
+
+
+def worst_of(findings: list[Finding]) -> Finding:
+    """The finding that speaks for all."""
+    order = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
+    return min(findings, key=lambda finding: order.index(finding.verdict))

@@ -17,7 +17,7 @@ from .frames import Body
 from .record import record_of
 from .recovery import Hole, in_order, judge
 from .rejoin import Rejoin
-from .replaying import Replaying
+from .replaying import Replaying, worst_of
 
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .outbound import Outbound
     from .policies import Dialect, Replay
     from .positioned import Positioned
-    from .recovery import Finding, Incoming, Over, Recovery
+    from .recovery import Incoming, Over, Recovery
 
 
 class Resuming:
@@ -66,7 +66,7 @@ class Resuming:
         self._emit, self._move, self._die, self._greeting = emit, move, die, greeting
         self._is_backfilled = is_backfilled
         self._token: str | None = None
-        self._asks_channels = False
+        self._asks_channels = self._is_dying = False
         self.has_introduced = False  # has the server got our token?
         self._since: Now | None = None
         self._over: Over | None = None
@@ -300,7 +300,7 @@ class Resuming:
     # ---- the verdict -------------------------------------------------------------------------------------------
 
     def _resolve(self, now: Now, over: Over) -> None:
-        if not self.is_open:
+        if not self.is_open or self._asks_again(over):
             return
         self.is_open, self.deadline = False, None
         if self._replaying is None or self._positioned is None:
@@ -308,12 +308,24 @@ class Resuming:
             self._without_positions(self._rejoin, now)
         else:
             is_other = self._with_positions(self._replaying, self._positioned, over, now)
-        watermark = self._in.watermark
-        watermark.joined, watermark.replaces = True, False
+        self._in.watermark.joined, self._in.watermark.replaces = True, False
         self._out.requeue(now, same_epoch=not is_other, new_session=is_other)
         self.flush_mark = self._out.outbox.last_queued
         self._move("merged", "merged", now)
         self.flushed(now)
+
+    def _asks_again(self, over: Over) -> bool:
+        """Where live events come between those of a replay, one without an end is asked for once more before anything of it counts."""
+        policy, positioned = self._dialect.positions, self._positioned
+        is_cut_short = over in {"timeout", "overflow"} and policy is not None and policy.interleaves
+        if not is_cut_short or positioned is None or self._is_first or self._is_dying:
+            return self._is_dying
+        if positioned.was_asked_again():
+            positioned.is_frozen = True
+            return False
+        self._is_dying = True
+        self._die(Failure.of("CONN_TIMEOUT", "the end of the replay did not come: it is asked for once more"))
+        return True
 
     def _with_positions(self, replaying: Replaying, positioned: Positioned, over: Over, now: Now) -> bool:
         """Deliver what was heard. Returns whether the server's log, or a channel's, is another one."""
@@ -368,7 +380,7 @@ class Resuming:
 
     def _report(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
         findings = recovery.findings
-        worst = _worst(list(findings.values()))
+        worst = worst_of(list(findings.values()))
         self._emit(
             Resumed(
                 at=now.at,
@@ -386,8 +398,3 @@ class Resuming:
         """READY once everything that was queued when flushing began has been handed out."""
         if self._out.outbox.is_flushed(self.flush_mark):
             self._move("flushed", "flushed", now)
-
-
-def _worst(findings: list[Finding]) -> Finding:
-    order = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
-    return min(findings, key=lambda finding: order.index(finding.verdict))

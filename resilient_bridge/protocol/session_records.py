@@ -18,7 +18,7 @@ import attrs
 
 from ..errors import ConfigError, Failure, SessionError
 from ..values.fields import flag, instance_of, one_of, optional, path_of, refuse, whole
-from .session_text import as_damage, as_json, kept_failure, read_fields, stamp, told_failure, write
+from .session_text import as_damage, as_json, failure_fields, read_fields, restored_failure, stamp, write
 
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SessionRecord:
         default=None, validator=optional(instance_of(SessionCheckpoint))
     )
     error: Failure | None = attrs.field(
-        default=None, converter=kept_failure, validator=optional(instance_of(Failure))
+        default=None, converter=restored_failure, validator=optional(instance_of(Failure))
     )
 
     def __attrs_post_init__(self) -> None:
@@ -222,7 +222,7 @@ class SessionRecord:
                 "created_at": stamp(self.created_at),
                 "last_activity_at": stamp(self.last_activity_at),
                 "checkpoint": None if checkpoint is None else attrs.asdict(checkpoint, recurse=False),
-                "error": None if error is None else told_failure(error),
+                "error": None if error is None else failure_fields(error),
             }
         )
 

@@ -78,43 +78,45 @@ def as_json(path: str, value: Any, most: int) -> Any:
 # ---- failures --------------------------------------------------------------------------------------------------
 
 
-def told_failure(failure: Failure) -> dict[str, Any]:
+def failure_fields(failure: Failure) -> dict[str, Any]:
     """What is kept of a failure: all but its cause, its history and why no further attempt was made."""
     # What a reader is told of kind and repeats follows from how its attempts ended; kept is the failure itself.
-    told = failure.to_dict() | {"kind": failure.kind.value, "retryable": failure.retryable}
-    return {name: told[name] for name in _FAILURE}
+    fields = failure.to_dict() | {"kind": failure.kind.value, "retryable": failure.retryable}
+    return {name: fields[name] for name in _FAILURE}
 
 
-def kept_failure(failure: Any) -> Any:
+def restored_failure(failure: Any) -> Any:
     """A failure as it comes back from its text; hands through what is none."""
-    return _failure_of(told_failure(failure)) if isinstance(failure, Failure) else failure
+    return _failure_of(failure_fields(failure)) if isinstance(failure, Failure) else failure
 
 
-def _failure_of(told: Mapping[str, Any]) -> Failure:
+def _failure_of(fields: Mapping[str, Any]) -> Failure:
     return Failure.of(
-        told["code"],
-        told["message"],
-        category=Category(told["category"]),
-        kind=Kind(told["kind"]),
-        severity=Severity(told["severity"]),
-        retryable=told["retryable"],
-        executed=Executed(told["executed"]),
-        session_valid=told["session_valid"],
-        retry_after=told["retry_after"],
-        suggestions=told["suggestions"],
-        details=told["details"],
+        fields["code"],
+        fields["message"],
+        category=Category(fields["category"]),
+        kind=Kind(fields["kind"]),
+        severity=Severity(fields["severity"]),
+        retryable=fields["retryable"],
+        executed=Executed(fields["executed"]),
+        session_valid=fields["session_valid"],
+        retry_after=fields["retry_after"],
+        suggestions=fields["suggestions"],
+        details=fields["details"],
     )
 
 
-def read_failure(told: Any) -> Failure:
-    """The failure that `told_failure` wrote. Raises StoreError (SYS_STATE_DAMAGED) for anything else."""
+def read_failure(fields: Any) -> Failure:
+    """The failure that `failure_fields` wrote. Raises StoreError (SYS_STATE_DAMAGED) for anything else."""
     try:
-        failure = _failure_of(told)
-        if told_failure(failure) == told and {type(failure.retryable), type(failure.session_valid)} == {bool}:
+        failure = _failure_of(fields)
+        if failure_fields(failure) == fields and {type(failure.retryable), type(failure.session_valid)} == {
+            bool
+        }:
             return failure
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
-    raise damaged("error", "a failure as it is written", type(told).__name__)
+    raise damaged("error", "a failure as it is written", type(fields).__name__)
 
 
 # ---- records ---------------------------------------------------------------------------------------------------
@@ -159,12 +161,12 @@ def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        said: Any = json.loads(text, object_pairs_hook=_unique)
+        parsed: Any = json.loads(text, object_pairs_hook=_unique)
     except (TypeError, ValueError, RecursionError) as error:
         raise damaged("$", "a JSON object", str(error).split(":")[0][:_SHOWN]) from None
-    if not isinstance(said, dict):
-        raise damaged("$", "a JSON object", type(said).__name__)
-    return cast("dict[str, Any]", said)
+    if not isinstance(parsed, dict):
+        raise damaged("$", "a JSON object", type(parsed).__name__)
+    return cast("dict[str, Any]", parsed)
 
 
 def _check_format(version: object) -> None:
@@ -174,10 +176,10 @@ def _check_format(version: object) -> None:
         raise _store_error("SYS_STATE_FOREIGN", "format", str(_FORMAT), version)
 
 
-def _fields(said: Any, names: tuple[str, ...], spell: Spelling, path: str) -> dict[str, Any]:
-    if not isinstance(said, dict):
-        raise damaged(path, "an object or null", type(said).__name__)
-    received = cast("dict[str, Any]", said)
+def _fields(parsed: Any, names: tuple[str, ...], spell: Spelling, path: str) -> dict[str, Any]:
+    if not isinstance(parsed, dict):
+        raise damaged(path, "an object or null", type(parsed).__name__)
+    received = cast("dict[str, Any]", parsed)
     for name in names:
         if spell(name) not in received:
             raise damaged(f"{path}.{spell(name)}".lstrip("."), "a value", "none")

@@ -35,7 +35,7 @@ class Wire:
         self.heartbeat: Heartbeat | None = None
         self.acks_seen = False
         self.barrier_due: float | None = None
-        self._policy = policy
+        self.policy = policy  # when pings are due
         self._ping_type = ping_type
         self.ids = ids
         self._encoder = Encoder("json")
@@ -46,7 +46,7 @@ class Wire:
     def start_heartbeat(self, now: Now) -> None:
         """Pings are legal from here on; a fresh object, so that no old ping counts."""
         if self._ping_type is not None:
-            self.heartbeat = Heartbeat(self._policy, now.mono)
+            self.heartbeat = Heartbeat(self.policy, now.mono)
 
     def say(self, type_: str, payload: Mapping[str, str | bool | float], now: Now) -> str:
         """Queue a control frame; returns its id."""

@@ -28,7 +28,7 @@ _MOST_PLACES: Final = 8  # requests of one call at which each fault is tried
 def assert_sent_at_most_once(
     call: Callable[[str], Any],
     *,
-    told: int = 1,
+    allowed: int = 1,
     faults: Collection[HTTPFault] = tuple(HTTPFault),
     answer: object = None,
 ) -> None:
@@ -36,7 +36,7 @@ def assert_sent_at_most_once(
 
     `call` sends its requests to `url`, the address of a server of 127.0.0.1 without a slash at the end. Make clients inside of it: an
     async one runs in an event loop of its own, and `url` is another each time. A request has an effect unless its method is GET,
-    HEAD, OPTIONS or TRACE. `told`: how often one `call` may do the same (method and path). `faults`: which of `HTTPFault` to try.
+    HEAD, OPTIONS or TRACE. `allowed`: how often one `call` may do the same (method and path). `faults`: which of `HTTPFault` to try.
     `answer`: the JSON that a sound request is answered with; `{"ok": true}` unless you say otherwise.
 
     Errors of a faulted `call` are its own affair. A BridgeError or an Outcome that tells `executed` NO, when something was done, is an
@@ -51,11 +51,11 @@ def assert_sent_at_most_once(
         raise AssertionError(
             f"wanted a call with an effect, got {sound.requests or 'no'} requests without one"
         )
-    wrong = sound.contradictions("nothing failed", told)
+    wrong = sound.contradictions("nothing failed", allowed)
     for fault in faults:
         for index in range(1, min(sound.requests, _MOST_PLACES) + 1):
             of = f" {index} of {sound.requests}" if sound.requests > 1 else ""
-            wrong += _run(call, fault, index, body).contradictions(f"request{of}: {fault.value}", told)
+            wrong += _run(call, fault, index, body).contradictions(f"request{of}: {fault.value}", allowed)
     if wrong:
         raise AssertionError("\n".join(wrong))
 
@@ -69,12 +69,12 @@ class _Seen:
     result: object
     error: Exception | None
 
-    def contradictions(self, what: str, told: int) -> list[str]:
+    def contradictions(self, what: str, allowed: int) -> list[str]:
         """Return what must not be."""
         wrong = [
-            f"{what}: {effect} was done {count} times, wanted at most {told}"
+            f"{what}: {effect} was done {count} times, wanted at most {allowed}"
             for effect, count in self.effects.items()
-            if count > told
+            if count > allowed
         ]
         if self.effects and self._tells_not_run():
             done = ", ".join(self.effects)
@@ -83,17 +83,17 @@ class _Seen:
 
     def _tells_not_run(self) -> bool:
         # A bare error of an HTTP library tells nothing: it speaks of the last request only.
-        told = self.error if isinstance(self.error, BridgeError) else self.result
-        return isinstance(told, (BridgeError, Outcome)) and _says_no(told.failure)
+        report = self.error if isinstance(self.error, BridgeError) else self.result
+        return isinstance(report, (BridgeError, Outcome)) and _says_no(report.failure)
 
 
 def _says_no(failure: Failure | None) -> bool:
     return failure is not None and failure.executed is Executed.NO
 
 
-def _run(call: Callable[[str], Any], fault: HTTPFault | None, place: int, body: bytes) -> _Seen:
+def _run(call: Callable[[str], Any], fault: HTTPFault | None, index: int, body: bytes) -> _Seen:
     """Run it once, in a thread of its own: it must not share its caller's event loop, but may have its context."""
-    with FaultyServer(fault, place, body) as server, ThreadPoolExecutor(1) as thread:
+    with FaultyServer(fault, index, body) as server, ThreadPoolExecutor(1) as thread:
         result, error = thread.submit(contextvars.copy_context().run, _ended, call, server.url).result()
         return _Seen(server.effects.copy(), server.requests, result, error)
 

@@ -138,9 +138,13 @@ class Faults:
 
 def _draw(draws: list[float], until: float) -> ScriptedFault:
     kind = _pick(draws[0])
-    ways: tuple[Way | Literal["both"], ...] = ("up", "down") if kind == "garbage" else ("up", "down", "both")
+    directions: tuple[Way | Literal["both"], ...] = (
+        ("up", "down") if kind == "garbage" else ("up", "down", "both")
+    )
     seconds = _spread(draws[2], 0.5, 40.0)
-    fault = ScriptedFault(kind, at=0.0, way=ways[int(draws[1] * len(ways))], amount=_amount(kind, draws[3]))
+    fault = ScriptedFault(
+        kind, at=0.0, way=directions[int(draws[1] * len(directions))], amount=_amount(kind, draws[3])
+    )
     is_coin = [draw < 0.5 for draw in draws]
     if kind not in _LINK or is_coin[4]:
         at = round(draws[5] * until * 0.9, 3)
@@ -207,7 +211,7 @@ class FaultRun:
         """Set the marks of the faults that wait for this link."""
         for fault in self._waiting:
             if fault.link == link.number:
-                (direction,) = link.ways(fault.side)
+                (direction,) = link.directions(fault.side)
                 direction.when(fault.unit, fault.after, lambda fault=fault: self._fire(fault, link))  # type: ignore[misc]
 
     def _heal(self) -> None:

@@ -58,7 +58,7 @@ class Judgement:
     unjudged: int = 0
 
     @property
-    def is_kept(self) -> bool:
+    def passed(self) -> bool:
         """Nothing was broken."""
         return not self.findings()
 

@@ -275,26 +275,26 @@ class Link:
         """Whether one end or both still hold their socket."""
         return not (self.up.sender.is_gone and self.down.sender.is_gone)
 
-    def ways(self, way: Way | Literal["both"]) -> tuple[Direction, ...]:
+    def directions(self, way: Way | Literal["both"]) -> tuple[Direction, ...]:
         """Return the directions that a word names."""
         return {"up": (self.up,), "down": (self.down,), "both": (self.up, self.down)}[way]
 
     def abort(self) -> None:
         """Reset both ends now; what is in flight is lost."""
         self._loop.note(f"net abort {self.number}")
-        for direction in self.ways("both"):
+        for direction in self.directions("both"):
             direction.end(Sign.RESET, lose=True)
 
     def fin(self, *, lose: bool = False) -> None:
         """End the stream at both ends, as a proxy does; what is in flight still arrives, or with `lose` does not."""
         self._loop.note(f"net fin {self.number}")
-        for direction in self.ways("both"):
+        for direction in self.directions("both"):
             direction.end(Sign.FIN, lose=lose)
 
     def blackhole(self, seconds: float, way: Way | Literal["both"] = "both") -> None:
         """Let nothing through for so long; then everything arrives, as TCP sends it again."""
         self._loop.note(f"net blackhole {self.number} {way} {seconds:g}")
-        for direction in self.ways(way):
+        for direction in self.directions(way):
             direction.freeze(self._loop.time() + seconds)
 
     def vanish(self) -> None:
@@ -304,10 +304,10 @@ class Link:
     def inject(self, data: bytes, way: Way = "down") -> None:
         """Put foreign bytes behind what was written so far, on the border between two writes."""
         self._loop.note(f"net inject {self.number} {way} {len(data)}")
-        for direction in self.ways(way):
+        for direction in self.directions(way):
             direction.sender.write_foreign(data)
 
     def cut_after(self, count: int, how: Literal["abort", "fin"] = "abort", way: Way = "down") -> None:
         """Cut between byte `count` of that direction and the next; the rest is lost."""
-        for direction in self.ways(way):
+        for direction in self.directions(way):
             direction.when("byte", count, self.abort if how == "abort" else lambda: self.fin(lose=True))

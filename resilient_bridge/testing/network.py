@@ -73,16 +73,16 @@ class Network:
         self,
         factory: Callable[[], asyncio.BaseProtocol],
         family: socket.AddressFamily,
-        place: Address,
+        address: Address,
     ) -> Listener:
         """Bind an address; port 0 takes a free one; OSError (EADDRINUSE) for one that is taken."""
-        host, port = str(place[0]), int(place[1])
+        host, port = str(address[0]), int(address[1])
         if port == 0:
             self._next_port += 1
             port = self._next_port
         if (host, port) in self._listeners:
-            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address {place}: in use")
-        listener = Listener(self._loop, factory, SimulatedSocket(family, (host, port, *place[2:])))
+            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address {address}: in use")
+        listener = Listener(self._loop, factory, SimulatedSocket(family, (host, port, *address[2:])))
         self._listeners[host, port] = listener
         listener.on_close = lambda: self._forget(host, port)
         return listener
@@ -100,24 +100,24 @@ class Network:
         self,
         factory: Callable[[], asyncio.BaseProtocol],
         family: socket.AddressFamily,
-        place: Address,
+        address: Address,
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
         """Open a link to an address; OSError as the real thing: refused, unreachable, timed out after 127 s."""
         await asyncio.sleep(self._latency())
-        await self._knock(str(place[0]))
+        await self._knock(str(address[0]))
         listener = next(
             (
-                self._listeners[host, place[1]]
-                for host in (place[0], *_ANYWHERE)
-                if (host, place[1]) in self._listeners
+                self._listeners[host, address[1]]
+                for host in (address[0], *_ANYWHERE)
+                if (host, address[1]) in self._listeners
             ),
             None,
         )
         door = self.door
         if listener is None or door == "refuse" or not listener.is_serving():
-            self._loop.note(f"net refused {place[0]}:{place[1]}")
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {place}")
-        link, client, server = self._join(listener.context, family, place)
+            self._loop.note(f"net refused {address[0]}:{address[1]}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {address}")
+        link, client, server = self._join(listener.context, family, address)
         if door == "accept_close":
             self._loop.call_soon(server.close)
         else:
@@ -148,17 +148,17 @@ class Network:
             raise _timed_out()
 
     def _join(
-        self, accepting: Context, family: socket.AddressFamily, place: Address
+        self, accepting: Context, family: socket.AddressFamily, address: Address
     ) -> tuple[Link, SimulatedTransport, SimulatedTransport]:
         self.connections += 1
-        here = (str(place[0]), 50_000 + self.connections, *place[2:])
+        here = (str(address[0]), 50_000 + self.connections, *address[2:])
         link = Link(self._loop, self.connections, self.weather)
-        client = SimulatedTransport(self._loop, SimulatedSocket(family, here, place), link.down, link.up)
-        sock = SimulatedSocket(family, place, here)
+        client = SimulatedTransport(self._loop, SimulatedSocket(family, here, address), link.down, link.up)
+        sock = SimulatedSocket(family, address, here)
         server = accepting.copy().run(SimulatedTransport, self._loop, sock, link.up, link.down)
         link.join(client, server)
         self._links = [*self.links, link]
-        self._loop.note(f"net connect {link.number} {place[0]}:{place[1]}")
+        self._loop.note(f"net connect {link.number} {address[0]}:{address[1]}")
         for watch in self.on_link:
             watch(link)
         return link, client, server
@@ -212,7 +212,7 @@ class Network:
     def _clear(self) -> None:
         self.weather.lag = self.weather.rate = 0.0
         for link in self.links:
-            for direction in link.ways("both"):
+            for direction in link.directions("both"):
                 direction.hurry()
 
     def heal(self) -> None:
@@ -222,7 +222,7 @@ class Network:
         self._stop_clearing()
         self._clear()
         for link in self.links:
-            for direction in link.ways("both"):
+            for direction in link.directions("both"):
                 direction.clean()
 
 

@@ -170,7 +170,7 @@ class Dialogue:
             joined["dedupes"] = True
         self._answer("session_joined", joined, message["id"])
         if is_return:
-            self._push_unasked(session)
+            self._push_buffer(session)
 
     def _is_resumable(self, session: Session | None, name: str | None, ident: str) -> bool:
         if session is None:
@@ -183,9 +183,9 @@ class Dialogue:
             return True
         return False
 
-    def _push_unasked(self, session: Session) -> None:
+    def _push_buffer(self, session: Session) -> None:
         behaviour = self._memory.behaviour
-        if not behaviour.unasked_push or behaviour.replay in {"none", "unknown_type"}:
+        if not behaviour.push_buffer or behaviour.replay in {"none", "unknown_type"}:
             return
         texts = self._memory.replay(session, None)
         if texts:  # the seed sends nothing rather than an empty buffer
@@ -195,7 +195,7 @@ class Dialogue:
     def on_replay(self, message: Message) -> None:
         memory, session, ident = self._memory, self._session, message["id"]
         behaviour = memory.behaviour
-        if behaviour.replay in {"none", "unasked_only"}:
+        if behaviour.replay in {"none", "pushed_only"}:
             return
         if session is None or behaviour.replay == "unknown_type":
             text = "unknown message type"

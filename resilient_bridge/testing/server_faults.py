@@ -19,7 +19,7 @@ ReplayMode = Literal[
     "verbatim_seed",  # the seed's buffer exactly as printed, bugs included
     "silent_truncate",  # only the newest `truncate_to` entries, and not a word about the others
     "none",  # request_replay is ignored and nothing is pushed unasked
-    "unasked_only",  # request_replay is ignored, but a re-attached session gets its buffer pushed
+    "pushed_only",  # request_replay is ignored, but a re-attached session gets its buffer pushed
     "unknown_type",  # request_replay is answered with error UNKNOWN_TYPE
 ]
 StampMode = Literal[
@@ -33,7 +33,7 @@ StampMode = Literal[
 ]
 
 _REPLAY_MODES: tuple[str, ...] = (
-    "correct", "exclusive", "verbatim_seed", "silent_truncate", "none", "unasked_only", "unknown_type",
+    "correct", "exclusive", "verbatim_seed", "silent_truncate", "none", "pushed_only", "unknown_type",
 )  # fmt: skip
 _STAMP_MODES: tuple[str, ...] = (
     "normal", "year_9999", "year_1970", "nanoseconds", "leap_second", "plus_14", "year_1_plus_14",
@@ -95,7 +95,7 @@ class Behaviour:
         0  # entries of others that each answer holds besides, spread over it; never sent live
     )
     replay_ids: bool = True  # whether an answer carries the id of its request
-    unasked_push: bool = True  # the seed's server pushes the whole buffer when a session is re-attached
+    push_buffer: bool = True  # the seed's server pushes the whole buffer when a session is re-attached
     answer_twice: bool = False
     replay_delay: float = 0.0  # the snapshot is taken at once and sent later, so live frames come first
     truncate_to: int = 1

@@ -7,12 +7,14 @@ what `delays` says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
+from ..config.spelled_calls import Call, read_call
 from ..world import current_world
 from .fields import LONGEST, Seconds, Value, as_seconds, is_number, number, one_of, refuse, shown
+from .forms import takes
 
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 Jitter: TypeAlias = Literal["none", "full", "equal"]
 Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
 
+SHAPES: Final = ("constant", "linear", "exponential", "decorrelated", "steps")
+_PREFIXES: Final = ("", "Backoff.", "rb.Backoff.", "resilient_bridge.Backoff.")
 _CAP: Final = 30.0
 _DECORRELATED_GROWTH: Final = 3.0  # each wait is drawn from [base, 3 x the wait before]
 _SAMPLES: Final = 2000
@@ -38,13 +42,15 @@ _ARGUMENT: Final = {"constant": "seconds", "linear": "step", "exponential": "bas
 
 
 def _as_delays(value: Any) -> tuple[float, ...]:
-    return tuple(map(as_seconds, value))
+    several: list[Any] = list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
+    return tuple(map(as_seconds, several))
 
 
 def _as_cap(value: Seconds | None) -> float | None:
     return None if value is None else as_seconds(value)
 
 
+@takes("seconds", wanted="a duration, or a list of them for steps")
 def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
     if not delays or (schedule.shape != "steps" and len(delays) > 1):
         refuse(f"Backoff.{schedule.shape}", "at least one delay" if not delays else "one duration", delays)
@@ -54,6 +60,7 @@ def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[flo
             refuse(f"Backoff.{argument}", f"seconds from 0 to {LONGEST:.0f}", delay)
 
 
+@takes("seconds", wanted="the longest wait")
 def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) -> None:
     if schedule.shape in ("constant", "steps"):
         if cap is not None:
@@ -62,6 +69,7 @@ def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) ->
         refuse("Backoff.cap", f"seconds from 0 to {LONGEST:.0f}", cap)
 
 
+@takes("wait", wanted="a Backoff to go on with after the steps")
 def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> None:
     if then is not None and (schedule.shape != "steps" or not isinstance(then, Backoff)):
         refuse("Backoff.then", "a Backoff to go on with after the steps", then)
@@ -75,7 +83,7 @@ class Backoff(Value):
     Goes wherever a wait is asked for, tenacity's `wait=` included.
     """
 
-    shape: Shape = attrs.field(validator=one_of("constant", "linear", "exponential", "decorrelated", "steps"))
+    shape: Shape = attrs.field(validator=one_of(*SHAPES))
     seconds: tuple[float, ...] = attrs.field(converter=_as_delays, validator=_check_seconds)
     factor: float = attrs.field(default=2.0, converter=as_seconds, validator=number(least=1))
     cap: float | None = attrs.field(default=None, converter=_as_cap, validator=_check_cap)
@@ -115,6 +123,21 @@ class Backoff(Value):
         """
         return cls(shape="steps", seconds=seconds, jitter=jitter, then=then)
 
+    @classmethod
+    def parse(cls, text: str, /) -> Backoff:
+        """Return the schedule that a text spells as in code: "exponential(1, cap=30)", "steps(1, 2, then=linear(5))".
+
+        With or without `Backoff.`; the text is read and never run. Raises ConfigError with what was wanted.
+        """
+        try:
+            return parse_schedule(text)
+        except ValueError as error:
+            from ..errors import ConfigError
+
+            if isinstance(error, ConfigError):
+                raise
+            refuse("Backoff.parse", f'a schedule such as "exponential(1, cap=30)" ({error})', text)
+
     def next(self, attempt: int, previous: float | None, rng: random.Random) -> float:
         """Return the seconds to wait before repetition `attempt` (1, 2, 3 …).
 
@@ -122,18 +145,18 @@ class Backoff(Value):
         """
         if attempt < 1:
             refuse("Backoff.next.attempt", "1 or more", attempt)
-        stage, place = _stage(self, attempt)
-        longest = _longest(stage, place)
+        stage, index = _stage(self, attempt)
+        longest = _longest(stage, index)
         if stage.shape == "decorrelated":
-            base = _shortest(stage, place)
+            base = _shortest(stage, index)
             # The first wait of a schedule that follows steps has no wait before it.
-            before = base if previous is None or place == 1 else max(base, min(previous, longest))
+            before = base if previous is None or index == 1 else max(base, min(previous, longest))
             # The draw goes beyond the cap and is cut: a part of the clients waits exactly the cap, as in the
             # simulations that chose this schedule.
             return min(longest, base + (_DECORRELATED_GROWTH * before - base) * rng.random())
         if stage.jitter == "none" or longest == 0:
             return longest
-        shortest = _shortest(stage, place)
+        shortest = _shortest(stage, index)
         return shortest + (longest - shortest) * rng.random()
 
     def delays(self, n: int, /) -> list[float]:
@@ -207,6 +230,23 @@ class Backoff(Value):
         return False
 
 
+def parse_schedule(text: str) -> Backoff:
+    """Return the schedule that a text spells. ValueError says what was wanted; a wrong argument is a ConfigError, which is one too."""
+    if not isinstance(cast("object", text), str):
+        raise ValueError("a text expected")  # noqa: TRY004 -- as for every other text that is none
+    return _made(read_call(text, "Backoff", SHAPES, prefixes=_PREFIXES))
+
+
+def _made(call: Call) -> Backoff:
+    arguments = [_made(each) if isinstance(each, Call) else each for each in call.arguments]
+    named = {name: _made(each) if isinstance(each, Call) else each for name, each in call.named.items()}
+    try:
+        made: Backoff = getattr(Backoff, call.name)(*arguments, **named)
+    except TypeError as error:  # Python names the argument that is missing or unknown
+        raise ValueError(str(error)) from None
+    return made
+
+
 def spread(schedule: Backoff, n: int) -> list[tuple[float, float, float]]:
     """Return (shortest, mean, longest) of each of the first `n` waits; the means are those of 2,000 runs, always the same."""
     runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
@@ -217,35 +257,35 @@ def spread(schedule: Backoff, n: int) -> list[tuple[float, float, float]]:
 
 
 def _stage(schedule: Backoff, attempt: int) -> tuple[Backoff, int]:
-    """Return the part of the schedule that `attempt` falls into, and its place in that part."""
+    """Return the part of the schedule that `attempt` falls into, and its number in that part."""
     while schedule.then is not None and attempt > len(schedule.seconds):
         attempt -= len(schedule.seconds)
         schedule = schedule.then
     return schedule, attempt
 
 
-def _longest(stage: Backoff, place: int) -> float:
+def _longest(stage: Backoff, index: int) -> float:
     if stage.shape == "steps":
-        return stage.seconds[min(place, len(stage.seconds)) - 1]
+        return stage.seconds[min(index, len(stage.seconds)) - 1]
     base = stage.seconds[0]
     if stage.cap is None or base == 0:
         return base
     try:
         if stage.shape == "linear":
-            grown = base * place
+            grown = base * index
         elif stage.shape == "exponential":
-            grown = base * stage.factor ** (place - 1)
+            grown = base * stage.factor ** (index - 1)
         else:
-            grown = base * _DECORRELATED_GROWTH**place
+            grown = base * _DECORRELATED_GROWTH**index
     except OverflowError:  # attempt 1,025 and later: far beyond any cap
         return stage.cap
     return min(grown, stage.cap)
 
 
-def _shortest(stage: Backoff, place: int) -> float:
+def _shortest(stage: Backoff, index: int) -> float:
     if stage.shape == "decorrelated":
-        return min(stage.seconds[0], _longest(stage, place))
-    return _longest(stage, place) * _SHARE[stage.jitter]
+        return min(stage.seconds[0], _longest(stage, index))
+    return _longest(stage, index) * _SHARE[stage.jitter]
 
 
 def _sum(first: Any, second: Any) -> Any:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, ca
 
 import attrs
 
+from .forms import copy_form, takes
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,15 +67,15 @@ def _compared(value: Value) -> tuple[object, ...]:
     return tuple(getattr(value, field.name) for field in fields if field.eq)
 
 
-def called(value: Value, *first: str, by: str = "", **told: str) -> str:
+def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
     """Return the call that makes `value`: the arguments in `first`, then each field that differs from its default.
 
-    `by` names a constructor other than the class. A field named in `told` is written as given there, or left out if that is empty.
+    `by` names a constructor other than the class. A field named in `texts` is written as it is there, or left out if that is empty.
     """
     arguments = list(first)
     for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(value))):
         found = getattr(value, field.name)
-        text = told.get(field.name, "" if found == field.default else shown(found))
+        text = texts.get(field.name, "" if found == field.default else shown(found))
         if text:
             arguments.append(f"{field.name}={text}")
     return f"{by or type(value).__name__}({', '.join(arguments)})"
@@ -133,6 +135,7 @@ def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
     """Return a validator for a duration of at most `most` seconds."""
     wanted = f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
 
+    @takes("seconds", wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if not is_number(value) or not 0 <= value <= most or (value == 0 and not zero):
             refuse(path_of(instance, attribute), wanted, value)
@@ -152,6 +155,7 @@ def number(*, least: float, above: bool = False) -> Validator:
     """Return a validator for a finite number from (or above) `least`."""
     wanted = f"a finite number {'above' if above else 'of at least'} {shown(least)}"
 
+    @takes("number", wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if not is_number(value) or value < least or (above and value == least):
             refuse(path_of(instance, attribute), wanted, value)
@@ -164,18 +168,21 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+@takes("count", wanted="a whole number of at least 1")
 def count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a whole number of at least 1."""
     if not is_count(value):
         refuse(path_of(instance, attribute), "a whole number of at least 1", value)
 
 
+@takes("count", wanted="a whole number of at least 0")
 def whole(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a whole number of at least 0."""
     if not is_count(value, 0):
         refuse(path_of(instance, attribute), "a whole number of at least 0", value)
 
 
+@takes("text", wanted="a name that is not empty")
 def state_key(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate the name under which state is shared: text that is not empty, or None for a state of one's own."""
     if value is not None and not (isinstance(value, str) and value):
@@ -185,6 +192,7 @@ def state_key(instance: object, attribute: attrs.Attribute[Any], value: object) 
 def function(wanted: str) -> Validator:
     """Return a validator for something to call; `wanted` says what it is called with."""
 
+    @takes("function", wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         # An exception class is callable too, and a mistake here: `on=` is where those go.
         if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
@@ -193,6 +201,7 @@ def function(wanted: str) -> Validator:
     return check
 
 
+@takes("flag", wanted="true or false")
 def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate True or False, and nothing that merely behaves like them."""
     if not isinstance(value, bool):
@@ -203,6 +212,7 @@ def one_of(*options: str) -> Validator:
     """Return a validator for one of the words of a Literal."""
     wanted = "one of " + ", ".join(options)
 
+    @takes("word", words=options, wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if not isinstance(value, str) or value not in options:
             refuse(path_of(instance, attribute), wanted, value)
@@ -214,6 +224,7 @@ def instance_of(kind: type) -> Validator:
     """Return a validator for another policy value."""
     wanted = f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
 
+    @takes("value", of=kind, wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if not isinstance(value, kind):
             refuse(path_of(instance, attribute), wanted, value)
@@ -221,9 +232,10 @@ def instance_of(kind: type) -> Validator:
     return check
 
 
-def tuple_of(wanted: str, fits: Callable[[object], bool]) -> Validator:
-    """Return a validator for a tuple of such items; the error names the one that is wrong."""
+def tuple_of(wanted: str, fits: Callable[[object], bool], *, of: type | None = None) -> Validator:
+    """Return a validator for a tuple of such items; the error names the one that is wrong. `of`: values of this class."""
 
+    @takes("texts" if of is None else "values", of=of, wanted=f"a list, each {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
         if not isinstance(value, tuple):
@@ -242,4 +254,4 @@ def optional(validator: Validator) -> Validator:
         if value is not None:
             validator(instance, attribute, value)
 
-    return check
+    return copy_form(validator, check)

@@ -10,6 +10,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .fields import path_of, refuse
+from .forms import takes
 
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_ba
     )
 
 
+@takes("wait", wanted="a schedule")
 def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a schedule."""
     # A Backoff is callable: tenacity calls it. A class is callable too, and no schedule.
@@ -41,7 +43,7 @@ def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object)
         refuse(path_of(instance, attribute), "a schedule that is no async function: nobody awaits it", value)
 
 
-def as_wait(said: Any) -> float:
+def as_wait(asked: Any) -> float:
     """Return the seconds that somebody's schedule asks for; nan, which stops other timers, and less than nothing are no wait."""
-    seconds = said.total_seconds() if hasattr(said, "total_seconds") else float(said)
+    seconds = asked.total_seconds() if hasattr(asked, "total_seconds") else float(asked)
     return seconds if 0 <= seconds < float("inf") else 0.0

@@ -13,6 +13,7 @@ import attrs
 
 from .fields import Value, count, optional, path_of, refuse, shown
 from .foreign import Wait, check_wait
+from .forms import takes
 from .what import WANTED, is_what, plain, rank
 
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import Failure
 
 
+@takes("function", wanted="a function without arguments")
 def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) -> None:
     if not callable(value):
         refuse(path_of(instance, attribute), "a function without arguments, or None", value)
@@ -83,6 +85,7 @@ def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     return Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
 
 
+@takes("rules", of=Rule, wanted="a table of failures, each with a rule")
 def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a field that holds a table."""
     path = path_of(instance, attribute)

@@ -20,6 +20,7 @@ from ..errors import changed, config_error, number_in
 from ..errors.taxonomy import Category, Kind
 from .fields import path_of, refuse, shown
 from .foreign import is_tenacity
+from .forms import takes
 
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _named(what: Any) -> Any:
 def whats(*, of_tenacity: bool = False) -> Validator:
     """Return a validator for a tuple of What; `of_tenacity` lets one of tenacity's `retry=` objects stand for one."""
 
+    @takes("whats", wanted="failures")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
 
@@ -128,20 +130,20 @@ def ask(condition: Any, about: object) -> bool:
         if isinstance(answer, Exception):  # it raised when it was awaited
             raise answer
         return answer
-    said: object = condition(about)
-    if not hasattr(type(said), "__await__"):
-        return bool(said)
-    close = getattr(said, "close", None)
+    asked: object = condition(about)
+    if not hasattr(type(asked), "__await__"):
+        return bool(asked)
+    close = getattr(asked, "close", None)
     if callable(close):
         close()  # or Python warns that nobody has awaited it
     name = getattr(condition, "__qualname__", type(condition).__qualname__)
     raise config_error(
-        name, "True or False: a condition is awaited in async calls alone", type(said).__name__
+        name, "True or False: a condition is awaited in async calls alone", type(asked).__name__
     )
 
 
 def is_condition(what: object) -> bool:
-    """Return whether it is a function or an object of tenacity's that has to be called for its answer."""
+    """Return whether it is a function or an object of tenacity's that has to be called for its asked."""
     return callable(what) and not isinstance(what, type)
 
 

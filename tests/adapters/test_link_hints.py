@@ -16,7 +16,7 @@ import resilient_bridge as rb
 from tests.adapters.link_peers import World, quick, until, virtual
 from tests.adapters.test_link_calls import client_of
 from tests.peers.ports import Port
-from tests.peers.running import Ledger, Process
+from tests.peers.running import Ledger, McpProcess
 
 
 pytestmark = pytest.mark.timeout(60)
@@ -73,7 +73,7 @@ class Served:
         self.program.write_text(SERVER)
         self.ledger, self.lives = Ledger(folder / "ledger"), Ledger(folder / "lives")
         self.command = [str(self.program), str(self.ledger.file), str(self.lives.file), transport, str(port)]
-        self.process = Process([sys.executable, *self.command], port, folder / "log")
+        self.process = McpProcess(self.command, port, folder / "log")
         self.is_stdio = transport == "stdio"
 
     def factory(self):

@@ -57,9 +57,11 @@ async def doctor(url, *arguments, seconds=10, **environment):
 
 @contextlib.asynccontextmanager
 async def publishing(double, *, channel=None, every=0.1, events=1_000):
-    """A served double that says something again and again, until so many events."""
+    """A served double that says something again and again, until so many events; few of them wait until somebody listens."""
 
     async def publish():
+        while events < 10 and not double.connections:
+            await asyncio.sleep(0.01)
         for number in range(1, events + 1):
             await double.publish(number, channel)
             await asyncio.sleep(every)

@@ -13,6 +13,7 @@ from aiohttp import web
 import resilient_bridge as rb
 from resilient_bridge import cli
 from resilient_bridge.cli.doctor_steps import Limits, examine
+from resilient_bridge.cli.doctor_taps import Journal
 from tests.bridges.aiohttp_server import serving
 from tests.bridges.doubles.harness import serving_aiohttp
 from tests.bridges.doubles.homemade import Homemade
@@ -97,6 +98,7 @@ async def test_a_url_that_works_once_is_found_out():
 async def test_it_ends_in_time_whatever_the_server_does():
     """A server that accepts TCP and is silent, one that floods, and nobody at all."""
     writers = []
+    much = "x" * 10_000  # what this command looks at is reached soon, on a busy machine too
 
     async def silent(reader, writer):
         writers.append(writer)
@@ -106,7 +108,7 @@ async def test_it_ends_in_time_whatever_the_server_does():
         await socket.prepare(request)
         with contextlib.suppress(ConnectionError):
             for number in range(1_000_000):
-                await socket.send_str(json.dumps({"n": number}))
+                await socket.send_str(json.dumps({"n": number, "much": much}))
         return socket
 
     listener = await asyncio.start_server(silent, "127.0.0.1", 0)
@@ -128,6 +130,19 @@ async def test_it_ends_in_time_whatever_the_server_does():
     )  # of which most is the machine's
     assert "More came than this command looks at." in " ".join(flooded.out.split())
     assert "connection refused" in alone.err
+
+
+@pytest.mark.parametrize(("frame", "most"), [("", 20_000), ("x" * 2**20, 16)])
+async def test_what_is_noted_of_a_connection_is_bounded(frame, most):
+    """In frames and in bytes; what this command does itself is noted still."""
+    journal = Journal()
+    for _ in range(most):
+        journal.add("came", frame)
+    assert not journal.is_full
+    journal.add("came", frame)
+    journal.add("dialled")
+    assert journal.is_full
+    assert len(journal.entries) == most + 1
 
 
 async def test_nothing_is_open_when_it_is_over():

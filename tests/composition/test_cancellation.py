@@ -17,7 +17,7 @@ from .stepping import BOUND, Blow, sweep
 QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50))
 
 
-def left_over() -> list[str]:
+def remaining() -> list[str]:
     """What the package still owns: tasks, and links whose client end is open."""
     loop: Any = asyncio.get_running_loop()
     tasks = [t.get_name() for t in asyncio.all_tasks() if "resilient_bridge" in t.get_name()]
@@ -42,7 +42,7 @@ async def connecting(server: Any, blow: Blow) -> None:
             await asyncio.sleep(0.05)
 
     await blow.strike(work())
-    assert left_over() == []
+    assert remaining() == []
     assert all(client.state == "CLOSED" for client in made)
 
 
@@ -63,7 +63,7 @@ async def losing(server: Any, blow: Blow) -> None:
             await receipt.confirmed()
 
     await blow.strike(work())
-    assert left_over() == []
+    assert remaining() == []
     assert all(client.state == "CLOSED" for client in made)
 
 
@@ -91,7 +91,7 @@ async def over_a_factory(server: Any, blow: Blow) -> None:
 
     await blow.strike(work())
     await asyncio.sleep(0)
-    assert left_over() == []
+    assert remaining() == []
     assert entered in (["in", "out"][: len(entered)] * 1, ["in", "out"] * 2)
 
 
@@ -113,7 +113,7 @@ async def sending(server: Any, blow: Blow) -> None:
         await journey.rest()
         assert [m["payload"]["n"] for m in server.received if "n" in m["payload"]] == taken
         assert {receipt.state for receipt in journey.receipts.values()} <= {"confirmed"}
-    journey.kept()
+    journey.check()
 
 
 async def requesting(server: Any, blow: Blow) -> None:
@@ -139,7 +139,7 @@ async def requesting(server: Any, blow: Blow) -> None:
         assert not [frame for frame in server.frames[seen:] if frame["type"] == "git_status_request"]
         answer = await journey.client.request("git_status_request", {"r": 0})
         assert answer.payload["r"] == 0
-    journey.kept()
+    journey.check()
 
 
 async def iterating(server: Any, blow: Blow) -> None:
@@ -222,7 +222,7 @@ async def waiting(server: Any, blow: Blow) -> None:
         await journey.send(1)
         await journey.push(1) if server.session else None
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 async def confirming(server: Any, blow: Blow) -> None:
@@ -242,7 +242,7 @@ async def confirming(server: Any, blow: Blow) -> None:
         await journey.rest()
         for receipt in journey.receipts.values():
             assert await receipt.confirmed(1) in {"applied", "read"}
-    journey.kept()
+    journey.check()
 
 
 async def following(server: Any, blow: Blow) -> None:
@@ -296,7 +296,7 @@ async def closing(server: Any, blow: Blow) -> None:
     await closed(client, blow, 5)
     assert client.state == "CLOSED"
     assert client.state == "CLOSED"
-    assert left_over() == []
+    assert remaining() == []
     for receipt in receipts:
         assert receipt.state in {"confirmed", "unknown", "dropped"}
     async with asyncio.timeout(1):
@@ -316,7 +316,7 @@ async def closing_a_dead_link(server: Any, blow: Blow) -> None:
     await closed(client, blow, 0.5)
     assert client.state == "CLOSED"
     assert client.state == "CLOSED"
-    assert left_over() == []
+    assert remaining() == []
     assert receipt.state == "unknown"
 
 

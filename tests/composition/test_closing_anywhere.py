@@ -18,9 +18,21 @@ from .stepping import before_turn
 QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50))
 BRIDGES: dict[str, dict[str, Any]] = {
     "correct": {},
-    "asked only, slow": {"unasked_push": False, "slow": 0.01, "replay_delay": 0.02},
+    "asked only, slow": {"push_buffer": False, "slow": 0.01, "replay_delay": 0.02},
     "no acks": {"acks": "none"},
 }
+
+
+CLOSES = [  # a sample of three has each bridge, and both ways to drain
+    *(("correct", 0, 0), ("correct", 0, 1), ("correct", 5, 8), ("correct", 0, 2)),
+    *(
+        ("asked only, slow", 5, 8),
+        ("asked only, slow", 0, 0),
+        ("asked only, slow", 0, 1),
+        ("asked only, slow", 0, 2),
+    ),
+    *(("no acks", 0, 0), ("no acks", 0, 1), ("no acks", 5, 8), ("no acks", 0, 2)),
+]
 
 
 async def live(server: Any, client: rb.BridgeClient, receipts: list[rb.Receipt]) -> None:
@@ -80,8 +92,7 @@ async def nothing(server: Any) -> None:
     """An empty run: it reports what collected garbage has to say about the runs before it."""
 
 
-@pytest.mark.parametrize(("drain", "seed"), some([(0, 0), (0, 1), (5, 8), (0, 2)], 2))
-@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize(("bridge", "drain", "seed"), some(CLOSES, 3))
 def test_a_close_before_any_turn_is_complete(bridge, drain, seed):
     """Closed before every turn of a life: in time, every receipt and waiter told, Closed last, no task, no link, no error."""
     turn = 0

@@ -22,8 +22,8 @@ def simulated(main: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., An
     """Make a test of `async def test(server, ...)`: it runs in virtual time and must leave nothing behind."""
     signature = inspect.signature(main)
 
-    def test(**given: Any) -> Any:
-        return simulate(lambda server: main(server, **given))
+    def test(**options: Any) -> Any:
+        return simulate(lambda server: main(server, **options))
 
     test.__name__, test.__qualname__, test.__doc__ = main.__name__, main.__qualname__, main.__doc__
     test.__module__ = main.__module__
@@ -170,6 +170,6 @@ class Journey:
         """The states passed, in order."""
         return [event.state.value for event in self.of(rb.events.StateChanged)]
 
-    def kept(self) -> None:
+    def check(self) -> None:
         """Nothing lost, repeated, reordered or untold."""
         assert self.ledger.judge().findings() == []

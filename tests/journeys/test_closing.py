@@ -53,7 +53,7 @@ async def lead_to(server: Any, client: rb.BridgeClient, state: str) -> None:
             await until(client, state)
         case "REPLAYING" | "FLUSHING":
             server.behave(
-                replay="none" if state == "REPLAYING" else "correct", unasked_push=state == "FLUSHING"
+                replay="none" if state == "REPLAYING" else "correct", push_buffer=state == "FLUSHING"
             )
             await server.cut("abort")
             await until(client, "BACKOFF")

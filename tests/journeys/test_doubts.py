@@ -53,11 +53,11 @@ async def test_a_dead_link_that_the_application_doubts_is_replaced_at_once(serve
         assert len({frame["payload"]["idempotency_key"] for frame in sent}) == 1
         assert len(server.received) == 1
         assert journey.receipts[1].state == "confirmed"
-    journey.kept()
+    journey.check()
 
 
 @simulated
-async def test_a_short_probe_timeout_is_kept_to_the_moment(server):
+async def test_a_short_probe_timeout_is_exact(server):
     """The verdict comes when the time is up, and not when the client happens to look at its clocks next."""
     policy = rb.BridgePolicy(heartbeat=rb.Heartbeat(probe_timeout=0.1))
     async with Journey(server, policy=policy) as journey:
@@ -105,7 +105,7 @@ async def test_many_doubts_are_one_probe_at_a_time(server):
 @simulated
 async def test_a_doubt_is_legal_at_any_moment_of_a_connection(server, after):
     """Before, while and after a slow resume: a healthy bridge is never left, and the verdict is the one it would have been."""
-    server.behave(replay_delay=1.0, unasked_push=False)
+    server.behave(replay_delay=1.0, push_buffer=False)
     async with Journey(server, policy=rb.presets.recursor) as journey:
         await journey.ready()
         await journey.push(1)
@@ -117,13 +117,13 @@ async def test_a_doubt_is_legal_at_any_moment_of_a_connection(server, after):
         await journey.rest()
         assert journey.losses() == ["connection_lost"]
         assert journey.verdicts() == ["RECOVERED(anchor)"]
-    journey.kept()
+    journey.check()
 
 
 @simulated
 async def test_a_link_that_dies_while_it_joins_can_be_doubted_too(server):
     """In REPLAYING, with the replay on its way and the link silent: two seconds, and not the ten of the replay's timeout."""
-    server.behave(replay_delay=60.0, unasked_push=False)
+    server.behave(replay_delay=60.0, push_buffer=False)
     async with Journey(server) as journey:
         await journey.ready()
         await journey.push(1)
@@ -140,7 +140,7 @@ async def test_a_link_that_dies_while_it_joins_can_be_doubted_too(server):
         await asyncio.sleep(SOON)
         assert journey.losses()[-1] == "probe_unanswered"
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("stall", [1.0, 1.6, 5.0, 600.0])
@@ -237,6 +237,6 @@ def test_doubts_at_any_time_of_a_storm_break_no_promise(seed):
             await asyncio.sleep(30)
             nagging.cancel()
             await journey.rest()
-        journey.kept()
+        journey.check()
 
     simulate(main, seed=seed, faults=Faults(seed=seed, rate=0.1, until=40.0))

@@ -53,12 +53,12 @@ async def test_a_half_open_link_is_noticed_within_25_5_seconds(server, way, phas
         if talking is not None:
             await talking
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V13")
 @simulated
-async def test_the_seed_of_30_seconds_is_kept(server):
+async def test_the_seed_of_30_seconds_holds(server):
     """presets.openviber: a heartbeat that stays unanswered for 30 s ends the link, and not one that is answered after 29."""
     async with Journey(server, policy=rb.presets.openviber) as journey:
         await journey.ready()
@@ -159,11 +159,11 @@ async def test_a_wall_clock_that_jumps_by_years_drives_nothing(server, jump, dow
         await journey.rest()
     assert journey.receipts[3].state == "confirmed"
     assert journey.receipts[2].state == "confirmed"
-    journey.kept()
+    journey.check()
 
 
 @simulated
-async def test_no_verdict_while_nobody_reads(server):
+async def test_no_verdict_while_the_reader_waits(server):
     """A full inbox pauses reading: the pongs lie unread, and that is no sign of death, however long it lasts."""
     policy = rb.BridgePolicy(inbox=rb.Inbox(max_messages=2))
     async with Journey(server, policy=policy, reads=False) as journey:

@@ -66,7 +66,7 @@ async def test_a_failed_health_check_finds_a_dead_link(server):
         assert len(server.received) == 1
         assert journey.client.health().failed_checks == 1
         assert journey.client.health().check_errors == 0
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V13")
@@ -87,7 +87,7 @@ async def test_a_bad_health_answer_alone_kills_no_link(server, answer, errors):
         assert (health.failed_checks, health.check_errors) == (8, errors)
         await journey.send(1)
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("answer", [True, "hang"])
@@ -189,7 +189,7 @@ async def test_the_bridges_own_health_endpoint_can_be_asked(server):
         await asyncio.sleep(10 + 2 + SOON)
         assert journey.losses() == ["health_check_failed"]
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

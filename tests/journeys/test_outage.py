@@ -40,7 +40,7 @@ async def test_requests_in_flight_fail_at_the_loss_and_are_not_repeated(server):
             assert error.failure.executed is rb.Executed.MAYBE
         await journey.rest()
         assert len(frames(server, "git_status_request")) == 3
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V8")
@@ -94,7 +94,7 @@ async def test_results_queue_and_the_heartbeat_resumes_in_the_first_burst(server
         kinds = [frame["type"] for frame in server.frames[seen:]]
         assert kinds[:3] == ["auth", "session_join", "heartbeat_ping"]
         assert {receipt.state for receipt in journey.receipts.values()} == {"confirmed"}
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V9")
@@ -122,7 +122,7 @@ async def test_every_resend_carries_the_same_id_and_key(server, keys):
         sent = [(frame["id"], frame["payload"]) for frame in frames(server)]
         assert sent == [(receipt.id, {"n": 1, "idempotency_key": receipt.idempotency_key})] * 6
     assert len(server.received) == 1
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V9")
@@ -148,7 +148,7 @@ async def test_nothing_is_repeated_outside_the_window(server, outage, state):
         if state == "unknown":
             with pytest.raises(rb.OutcomeUnknownError):
                 await journey.receipts[1].confirmed()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V9")
@@ -194,7 +194,7 @@ async def test_a_dead_peer_is_noticed_and_its_work_sent_again_with_its_key(serve
             "CONN_HEARTBEAT_TIMEOUT" if how == "silence" else "CONN_WEBSOCKET_CLOSED"
         )
         assert not journey.client.health().unconfirmed
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V13")

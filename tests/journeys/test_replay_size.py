@@ -17,7 +17,7 @@ from .journey import Journey, simulated
 @simulated
 async def test_a_reconnect_replays_the_gap_and_the_overlap(server, overlap):
     """One message a second for 20 minutes, a reconnect a minute: each asks from the last message less the overlap, once."""
-    server.behave(unasked_push=False, replay_bytes=10_000_000)
+    server.behave(push_buffer=False, replay_bytes=10_000_000)
     policy = rb.presets.default.evolve(replay=rb.Replay(overlap=overlap))
     answered: list[int] = []
     async with Journey(server, policy=policy) as journey:
@@ -30,7 +30,7 @@ async def test_a_reconnect_replays_the_gap_and_the_overlap(server, overlap):
             if n % 60 == 45:
                 answered.append(journey.loop.network.links[-1].down.bytes)
         await asyncio.sleep(5)
-    journey.kept()
+    journey.check()
     assert journey.verdicts() == ["RECOVERED(anchor)"] * 20
     asks = [frame for frame in server.frames if frame["type"] == "request_replay"]
     assert len(asks) == 20
@@ -50,7 +50,7 @@ async def test_the_answer_is_asked_for_without_since_only_where_the_anchor_is_mi
     """A bridge whose `since` is broken (the verbatim seed) is asked twice; a good one once."""
     asks: dict[str, int] = {}
     for replay in ("correct", "verbatim_seed"):
-        server.behave(unasked_push=False, replay=replay)
+        server.behave(push_buffer=False, replay=replay)
         before = len(server.frames)
         async with Journey(server) as journey:
             await journey.ready()

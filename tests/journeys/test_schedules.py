@@ -174,7 +174,7 @@ async def test_five_tries_then_synchronise_then_flush(server):
     policy = rb.BridgePolicy(
         reconnect=rb.Reconnect(backoff=rb.Backoff.linear(1, jitter="none"), attempts=5, on_exhausted="raise")
     )
-    server.behave(unasked_push=False)
+    server.behave(push_buffer=False)
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         await journey.push(1)
@@ -199,7 +199,7 @@ async def test_five_tries_then_synchronise_then_flush(server):
         await asyncio.sleep(100)
         assert journey.waits()[first:] == [1, 2, 3, 4, 5]
         assert journey.client.health().failure.code == "CONN_RECONNECT_EXHAUSTED"
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V7")
@@ -212,8 +212,8 @@ async def test_openviber_suspends_tells_and_goes_on(server):
         await asyncio.sleep(60)
         assert gaps_waited(journey, start)[:5] == [1, 2, 4, 8, 16]
         assert client.state == "SUSPENDED"
-        (told,) = journey.of(rb.events.Suspended)
-        assert (told.attempts, told.reason) == (5, "connect_refused")
+        (suspended,) = journey.of(rb.events.Suspended)
+        assert (suspended.attempts, suspended.reason) == (5, "connect_refused")
         assert journey.when(rb.events.Suspended) - start == pytest.approx(31, abs=0.5)
         await journey.send(2)
         await journey.push(2)
@@ -226,7 +226,7 @@ async def test_openviber_suspends_tells_and_goes_on(server):
         await journey.rest()
         assert journey.receipts[2].state == "confirmed"
         assert journey.seen() == [1, 2]
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("V7")
@@ -240,8 +240,8 @@ async def test_an_outage_that_outlasts_the_grace_suspends_however_few_the_attemp
         await asyncio.sleep(350)
         assert journey.client.state == "SUSPENDED"
         assert journey.when(rb.events.Suspended) - start == pytest.approx(300, abs=0.1)
-        (told,) = journey.of(rb.events.Suspended)
-        assert told.reason == "grace_passed"
+        (suspended,) = journey.of(rb.events.Suspended)
+        assert suspended.reason == "grace_passed"
 
 
 @pytest.mark.requirement("G2")

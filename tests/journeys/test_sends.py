@@ -48,12 +48,12 @@ async def test_24_sends_taken_back_while_queued_are_never_delivered(server):
                     assert receipt.withdraw() is True
                     assert receipt.withdraw() is False
         await journey.rest()
-        kept = [n for n in range(1, 49) if n % 4 in {0, 3}]
-        assert arrived(server) == kept
-        assert {n for n, receipt in journey.receipts.items() if receipt.state == "confirmed"} == set(kept)
+        check = [n for n in range(1, 49) if n % 4 in {0, 3}]
+        assert arrived(server) == check
+        assert {n for n, receipt in journey.receipts.items() if receipt.state == "confirmed"} == set(check)
         with pytest.raises(rb.errors.NotDeliveredError):
             await journey.receipts[2].confirmed()
-    journey.kept()
+    journey.check()
 
 
 @simulated
@@ -67,12 +67,12 @@ async def test_a_send_that_was_handed_out_cannot_be_withdrawn(server):
         assert receipt.withdraw() is False
         assert await receipt.confirmed(5) == "applied"
         assert receipt.withdraw() is False
-    journey.kept()
+    journey.check()
 
 
-@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("rounds", range(4))
 @simulated
-async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, turns):
+async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, rounds):
     """overflow="block": cancelled while it waits for room, also in the very turn in which there is room."""
     policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
     async with Journey(server, policy=policy) as journey:
@@ -86,7 +86,7 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, turns
         waiting[0].cancel()
         await asyncio.sleep(0)
         journey.receipts[1].withdraw()
-        for _ in range(turns):
+        for _ in range(rounds):
             await asyncio.sleep(0)
         waiting[1].cancel()
         done = await asyncio.gather(*waiting, return_exceptions=True)
@@ -98,7 +98,7 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, turns
                 journey.ledger.sent(n, result)
         await journey.rest()
         assert sorted(arrived(server)) == [2, *taken]
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("acks", ["each", "none"])
@@ -235,7 +235,7 @@ async def test_a_request_that_was_handed_out_and_failed_is_not_sent_again(server
 
 
 @simulated
-async def test_an_answer_that_comes_too_late_is_told_and_not_delivered(server):
+async def test_an_answer_that_comes_too_late_is_reported_and_not_delivered(server):
     """The request failed at the loss; its answer, found in the replay, is the event LateReply and no message."""
     server.on_request = lambda message: {"late": True}
     async with Journey(server, policy=QUICK) as journey:

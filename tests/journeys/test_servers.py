@@ -13,7 +13,7 @@ import resilient_bridge as rb
 from .journey import Journey, simulated
 
 
-QUIET = {"unasked_push": False}
+QUIET = {"push_buffer": False}
 
 #: bridge -> (its habits, the verdict)
 BRIDGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -27,7 +27,7 @@ BRIDGES: dict[str, tuple[dict[str, Any], str]] = {
     "answers without ids": ({"replay_ids": False, **QUIET}, "RECOVERED(anchor)"),
     "answering twice": ({"answer_twice": True}, "RECOVERED(anchor)"),
     "answering twice, asked only": ({"answer_twice": True, **QUIET}, "RECOVERED(anchor)"),
-    "unasked only": ({"replay": "unasked_only"}, "RECOVERED(anchor)"),
+    "unasked only": ({"replay": "pushed_only"}, "RECOVERED(anchor)"),
     "1 s stamps": ({"timestamps": "s", **QUIET}, "RECOVERED(anchor)"),
     "1 s stamps, exclusive": ({"timestamps": "s", "replay": "exclusive", **QUIET}, "RECOVERED(anchor)"),
     "no stamps": ({"timestamps": "none", **QUIET}, "RECOVERED(anchor)"),
@@ -79,7 +79,7 @@ async def test_the_verdict_is_right(server, bridge):
     async with Journey(server) as journey:
         await lose_three(journey)
     assert journey.verdicts() == [verdict]
-    journey.kept()
+    journey.check()
     if verdict.startswith("RECOVERED"):
         assert journey.seen() == [1, 2, 3, 4, 5, 6, 7, 8]
         assert not journey.gaps
@@ -94,7 +94,7 @@ async def test_the_verdict_is_right(server, bridge):
     ("keep", "verdict"), [(0, "UNKNOWN(empty)"), (3, "GAP(truncated)"), (4, "RECOVERED(anchor)")]
 )
 @simulated
-async def test_a_truncated_buffer_is_told_exactly(server, keep, verdict):
+async def test_a_truncated_buffer_is_an_exact_gap(server, keep, verdict):
     """The buffer still holds nothing, all that was missed, or the last delivered one too: only the last is proof."""
     async with Journey(server) as journey:
         await journey.ready()
@@ -106,7 +106,7 @@ async def test_a_truncated_buffer_is_told_exactly(server, keep, verdict):
         await asyncio.sleep(0.5)
         await journey.ready()
         assert journey.verdicts() == [verdict]
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("types", ["stream_chunk", "mixed"])
@@ -119,7 +119,7 @@ async def test_messages_without_ids(server, types, stamps):
         await journey.ready()
         await journey.push(1, type="stream_chunk" if types == "stream_chunk" else "tool_call")
         await lose_three_more(journey)
-    journey.kept()
+    journey.check()
     if types == "mixed":
         assert journey.verdicts() == ["RECOVERED(anchor)"]
         assert journey.seen() == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -194,7 +194,7 @@ async def test_under_a_gap_what_is_known_is_not_repeated(server):
         await asyncio.sleep(0.1)
     assert journey.verdicts() == ["GAP(truncated)"]
     assert journey.seen() == [1, 2, 3, 4]
-    journey.kept()
+    journey.check()
 
 
 @simulated
@@ -218,15 +218,15 @@ async def test_a_new_life_of_the_bridge_is_a_gap(server):
         await journey.push(2)
         await journey.rest()
     assert [gap.reason for gap in journey.gaps] == ["new_session"]
-    journey.kept()
+    journey.check()
 
 
 @simulated
 async def test_a_dialect_without_replay_says_so(server):
     """`request_replay=None`: every resume ends UNKNOWN(no_replay), at once."""
     policy = rb.presets.default.evolve(dialect=rb.Dialect(request_replay=None, replay=None))
-    server.behave(unasked_push=False)
+    server.behave(push_buffer=False)
     async with Journey(server, policy=policy) as journey:
         await lose_three(journey)
     assert journey.verdicts() == ["UNKNOWN(no_replay)"]
-    journey.kept()
+    journey.check()

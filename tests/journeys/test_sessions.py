@@ -18,7 +18,7 @@ PATIENT = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(5),
 @pytest.mark.requirement("R4")
 @pytest.mark.parametrize(("outage", "verdict"), [(290, "RECOVERED(anchor)"), (310, "GAP(new_session)")])
 @simulated
-async def test_a_session_is_kept_for_five_minutes(server, outage, verdict):
+async def test_a_session_lives_for_five_minutes(server, outage, verdict):
     """An outage of 290 s is resumed; after 310 s the session is unknown, the client joins afresh, and says so where it happened."""
     async with Journey(server, policy=PATIENT) as journey:
         await journey.ready()
@@ -42,12 +42,12 @@ async def test_a_session_is_kept_for_five_minutes(server, outage, verdict):
         assert len(server.connect_times) == 2  # the fresh join needs no connection of its own
     assert journey.seen() == ([1, 2, 3] if outage < 300 else [1, 3])
     assert [gap.reason for gap in journey.gaps] == ([] if outage < 300 else ["new_session"])
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("R4")
 @simulated
-async def test_the_gap_stands_in_its_place_in_the_stream(server):
+async def test_the_gap_stands_where_messages_are_missing(server):
     """The consumer hears of the lost session after the last message before it and before the first one after it."""
     order: list[object] = []
     client = rb.BridgeClient(server.url, on_gap=lambda gap: order.append(gap.reason))
@@ -87,11 +87,11 @@ async def test_what_may_have_arrived_in_the_lost_session_is_not_repeated(server)
             await journey.receipts[2].confirmed()
         await asyncio.sleep(5)
         assert [f["payload"]["n"] for f in server.frames if f["type"] == "tool_result"] == [1]
-    journey.kept()
+    journey.check()
 
 
 @simulated
-async def test_a_session_closed_by_the_bridge_is_left(server):
+async def test_a_session_closed_by_the_bridge_is_abandoned(server):
     """SESS_CLOSED on the resume is treated as SESS_NOT_FOUND: a fresh session, and a gap."""
     async with Journey(server) as journey:
         await journey.ready()
@@ -104,7 +104,7 @@ async def test_a_session_closed_by_the_bridge_is_left(server):
         assert journey.verdicts() == ["GAP(new_session)"]
         await journey.push(2)
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @simulated
@@ -190,7 +190,7 @@ async def test_a_lost_session_in_an_http_answer_keeps_its_suggestions(server):
         assert journey.verdicts() == ["GAP(new_session)"]
         await journey.push(2)
         await journey.rest()
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.requirement("R9")

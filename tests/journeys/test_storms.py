@@ -62,7 +62,7 @@ async def test_accept_then_close_makes_seven_connects_in_the_first_minute_and_fo
         server.behave(accept_then_close=None)
         await journey.rest()
         assert journey.receipts[2].state in {"confirmed", "unknown"}
-    journey.kept()
+    journey.check()
 
 
 @pytest.mark.parametrize("name", ["default", "openviber"])

@@ -18,7 +18,7 @@ CANARY = "canary-4f9a2b7c81d34e5d"
 EXACT = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(2)))
 
 
-def told(event: rb.events.Event) -> str:
+def line_of(event: rb.events.Event) -> str:
     """One line per event, without time and ids."""
     match event:
         case rb.events.StateChanged():
@@ -64,7 +64,7 @@ Closed user
 @simulated
 async def test_the_events_of_one_loss_and_recovery(server):
     """Exactly these events, in this order, the same through `rb.listen` and `events()`, with the virtual time of each."""
-    server.behave(unasked_push=False)
+    server.behave(push_buffer=False)
     heard: list[rb.events.Event] = []
     client = rb.BridgeClient(server.url, policy=EXACT)
     stream = client.events()
@@ -87,7 +87,7 @@ async def test_the_events_of_one_loss_and_recovery(server):
             await asyncio.sleep(1)
             assert receipt.state == "confirmed"
             await client.aclose()
-    assert [told(event) for event in heard] == STORY.strip().splitlines()
+    assert [line_of(event) for event in heard] == STORY.strip().splitlines()
     assert await following == heard
     assert [event.at for event in heard] == sorted(event.at for event in heard)
     assert all(event.at.tzinfo is not None for event in heard)
@@ -104,13 +104,13 @@ async def test_event_streams_start_when_asked_and_end_with_the_client(server):
         await server.cut("close", code=4003)
         await asyncio.sleep(1)
         for stream in streams:
-            assert [told(event) async for event in stream] == [
+            assert [line_of(event) async for event in stream] == [
                 "Disconnected auth_rejected", "READY->FAILED auth_rejected", "GaveUp",
             ]  # fmt: skip
 
 
 @simulated
-async def test_a_listener_that_raises_disturbs_nobody(server):
+async def test_a_listener_that_raises_disturbs_no_other(server):
     """Raising, even CancelledError, in a listener breaks neither the client nor the next listener."""
     heard: list[rb.events.Event] = []
 
@@ -124,7 +124,7 @@ async def test_a_listener_that_raises_disturbs_nobody(server):
             await journey.push(1)
             await asyncio.sleep(0.1)
             await journey.rest()
-        journey.kept()
+        journey.check()
     assert {"Connected", "Disconnected", "Resumed", "Closed"} <= {type(event).__name__ for event in heard}
 
 

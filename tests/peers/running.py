@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
+from tests.peers.forked import Forked
 from tests.peers.ports import HOST, Port
 
 
@@ -84,7 +85,7 @@ class Process:
         self.starts = 0
         self._command = command
         self._environment = environment
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -104,15 +105,7 @@ class Process:
     async def start(self) -> None:
         """Start it and wait until it accepts connections; an AssertionError with its log if it does not."""
         assert not self.is_alive, f"{self._command[0]} already runs as {self.pid}"
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,  # its end is the end of a server whose parent was killed
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-            )
+        self._process = await self._begin()
         self.starts += 1
         try:
             async with asyncio.timeout(PATIENCE):
@@ -128,6 +121,17 @@ class Process:
         except BaseException:
             await self.kill()
             raise
+
+    async def _begin(self) -> asyncio.subprocess.Process | Forked:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,  # its end is the end of a server whose parent was killed
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+            )
 
     async def _accepts(self) -> bool:
         try:
@@ -171,7 +175,15 @@ class Process:
             process.stdin.close()
 
 
-class McpServer(Process):
+class McpProcess(Process):
+    """A Python program that serves MCP: `command` is its file and its arguments."""
+
+    async def _begin(self) -> Forked:
+        program, *arguments = self._command
+        return Forked(Path(program), arguments, self.log)
+
+
+class McpServer(McpProcess):
     """The MCP server of `mcp_server.py`, with its ledger."""
 
     def __init__(
@@ -179,7 +191,7 @@ class McpServer(Process):
     ) -> None:
         """Name the transport and the ledger's file; nothing runs yet."""
         command = [
-            *(sys.executable, str(MCP_SERVER), "--transport", transport),
+            *(str(MCP_SERVER), "--transport", transport),
             *("--port", str(port), "--ledger", str(ledger)),
             *options,
         ]

@@ -290,10 +290,49 @@ def test_the_snapshot_of_a_connection_is_no_position():
     assert [message["id"] for message in rig.read()] == ["s1", "a"]
     rig.again()
     assert rig.asked.query == {"resend_mode": "since", "after_timestamp": "2026-01-01T00:00:05"}
-    for frame in (state(2), had, missed):
+    rig.hear(state(2))
+    question = rig.wire[-1]
+    refused = {
+        "kind": "ServerErrorEvent",
+        "code": "ValidationError",
+        "detail": f"role: input_value={question}",
+    }
+    live = {"kind": "X", "id": "c", "timestamp": "2026-01-01T00:00:07"}
+    for frame in (had, live, missed, live):  # a live event overtakes the replay, and comes in it once more
         rig.hear(frame)
-    assert [message["id"] for message in rig.read()] == ["s2", "b"]
+    assert not rig.is_ready
+    rig.hear(refused)
+    assert [message["id"] for message in rig.read()] == ["s2", "b", "c"]
     assert rig.resumed == ("RECOVERED", "anchor", {})
+
+
+def test_a_replay_that_was_cut_short_proves_nothing_by_its_anchor():
+    """Live events came between those of the replay, and its end did not come: what is older than they are may be missing."""
+    rig = rig_with(
+        {"order": "time", "repeats": True, "ends": "stated", "interleaves": True},
+        event("2026-01-01T00:00:05", "a", id="a"),
+    )
+    rig.again()
+    rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
+    rig.idle(60)
+    assert rig.read() == []
+    assert "once more" in rig.dies().message  # nothing of it counts yet
+    rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
+    rig.idle(60)
+    assert rig.read() == [unknown("timeout"), "c"]
+    rig.again()
+    assert rig.numbers_asked() == [
+        {"None": "2026-01-01T00:00:05"}
+    ]  # what came live says nothing of what is older
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"order": "number", "ends": "stated"}, {"order": "time", "repeats": True, "ends": "anchor"}]
+)
+def test_what_comes_between_a_replay_needs_its_end(wrong):
+    """Only times have to be put in order, and only where somebody says when the replay is over."""
+    with pytest.raises(rb.errors.ConfigError, match="interleaves"):
+        d.Positions(**wrong, interleaves=True)
 
 
 def test_a_clock_that_steps_back_does_not_move_the_position_back():

@@ -78,14 +78,14 @@ def plan(seed: int) -> Plan:
                 "verbatim_seed",
                 "silent_truncate",
                 "none",
-                "unasked_only",
+                "pushed_only",
                 "unknown_type",
             ],
             [10, 3, 4, 1, 1, 1, 1],
         )[0],
         "replay_entries": rng.choice(["objects", "strings"]),
         "replay_ids": rng.random() < 0.6,
-        "unasked_push": rng.random() < 0.6,
+        "push_buffer": rng.random() < 0.6,
         "answer_twice": rng.random() < 0.15,
         "replay_delay": rng.choice([0.0, 0.0, 0.0, 0.3, 2.0]),
         "timestamps": rng.choice(["ms", "s", "s", "none"] if rng.random() < 0.2 else ["ms", "s"]),
@@ -366,7 +366,7 @@ class Scenario:
             return False
         if behaviour.pong_twice and not behaviour.replay_ids:
             return False  # neither answers nor pongs can be told apart: UNKNOWN is all that can be said
-        if behaviour.replay == "unasked_only" or behaviour.replay_delay or behaviour.slow:
+        if behaviour.replay == "pushed_only" or behaviour.replay_delay or behaviour.slow:
             return False
         session = server._memory.sessions.get(client.session_id)
         if session is None or session.is_closed:

@@ -74,12 +74,12 @@ def test_a01_charge_and_then_a_mail_that_is_refused():
         AssertionError, match=r"request 2 of 2: connection refused: POST /charge was done [23] times"
     ):
         assert_sent_at_most_once(order)
-    assert_sent_at_most_once(order, told=2, faults=[HTTPFault.RESET_BEFORE])
+    assert_sent_at_most_once(order, allowed=2, faults=[HTTPFault.RESET_BEFORE])
     once = rb.Policy(QUICK)(idempotent=False)(order.__wrapped__)
     assert_sent_at_most_once(once, faults=[fault for fault in HTTPFault if fault.has_effect])
 
 
-def test_what_is_told_is_held_against_what_was_done():
+def test_what_is_reported_is_compared_with_what_was_done():
     """An error that says "it did not run" after it ran."""
 
     def lies(url: str) -> None:
@@ -105,7 +105,7 @@ def test_the_answer_is_what_the_client_reads():
     assert seen == [["mine"]]
 
 
-def test_no_thread_is_left_behind():
+def test_no_thread_remains():
     """Servers, timers and connections end with the check."""
     before = set(threading.enumerate())
     assert_sent_at_most_once(post)

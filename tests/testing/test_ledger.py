@@ -11,7 +11,7 @@ from resilient_bridge.testing.ledger import Judgement, Ledger
 
 
 @attrs.define
-class Said:
+class Statement:
     """A message, as far as the ledger looks at it."""
 
     n: int
@@ -61,9 +61,9 @@ def inbound(pushed, stream):
         if item is GAP:
             ledger.marked()
         elif isinstance(item, str):
-            ledger.delivered(Said(int(item), maybe_duplicate=True))
+            ledger.delivered(Statement(int(item), maybe_duplicate=True))
         else:
-            ledger.delivered(Said(item))
+            ledger.delivered(Statement(item))
     return ledger
 
 
@@ -86,7 +86,7 @@ def outbound(states, applied, *, life="a", may_resend=False):
 def broken(ledger):
     """The promises that a ledger finds broken, with the serials."""
     judged = ledger.judge()
-    assert judged.is_kept == (judged == Judgement())
+    assert judged.passed == (judged == Judgement())
     return {name: value for name, value in attrs.asdict(judged).items() if value}
 
 
@@ -126,7 +126,7 @@ def test_each_known_bad_stream_is_named_and_each_good_one_passes(stream, found):
 def test_a_redelivered_message_is_flagged_as_well():
     """After a restart of the process a message may come again, if it says so."""
     ledger = inbound([1], [1])
-    ledger.delivered(Said(1, redelivered=True))
+    ledger.delivered(Statement(1, redelivered=True))
     assert broken(ledger) == {}
 
 
@@ -178,7 +178,7 @@ def test_each_known_bad_outcome_is_named(states, applied, found):
     assert broken(outbound(states, applied)) == found
 
 
-def test_another_life_may_apply_again_what_the_client_was_told_to_resend():
+def test_another_life_may_apply_again_what_the_client_had_to_resend():
     """With `on_unknown="resend"` a repeat in another life of the bridge is allowed, and one in the same is not."""
     states, twice = ["confirmed", "confirmed"], [1, 2, (1, "b"), (2, "b")]
     assert broken(outbound(states, twice)) == {"reapplied": (1, 2)}
@@ -186,7 +186,7 @@ def test_another_life_may_apply_again_what_the_client_was_told_to_resend():
     assert broken(outbound(states, [*twice, (2, "b")], may_resend=True)) == {"reapplied": (2,)}
 
 
-def test_a_confirmation_counts_for_the_life_it_was_given_in():
+def test_a_confirmation_counts_for_the_life_it_came_from():
     """What is confirmed before a restart that forgets must have been applied before it."""
     life = ["a"]
     ledger = Ledger(lambda: life[0])
@@ -246,7 +246,7 @@ def test_totals_sum_up_both_directions():
     for n in (1, 2, 3, 4):
         ledger.pushed(n)
     for n in (1, 1, 4):
-        ledger.delivered(Said(n))
+        ledger.delivered(Statement(n))
     ledger.saw(StateChanged("FLUSHING"))
     ledger.saw(Resumed("RECOVERED"))
     totals = ledger.totals()

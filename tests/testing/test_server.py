@@ -35,7 +35,7 @@ async def test_a_message_goes_each_way():
 
 
 @pytest.mark.requirement("R14")
-async def test_what_was_pushed_while_nobody_was_connected_is_replayed():
+async def test_what_was_pushed_without_a_client_is_replayed():
     """After a reset: everything once, unasked, and from `since` on when asked."""
     async with BridgeServer() as server:
         async with peer(server.url) as client:
@@ -89,7 +89,7 @@ async def test_a_black_hole_holds_both_directions_until_it_ends():
         assert (await client.hear())["payload"]["message_id"] == ident
 
 
-async def test_while_a_cut_lasts_nobody_gets_in():
+async def test_while_a_cut_lasts_no_client_gets_in():
     """After an abort of 0.3 s the next connect is reset; in a black hole it hangs, and then succeeds."""
     async with BridgeServer() as server:
         await server.cut("abort", seconds=0.3)
@@ -168,7 +168,7 @@ async def test_a_restart_keeps_the_address(lose):
 
 async def test_a_truncated_replay_stays_truncated():
     """It forgets what it has and what comes, until it is told otherwise."""
-    async with BridgeServer(unasked_push=False) as server, peer(server.url) as client:
+    async with BridgeServer(push_buffer=False) as server, peer(server.url) as client:
         await client.join("s")
         await server.truncate_replay(1)
         pushed = [await server.push("tool_call", {"n": n}) for n in range(3)]
@@ -242,7 +242,7 @@ async def test_the_same_seed_gives_the_same_ids():
 @pytest.mark.parametrize(
     "how", ["open", "joined", "blackhole", "slow", "abort", "idle TCP", "closing", "busy"]
 )
-async def test_nothing_is_left_behind(how):
+async def test_nothing_remains(how):
     """After aclose() no task is left and the port refuses, whatever state the links were in."""
     before = asyncio.all_tasks()
     server = BridgeServer(slow=60.0 if how == "slow" else 0.0)

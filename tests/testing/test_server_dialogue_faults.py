@@ -45,12 +45,12 @@ async def pushed(memory, count=4, **changes):
 
 
 @pytest.mark.requirement("R14")
-async def test_a_replay_holds_what_was_pushed_while_nobody_was_there(memory):
+async def test_a_replay_holds_what_was_pushed_without_a_client(memory):
     """From `since` on, inclusive, under the request's id; on re-attach the whole buffer comes unasked."""
-    client, (joined, *unasked) = await pushed(memory)
+    client, (joined, *pushed_frames) = await pushed(memory)
     assert joined["type"] == "session_joined"
-    assert replayed(unasked) == [0, 1, 2, 3]
-    assert set(unasked[0]) == {"type", "payload"}
+    assert replayed(pushed_frames) == [0, 1, 2, 3]
+    assert set(pushed_frames[0]) == {"type", "payload"}
     since = memory.pushed[2]["timestamp"]
     answers = client.say("request_replay", {"since": since})
     assert answers[0]["id"] == client.id
@@ -88,24 +88,24 @@ async def test_a_second_join_on_the_same_connection_pushes_nothing(memory):
 
 
 @pytest.mark.parametrize(
-    ("changes", "unasked", "asked", "asked_all"),
+    ("changes", "pushed_frames", "asked", "asked_all"),
     [
         ({}, [0, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3]),
-        ({"unasked_push": False}, None, [1, 2, 3], [0, 1, 2, 3]),
+        ({"push_buffer": False}, None, [1, 2, 3], [0, 1, 2, 3]),
         ({"replay": "exclusive"}, [0, 1, 2, 3], [2, 3], [0, 1, 2, 3]),
         ({"replay": "verbatim_seed"}, [0, 1, 2, 3], [], [0, 1, 2, 3]),
         ({"replay": "silent_truncate"}, [3], [3], [3]),
         ({"replay": "none"}, None, None, None),
-        ({"replay": "unasked_only"}, [0, 1, 2, 3], None, None),
+        ({"replay": "pushed_only"}, [0, 1, 2, 3], None, None),
         ({"replay_entries": "strings"}, [0, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3]),
     ],
 )
-async def test_a_replay_can_be_wrong_in_every_way(memory, changes, unasked, asked, asked_all):
+async def test_a_replay_can_be_wrong_in_every_way(memory, changes, pushed_frames, asked, asked_all):
     """What each behaviour pushes unasked, answers to the second message's stamp, and answers without one."""
     client, (_, *pushes) = await pushed(memory, **changes)
     since = {"since": memory.pushed[1]["timestamp"]}
     answers = [pushes, client.say("request_replay", since), client.say("request_replay")]
-    assert [replayed(answer) if answer else None for answer in answers] == [unasked, asked, asked_all]
+    assert [replayed(answer) if answer else None for answer in answers] == [pushed_frames, asked, asked_all]
     as_text = changes.get("replay") == "verbatim_seed" or "replay_entries" in changes
     entries = [entry for answer in answers for each in answer for entry in each["payload"]["messages"]]
     assert all(isinstance(entry, str if as_text else dict) for entry in entries)
@@ -232,7 +232,7 @@ async def test_without_session_memory_it_is_the_real_bridge(memory):
     assert len(client.line.sent) == 2
 
 
-async def test_nothing_is_recorded_when_told_so(memory):
+async def test_nothing_is_recorded_when_switched_off(memory):
     """For long runs that only count."""
     change(memory, record=False)
     client = Voice(memory)
@@ -274,7 +274,7 @@ async def test_c04_flat_fields(memory):
 
 async def test_foreign_entries_are_mixed_in(memory):
     """As many as asked for, with and without ids, and what was pushed stays in its order."""
-    client, _ = await pushed(memory, foreign_entries=3, unasked_push=False)
+    client, _ = await pushed(memory, foreign_entries=3, push_buffer=False)
     (answer,) = client.say("request_replay")
     found = answer["payload"]["messages"]
     assert [m["payload"]["n"] for m in found if "n" in m["payload"]] == [0, 1, 2, 3]

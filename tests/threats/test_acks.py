@@ -61,9 +61,9 @@ async def test_row_15_acks_that_lie(server, lie):
 
 
 @simulated
-async def test_row_15_an_ack_for_what_never_left(server):
+async def test_row_15_an_ack_for_what_was_never_sent(server):
     """An ack that names a message still in the queue confirms nothing: it was never handed out."""
-    server.behave(replay_delay=4.0, unasked_push=False)
+    server.behave(replay_delay=4.0, push_buffer=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1)

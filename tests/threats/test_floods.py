@@ -29,7 +29,9 @@ def memory():
 @pytest.mark.real
 async def test_row_05_a_frame_of_50_mb():
     """A frame over the limit is answered with 1009 and typed; it is never held whole, and the session goes on."""
-    async with proxied(policy=quick(dialect=rb.Dialect(max_frame_bytes=1 << 20))) as (server, _, watch):
+    calm = rb.Heartbeat(every=5, timeout=10, probe_timeout=10)  # making the frame takes the loop its time
+    policy = quick(dialect=rb.Dialect(max_frame_bytes=1 << 20), heartbeat=calm)
+    async with proxied(policy=policy) as (server, _, watch):
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1], 5)
         frame = '{"type":"tool_call","payload":{"x":"%s"}}' % ("x" * 50_000_000)

@@ -47,7 +47,7 @@ async def test_row_12_a_flood_of_replayed_messages(server):
 @simulated
 async def test_row_12_a_replay_over_the_limit(server):
     """An answer larger than a frame may be is refused with 1009, typed and told; less is asked for, then nothing: no loop."""
-    server.behave(replay_bytes=1 << 30, unasked_push=False)
+    server.behave(replay_bytes=1 << 30, push_buffer=False)
     policy = rb.presets.default.evolve(dialect=rb.Dialect(max_frame_bytes=20_000))
     async with Watch(server.url, policy=policy) as watch:
         await watch.ready()
@@ -67,7 +67,7 @@ async def test_row_12_a_replay_over_the_limit(server):
 @simulated
 async def test_row_12_replay_between_live_messages(server):
     """An answer that comes late, with live messages before and behind it: the order of the server, each once."""
-    server.behave(replay_delay=3.0, answer_twice=True, unasked_push=False)
+    server.behave(replay_delay=3.0, answer_twice=True, push_buffer=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1, 2)
@@ -88,7 +88,7 @@ async def test_row_12_replay_between_live_messages(server):
 @simulated
 async def test_row_12_a_replay_that_comes_twice(server, entries, ids):
     """The buffer pushed unasked and every answer given twice: merged once, the rest counted and dropped."""
-    server.behave(answer_twice=True, unasked_push=True, replay_entries=entries, replay_ids=ids)
+    server.behave(answer_twice=True, push_buffer=True, replay_entries=entries, replay_ids=ids)
     async with Watch(server.url) as watch:
         await watch.ready()
         for turn in range(3):
@@ -107,7 +107,7 @@ async def test_row_12_a_replay_that_comes_twice(server, entries, ids):
 
 
 @simulated
-async def test_row_12_a_replay_nobody_asked_for(server):
+async def test_row_12_a_replay_without_a_request(server):
     """A replay in the middle of a session, and a hundred more: counted, and nothing of it is delivered."""
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -125,7 +125,7 @@ async def test_row_12_a_replay_nobody_asked_for(server):
 @simulated
 async def test_row_12_live_flood_while_the_replay_is_awaited(server):
     """More live messages than the side buffer holds end the wait: UNKNOWN(side_buffer_full), told, and nothing repeats."""
-    server.behave(replay_delay=5.0, unasked_push=False)
+    server.behave(replay_delay=5.0, push_buffer=False)
     policy = rb.presets.default.evolve(replay=rb.Replay(max_messages=50))
     async with Watch(server.url, policy=policy) as watch:
         await watch.ready()
@@ -144,9 +144,9 @@ async def test_row_12_live_flood_while_the_replay_is_awaited(server):
 # ---- row 13: too little -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3])
+@pytest.mark.parametrize("held", [0, 1, 3])
 @simulated
-async def test_row_13_a_trimmed_replay(server, kept):
+async def test_row_13_a_trimmed_replay(server, held):
     """A buffer that no longer reaches back to us: a gap in its place, with both ends, then what is left."""
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -154,19 +154,19 @@ async def test_row_13_a_trimmed_replay(server, kept):
         await watch.until(lambda: watch.ids == [1, 2])
         await server.cut("abort", seconds=2)
         await push(server, 3, 4, 5, 6, 7)
-        await server.truncate_replay(kept)
+        await server.truncate_replay(held)
         await watch.recovered(2)
         await push(server, 8)
         await watch.until(lambda: 8 in watch.ids)
-        told = [3, 4, 5, 6, 7][5 - kept :]
+        replayed = [3, 4, 5, 6, 7][5 - held :]
         verdict = (
-            "GAP" if kept else "UNKNOWN"
+            "GAP" if held else "UNKNOWN"
         )  # nothing at all was answered: it cannot say that something is missing
-        assert numbers(watch) == [1, 2, verdict, *told, 8]
+        assert numbers(watch) == [1, 2, verdict, *replayed, 8]
         (gap,) = watch.gaps
         assert gap.since == watch.messages[1].timestamp
-        assert gap.until == (watch.messages[2].timestamp if kept else None)
-        assert gap.reason == ("truncated" if kept else "empty")
+        assert gap.until == (watch.messages[2].timestamp if held else None)
+        assert gap.reason == ("truncated" if held else "empty")
 
 
 @simulated

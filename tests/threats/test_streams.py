@@ -83,7 +83,7 @@ async def test_row_07_conflict_across_a_loss(server):
 @simulated
 async def test_row_08_equal_timestamps_around_a_loss(server, replay, idless):
     """60 messages of one second, a loss in their middle: none is lost, none comes twice, the order holds."""
-    server.behave(timestamps="s", replay=replay, unasked_push=False)
+    server.behave(timestamps="s", replay=replay, push_buffer=False)
 
     async def some(*numbers):
         for number in numbers:
@@ -108,7 +108,7 @@ async def test_row_08_equal_timestamps_around_a_loss(server, replay, idless):
 @simulated
 async def test_row_09_impossible_years(server, mode, count):
     """Stamps of the year 9999 or 1970, one or many, hide nothing: what is missed later arrives, and nobody asks from 9999 on."""
-    server.behave(unasked_push=False)  # what arrives is what was asked for
+    server.behave(push_buffer=False)  # what arrives is what was asked for
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1, 2)
@@ -132,7 +132,7 @@ async def test_row_09_impossible_years(server, mode, count):
 @simulated
 async def test_row_09_a_whole_session_of_impossible_stamps(server, mode):
     """A bridge whose every stamp is impossible, its greeting's included: still nothing is lost, repeated or silent."""
-    server.behave(timestamp_mode=mode, unasked_push=False)
+    server.behave(timestamp_mode=mode, push_buffer=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1, 2, 3)
@@ -196,7 +196,7 @@ async def test_row_10_stamps_that_are_none(server, raw):
 @simulated
 async def test_row_11_the_servers_clock_steps(server, step, when, replay):
     """A server clock that steps back by up to the overlap, or far forward, loses nothing and is not even noticed."""
-    server.behave(replay=replay, unasked_push=False)
+    server.behave(replay=replay, push_buffer=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         await push(server, 1, 2, 3)
@@ -225,7 +225,7 @@ async def test_row_11_the_servers_clock_steps(server, step, when, replay):
 @simulated
 async def test_row_11_ten_losses_while_the_clock_wanders(server):
     """A clock that goes back and forth within the overlap over ten losses: every message once, in order, RECOVERED each time."""
-    server.behave(unasked_push=False)
+    server.behave(push_buffer=False)
     async with Watch(server.url) as watch:
         await watch.ready()
         number = 0

@@ -7,7 +7,7 @@ cancellation (`bounded`), and always innermost: each attempt has all of it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import evolve, frozen
@@ -63,7 +63,7 @@ class Limits:
         """
         own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
         row, default = self.tools.get(name), self.tools.get(_DEFAULT)
-        said = (
+        limits = (
             timeout,
             _limit_in(own),
             self.timeouts.get(name),
@@ -72,9 +72,19 @@ class Limits:
             _limit_in(default),
             None if own is not None else _limit_in(self.calls),
         )
-        limit = next((one for one in said if one is not None), Timeout(DEFAULT_TIMEOUT))
+        limit = next((one for one in limits if one is not None), Timeout(DEFAULT_TIMEOUT))
         is_of_table = any(limit is one for one in (_limit_in(row), _limit_in(default)))
         return _without_limit(own or _replaced(self.calls, row or default)), Limit(limit, is_once=is_of_table)
+
+
+def names_in(path: str, names: object) -> frozenset[str]:
+    """Return names of tools as a set; ConfigError for anything else, a single text included."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise config_error(path, "a collection of names", names)
+    for name in cast("Collection[object]", names):
+        if not isinstance(name, str) or not name:
+            raise config_error(path, "names", name)
+    return frozenset(cast("Collection[str]", names))
 
 
 def as_limit(path: str, seconds: Any) -> Timeout:

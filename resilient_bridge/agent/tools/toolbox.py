@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
+from ...lazy_names import public
 from ...values.fields import is_count
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
 from .tool_arguments import Parameters
 from .tool_calls import Tool, ToolEntry, call_tool, check_call, refuse_name
-from .tool_policy import Limits, as_limit
+from .tool_policy import Limits, as_limit, names_in
 
 
 if TYPE_CHECKING:
     import os
+    from typing import Self
 
     from ...calls.outcome import Outcome
-    from ...calls.policy import Policy
+    from ...calls.policy import EnvironmentSource, Policy, Source
     from ...presets.bridge_policy import BridgePolicy
     from ...values.fields import Seconds
 
@@ -40,7 +42,8 @@ class Toolbox:
 
     `policy` (None: that of `presets.default`) is for the calls of every tool; a BridgePolicy lends its `calls`, and the layers in its
     `tools` take the place of those of their class for the tool of that name, or "default". `timeouts` are seconds by name,
-    "default" among them; without any, 30 s. Each tool has its own circuit and retry budget.
+    "default" among them; without any, 30 s. Each tool has its own circuit and retry budget. `idempotent` names the tools that may be
+    repeated although they may have run, `optional` those that are not required, where `tool` is not told.
     """
 
     def __init__(
@@ -48,14 +51,28 @@ class Toolbox:
         policy: Policy | BridgePolicy | None = None,
         *,
         timeouts: Mapping[str, Seconds] | None = None,
+        idempotent: Collection[str] = (),
+        optional: Collection[str] = (),
     ) -> None:
-        """Be empty. ConfigError for what is no policy, or no seconds."""
+        """Be empty. ConfigError for what is no policy, no seconds, or no names."""
         if policy is None:
             from ...presets import default
 
             policy = default
         self._limits = Limits(policy, {} if timeouts is None else timeouts)
+        self._idempotent = names_in("Toolbox.idempotent", idempotent)
+        self._optional = names_in("Toolbox.optional", optional)
         self._entries: dict[str, ToolEntry] = {}
+
+    @classmethod
+    def from_config(
+        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+    ) -> Self:
+        """An empty toolbox with the policies, timeouts and permissions of a file, a dict or the environment.
+
+        Raises ConfigError with all that is wrong in the source.
+        """
+        return cls(**public("load")(source, names=names, env=env).toolbox_arguments())
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -92,8 +109,8 @@ class Toolbox:
         *,
         name: str | None = ...,
         timeout: Seconds | None = ...,
-        required: bool = ...,
-        idempotent: bool = ...,
+        required: bool | None = ...,
+        idempotent: bool | None = ...,
         policy: Policy | BridgePolicy | None = ...,
     ) -> Callable[[F], F]: ...
     def tool(
@@ -103,15 +120,15 @@ class Toolbox:
         *,
         name: str | None = None,
         timeout: Seconds | None = None,
-        required: bool = True,
-        idempotent: bool = False,
+        required: bool | None = None,
+        idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Any:
         """Add a function, and return it protected: same signature and kind; called directly, it raises as it always did.
 
         `timeout` bounds each attempt: an async function is cancelled, and left behind if it goes on a second later; a sync one runs
         in a thread that is left behind. The error is an AttemptTimeoutError with code TOOL_TIMEOUT. A tool that is not `required` may be
-        skipped when it fails; one that is `idempotent` may be repeated although it may have run. `policy` stands in for that of the
+        skipped when it fails; one that is `idempotent` may be repeated although it may have run; None, as the toolbox says for its name. `policy` stands in for that of the
         toolbox. ConfigError for a name that is taken, and for what is no function with one answer.
         """
         if function is None:
@@ -139,8 +156,8 @@ class Toolbox:
         *,
         name: str | None = ...,
         timeout: Seconds | None = ...,
-        required: bool = ...,
-        idempotent: bool = ...,
+        required: bool | None = ...,
+        idempotent: bool | None = ...,
         policy: Policy | BridgePolicy | None = ...,
         cwd: str | os.PathLike[str] | None = ...,
         env: Mapping[str, str] | None = ...,
@@ -153,8 +170,8 @@ class Toolbox:
         *,
         name: str | None = None,
         timeout: Seconds | None = None,
-        required: bool = True,
-        idempotent: bool = False,
+        required: bool | None = None,
+        idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -213,8 +230,8 @@ class Toolbox:
         name: str,
         *,
         timeout: Seconds | None,
-        required: bool,
-        idempotent: bool,
+        required: bool | None,
+        idempotent: bool | None,
         policy: Policy | BridgePolicy | None,
         grace: float = GRACE,
         directory: str | os.PathLike[str] | None = None,
@@ -225,6 +242,8 @@ class Toolbox:
             raise config_error(f"Toolbox.tool({name})", wanted, "a generator function")
         if name in self._entries:
             raise config_error("Toolbox.tool.name", "a name that no other tool has", name)
+        required = name not in self._optional if required is None else required
+        idempotent = name in self._idempotent if idempotent is None else idempotent
         for option, value in (("required", required), ("idempotent", idempotent)):
             if not isinstance(cast("object", value), bool):
                 raise config_error(f"Toolbox.tool.{option}", "True or False", value)

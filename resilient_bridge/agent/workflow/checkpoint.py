@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from ...errors import Failure, StoreError
-from ...protocol.session_text import read_failure, told_failure
+from ...protocol.session_text import failure_fields, read_failure
 from ...stores.state_files.document import instant
 from .journal import CallRecord, read_call, without
 from .workflow_fields import (
@@ -84,7 +84,7 @@ class WorkflowState:
     """All that is known of one workflow.
 
     `root` is where its artifacts are, from the directory of the file: who comes from elsewhere must not take them for gone.
-    `current_phase` is the one that began and has not ended; `begun` counts how often, so one that kills its process is noticed.
+    `current_phase` is the one that began and has not ended; `starts` counts how often, so one that kills its process is noticed.
     `in_doubt`: phases that may have begun although nothing says so, because the file was damaged. `saved`: what the current phase wants
     back after a crash. `failure`: what a halted one halts for. `calls`: the journal of the tool calls of phases that are not finished, and
     of those in finished ones that may not be repeated. `is_adopted`: another program wrote it, which knows no root and may call the
@@ -99,7 +99,7 @@ class WorkflowState:
     checkpoints: tuple[PhaseCheckpoint, ...] = ()
     skipped: tuple[SkippedPhase, ...] = ()
     current_phase: str | None = None
-    begun: int = 0
+    starts: int = 0
     in_doubt: tuple[str, ...] = ()
     saved: Any = None
     failure: Failure | None = None
@@ -131,7 +131,7 @@ class WorkflowState:
             self,
             status=WorkflowStatus.RUNNING,
             current_phase=phase,
-            begun=self.begun + 1 if again else 1,
+            starts=self.starts + 1 if again else 1,
             in_doubt=tuple(one for one in self._doubts(phase) if one != phase),
             saved=self.saved if again else None,
             failure=None,
@@ -139,7 +139,7 @@ class WorkflowState:
 
     def interrupted(self) -> WorkflowState:
         """The phase ended because it was told to: that is no crash."""
-        return attrs.evolve(self, begun=max(self.begun - 1, 0))
+        return attrs.evolve(self, starts=max(self.starts - 1, 0))
 
     def finished(self, checkpoint: PhaseCheckpoint) -> WorkflowState:
         """The current phase has ended well. What it called and may not call twice is remembered: the phase may be undone."""
@@ -147,7 +147,7 @@ class WorkflowState:
             self.forgot_repeatable(checkpoint.phase),
             checkpoints=(*self.checkpoints, checkpoint),
             current_phase=None,
-            begun=0,
+            starts=0,
             saved=None,
         )
 
@@ -159,7 +159,7 @@ class WorkflowState:
             status=WorkflowStatus.RUNNING,
             skipped=(*self.skipped, skipped),
             current_phase=None,
-            begun=0,
+            starts=0,
             in_doubt=self._doubts(phase),
             saved=None,
             failure=None,
@@ -204,15 +204,15 @@ class WorkflowState:
             self,
             status=WorkflowStatus.HALTED,
             current_phase=phase,
-            begun=0,
+            starts=0,
             in_doubt=self._doubts(phase),
             failure=failure,
         )
 
     def _doubts(self, phase: str) -> tuple[str, ...]:
         """What is in doubt once `phase` comes first: also the one that it takes the place of, if that had begun."""
-        is_left = self.begun > 0 and self.current_phase not in {phase, None, *self.in_doubt}
-        return (*self.in_doubt, str(self.current_phase)) if is_left else self.in_doubt
+        is_abandoned = self.starts > 0 and self.current_phase not in {phase, None, *self.in_doubt}
+        return (*self.in_doubt, str(self.current_phase)) if is_abandoned else self.in_doubt
 
     def undone(self, phase: str) -> WorkflowState:
         """A finished phase is none any more."""
@@ -221,15 +221,15 @@ class WorkflowState:
     def ended(self, status: WorkflowStatus) -> WorkflowState:
         """It is over."""
         calls = () if status is WorkflowStatus.ABORTED else self.calls
-        return attrs.evolve(self, status=status, current_phase=None, begun=0, saved=None, calls=calls)
+        return attrs.evolve(self, status=status, current_phase=None, starts=0, saved=None, calls=calls)
 
     def failed(self, error: Mapping[str, Any]) -> WorkflowState:
         """Remember a failure, with all that is known of it."""
         return attrs.evolve(self, errors=(*self.errors, dict(error))[-_ERRORS:])
 
-    def warned(self, *told: str) -> WorkflowState:
+    def warned(self, *texts: str) -> WorkflowState:
         """Remember what has to be said at the end."""
-        new = [one for one in told if one not in self.warnings]
+        new = [one for one in texts if one not in self.warnings]
         if not new or len(self.warnings) > _WARNINGS:
             return self
         warnings = (*self.warnings, *new)
@@ -262,9 +262,9 @@ class WorkflowState:
             "root": self.root,
             "status": self.status.value,
             "skipped": [one.to_value() for one in self.skipped],
-            "begun": self.begun,
+            "begun": self.starts,
             "in_doubt": list(self.in_doubt),
-            "failure": None if self.failure is None else told_failure(self.failure),
+            "failure": None if self.failure is None else failure_fields(self.failure),
             "saved": self.saved,
             "warnings": list(self.warnings),
             "calls": [one.to_value() for one in self.calls],
@@ -282,20 +282,20 @@ class WorkflowState:
             started_at=moment(body["started_at"], "started_at"),
             status=_status(body["status"]),
             checkpoints=tuple(
-                _checkpoint(one, f"checkpoints[{place}]")
-                for place, one in enumerate(items(body["checkpoints"], "checkpoints"))
+                _checkpoint(one, f"checkpoints[{index}]")
+                for index, one in enumerate(items(body["checkpoints"], "checkpoints"))
             ),
             skipped=tuple(
-                _skipped(one, f"skipped[{place}]")
-                for place, one in enumerate(items(body["skipped"], "skipped"))
+                _skipped(one, f"skipped[{index}]")
+                for index, one in enumerate(items(body["skipped"], "skipped"))
             ),
             current_phase=optional(body["current_phase"], text, "current_phase"),
-            begun=count(body["begun"], "begun"),
+            starts=count(body["begun"], "begun"),
             in_doubt=texts(body["in_doubt"], "in_doubt"),
             saved=body["saved"],
             failure=optional(body["failure"], _failure, "failure"),
             errors=tuple(
-                mapping(one, f"errors[{place}]") for place, one in enumerate(items(body["errors"], "errors"))
+                mapping(one, f"errors[{index}]") for index, one in enumerate(items(body["errors"], "errors"))
             ),
             warnings=texts(body["warnings"], "warnings"),
             last_backup=optional(body["last_backup"], moment, "last_backup"),
@@ -316,7 +316,7 @@ class WorkflowState:
             raise ValueError("checkpoints: wanted each phase once, finished or skipped")
         if self.current_phase in done:
             raise ValueError("current_phase: wanted one that is not finished")
-        if self.begun and self.current_phase is None:
+        if self.starts and self.current_phase is None:
             raise ValueError("begun: wanted 0 without a current phase")
         if (self.status is WorkflowStatus.HALTED) != (self.failure is not None):
             raise ValueError("failure: wanted one if it is halted, and none otherwise")
@@ -324,7 +324,8 @@ class WorkflowState:
             raise ValueError("current_phase: wanted the one that it halted at")
 
 
-_KEYS: Final = frozenset({"phases_completed", *(field.name for field in attrs.fields(WorkflowState))})
+_FIELDS: Final = {field.name for field in attrs.fields(WorkflowState)}
+_KEYS: Final = frozenset({*_FIELDS - {"starts"}, "begun", "phases_completed"})  # as a file names them
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ...errors import Failure, error_for, redact
-from ...protocol.session_text import told_failure
+from ...protocol.session_text import failure_fields
 from ...stores.state_files.document import instant
 from ...world import current_world
 
@@ -60,7 +60,7 @@ def _record(
         "run": phase.run,
         "tool": tool,
         "arguments": _storable(arguments),
-        "failure": told_failure(failure),
+        "failure": failure_fields(failure),
         "error": type(native).__name__,
         "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
     }

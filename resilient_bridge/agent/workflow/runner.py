@@ -97,7 +97,7 @@ class Run:
         state = self.state
         begins = [one.name for one in self._phases if one.idempotent is not False]
         may_begin = state.current_phase in begins and not state.open_calls(str(state.current_phase))
-        if 0 < state.begun < _DEATHS and may_begin:
+        if 0 < state.starts < _DEATHS and may_begin:
             return state.warned(
                 f"phase {state.current_phase} began again: the process had ended inside of it"
             )
@@ -139,8 +139,8 @@ class Run:
         refusal = self._refusal(spec)
         if refusal is not None:
             # In the warnings too: when a person has let it run again, the failure is gone.
-            told = self.state.warned(refusal.message) if spec.required else self.state
-            await self._give_up(spec, refusal, told)
+            warned = self.state.warned(refusal.message) if spec.required else self.state
+            await self._give_up(spec, refusal, warned)
             return
         await self.keep(self.state.began(spec.name))
         number, total, began = self._number(spec), len(self._phases), current_world().monotonic()
@@ -148,7 +148,7 @@ class Run:
             events.PhaseStarted(
                 workflow=self.state.workflow,
                 phase=spec.name,
-                run=self.state.begun,
+                run=self.state.starts,
                 number=number,
                 total=total,
             )
@@ -185,20 +185,20 @@ class Run:
         if spec.name == self._forced:
             self._forced = None
             return None
-        has_begun = state.current_phase == spec.name and state.begun > 0
+        has_started = state.current_phase == spec.name and state.starts > 0
         if open_calls := state.open_calls(spec.name):
             return unknown(open_calls[0], open_calls)
-        if spec.idempotent is False and (has_begun or spec.name in state.in_doubt):
+        if spec.idempotent is False and (has_started or spec.name in state.in_doubt):
             return Failure.of(
                 "SYS_OUTCOME_UNKNOWN",
                 f"phase {spec.name} may have run: "
-                + ("the process ended inside of it" if has_begun else "nothing says that it had not begun"),
+                + ("the process ended inside of it" if has_started else "nothing says that it had not begun"),
                 suggestions=("find out what it did; then resume to run it again, or skip it if it was done",),
             )
-        if has_begun and state.begun >= _DEATHS:
+        if has_started and state.starts >= _DEATHS:
             return Failure.of(
                 "TOOL_EXECUTION_FAILED",
-                f"the process ended {state.begun} times inside of phase {spec.name}",
+                f"the process ended {state.starts} times inside of phase {spec.name}",
                 executed=Executed.MAYBE,
                 suggestions=("look for what ends the process: memory, a signal, a supervisor", "then resume"),
             )
@@ -228,7 +228,7 @@ class Run:
         phase = Phase(
             spec,
             number=self._number(spec),
-            run=self.state.begun,
+            run=self.state.starts,
             workflow_id=self.state.id,
             root=self._root,
             tools=self._tools,

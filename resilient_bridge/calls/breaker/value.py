@@ -27,6 +27,7 @@ from ...values.fields import (
     some_seconds,
     state_key,
 )
+from ...values.forms import takes
 from ...values.what import What, Whats, as_whats, whats
 from ..layer import Layer
 
@@ -51,16 +52,19 @@ def _as_open_for(value: Seconds | Backoff) -> Backoff:
     )
 
 
+@takes("wait", wanted="a schedule, or seconds")
 def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, Backoff):
         refuse(path_of(instance, attribute), f"a Backoff, or seconds from 0 to {LONGEST:.0f}", value)
 
 
+@takes("number", wanted="a share above 0, at most 1")
 def _check_rate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not is_number(value) or not 0 < value <= 1:
         refuse(path_of(instance, attribute), "a share above 0, at most 1", value)
 
 
+@takes("span", wanted="calls, or a span of time")
 def _check_window(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, timedelta):
         if value <= timedelta(0):

@@ -9,6 +9,7 @@ import attrs
 
 from ...values.fields import called, optional, path_of, refuse, shown
 from ...values.fields import function as function_of
+from ...values.forms import takes
 from ...values.what import What, Whats, as_whats, whats
 from ..layer import Layer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ...errors import Failure
 
 
+@takes("functions", wanted="the names of functions")
 def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
     path, wanted = path_of(instance, attribute), "a function with the arguments of the call"
     if not value:
@@ -30,6 +32,7 @@ def _as_rungs(value: Any) -> Any:
     return tuple(cast("Collection[Any]", value)) if isinstance(value, list | set | frozenset) else value
 
 
+@takes("functions", wanted="true, false or names of the ladder")
 def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool):
         return

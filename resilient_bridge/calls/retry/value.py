@@ -25,6 +25,7 @@ from ...values.fields import (
     shown,
 )
 from ...values.foreign import Wait, check_wait, is_tenacity
+from ...values.forms import takes
 from ...values.rule import Rule, Rules, as_rules, check_rules
 from ...values.what import What, Whats, as_whats, whats
 from ..layer import Layer
@@ -42,6 +43,7 @@ def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[W
     return as_whats(cast("Whats", value))
 
 
+@takes("count", wanted="a whole number of at least 1")
 def _check_attempts(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not is_count(value) and not is_tenacity(value, "stop_base"):
         wanted = "a whole number of at least 1 (1 is no repeat), or a tenacity stop"

@@ -19,6 +19,7 @@ from ...values.fields import (
     shown,
     some_seconds,
 )
+from ...values.forms import takes
 from ..layer import Layer
 
 
@@ -30,6 +31,7 @@ def _as_steps(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
     return tuple(map(as_seconds, value if isinstance(value, tuple) else (value,)))
 
 
+@takes("seconds", wanted="seconds above 0, or a list of them, one an attempt")
 def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
     path, wanted = path_of(instance, attribute), f"seconds above 0, at most {LONGEST:.0f}"
     if not value:

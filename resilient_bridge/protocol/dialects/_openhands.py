@@ -101,9 +101,16 @@ not sent again, because this server would store it twice.
 """
 
 
+_END: Final = "end_of_replay"
+_QUESTION: Final = write({_END: True})
+"""A frame that is no message. The server reads it after the replay, refuses it and quotes it: that is the end that it does not mark."""
+
+
 def _decode_legacy(frame: str | bytes) -> tuple[Fact, ...]:
     body: Body = json.loads(frame)
     if body.get("kind") == "ServerErrorEvent":
+        if _END in str(body.get("detail")):
+            return (Replayed(),)
         return (Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),)
     # A fresh state is sent at each connection and never stored: it is newer than what is replayed behind it.
     is_state = body.get("kind") == "ConversationStateUpdateEvent" and body.get("key") == "full_state"
@@ -114,16 +121,18 @@ def _decode_legacy(frame: str | bytes) -> tuple[Fact, ...]:
 
 def _resume_legacy(record: Record) -> Resume:
     after = record.after()
-    return Resume() if after is None else Resume(query={"resend_mode": "since", "after_timestamp": after})
+    if after is None:
+        return Resume()
+    return Resume(query={"resend_mode": "since", "after_timestamp": after}, frames=(_QUESTION,))
 
 
 openhands_legacy: Final = openhands.evolve(
     decode=_decode_legacy,
-    positions=Positions(order="time", repeats=True, ends="anchor"),
+    positions=Positions(order="time", repeats=True, ends="stated", interleaves=True),
     resume=_resume_legacy,
 )
 """The legacy socket, `/sockets/events/{id}`: a replay since a time, which begins with the event that you had.
 
-A cut is RECOVERED if that event comes again, else UNKNOWN. It has no end of a replay, so a connection is READY when the known event came, or
-after two seconds of quiet.
+A cut is RECOVERED if that event comes again, else UNKNOWN. The server does not mark the end of a replay, and puts live events between it. So the
+client asks, with a frame that the server refuses behind the replay, and delivers what came until then in the order of its times.
 """

@@ -24,6 +24,7 @@ from ...values.fields import (
     short_seconds,
     tuple_of,
 )
+from ...values.forms import takes
 from .ends import End
 from .positions import Positions
 
@@ -77,6 +78,7 @@ def _has_barrier(dialect: Dialect, _: attrs.Attribute[Any], value: Positions | N
         refuse("Dialect.pings", 'pings, for positions that end by a "barrier"', dialect.pings)
 
 
+@takes("text", wanted="a name without spaces")
 def _word(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not _is_word(value):
         refuse(path_of(instance, attribute), "a name without spaces, or None", value)
@@ -245,5 +247,7 @@ class Dialect(Value):
             _needs("acknowledges", 'acknowledges="taken"', ("taken",)),
         ],
     )
-    ends: tuple[End, ...] = attrs.field(default=(), converter=as_tuple, validator=tuple_of("an End", _is_end))
+    ends: tuple[End, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("an End", _is_end, of=End)
+    )
     close_code: int = attrs.field(default=1000, validator=_close_code)

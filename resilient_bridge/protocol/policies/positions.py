@@ -24,6 +24,12 @@ def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value:
         )
 
 
+def _is_sortable(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value and (positions.order != "time" or positions.ends not in {"stated", "barrier"}):
+        wanted = 'order="time" and an end that the server states or a barrier shows beside it'
+        refuse(path_of(positions, attribute), wanted, f"{positions.order}, {positions.ends}")
+
+
 def _fits_end(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
     if value not in {None, "session", "barrier"}:
         refuse(path_of(positions, attribute), '"session", "barrier" or None', value)
@@ -40,6 +46,9 @@ class Positions(Value):
     numbers. `repeats`: a replay may hold what we have; `inclusive`: it begins with
     the event at the position that was asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
     proves that the log is still the one that we know; an answer without that event proves nothing.
+
+    `interleaves`: live events may come between those of a replay. What came until the replay was over is then delivered in the order
+    of its times; numbers are put in order in any case.
 
     `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what we know, and all behind it is in
     order; "barrier", by the answer to a ping behind the question; "quiet", after `quiet` seconds in which nothing came. `proof`
@@ -58,6 +67,7 @@ class Positions(Value):
     ends: Literal["stated", "anchor", "barrier", "quiet"] = attrs.field(
         default="quiet", validator=[one_of("stated", "anchor", "barrier", "quiet"), _knows_anchors]
     )
+    interleaves: bool = attrs.field(default=False, validator=[flag, _is_sortable])
     proof: Literal["session", "barrier"] | None = attrs.field(default=None, validator=_fits_end)
     quiet: float = attrs.field(default=2.0, converter=as_seconds, validator=short_seconds)
 

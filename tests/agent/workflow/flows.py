@@ -15,11 +15,11 @@ from resilient_bridge.agent.workflow.file_form import VERSION, WorkflowFile
 class Flow:
     """Phases a, b, c in a directory, each writing NAME.txt; `ran` has the phases that began, `acts` what they do besides."""
 
-    def __init__(self, root, *, names="abc", name="flow", **given):
+    def __init__(self, root, *, names="abc", name="flow", **options):
         self.root = root
         self.ran: list[str] = []
         self.acts = {}
-        self.flow = Workflow(root / "state.json", name=name, root=root, **given)
+        self.flow = Workflow(root / "state.json", name=name, root=root, **options)
         self.options = {one: {} for one in names}
 
     def build(self, **options):
@@ -74,15 +74,16 @@ def write_value(path: Path, value: dict, *, version: int = VERSION) -> None:
     path.with_name("again.json").rename(path)
 
 
-def died_in(root, phase, *, begun=1):
+def died_in(root, phase, *, starts=1):
     """What a process that was killed inside of that phase leaves in the file and in its backup."""
     for name in ("state.json", "state.json.bak"):
         value = value_in(root / name)
-        kept = [one for one in value["checkpoints"] if one["phase"] < phase]
+        done = [one for one in value["checkpoints"] if one["phase"] < phase]
         value.update(
-            status="running", checkpoints=kept, phases_completed=[one["phase"] for one in kept],
-            current_phase=phase, begun=begun, failure=None,
+            status="running", checkpoints=done, phases_completed=[one["phase"] for one in done],
+            current_phase=phase, failure=None,
         )  # fmt: skip
+        value["begun"] = starts
         write_value(root / name, value)
 
 

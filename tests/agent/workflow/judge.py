@@ -99,9 +99,9 @@ class Judge:
         return None, "all of it: neither the file nor a backup can be used"
 
     def _deaths(self, state):
-        if state.begun and state.current_phase in self.once:
+        if state.starts and state.current_phase in self.once:
             yield f"phase {state.current_phase} may have run"
-        elif 0 < state.begun < _DEATHS:
+        elif 0 < state.starts < _DEATHS:
             yield f"phase {state.current_phase} began again: the process had ended inside of it"
 
     def _broken(self, state):

@@ -44,7 +44,7 @@ FAILURE = Failure.of("SYS_STATE_DAMAGED", "it is broken", retry_after=2.5, detai
 CALL = CallRecord(phase="implement", number=1, tool="order", arguments="sha256:d", may_repeat=False)
 
 
-def _state(**given):
+def _state(**changes):
     """The state of the example, with something of everything."""
     fields = {
         "id": "an-id",
@@ -76,7 +76,7 @@ def _state(**given):
         "last_backup": AT + timedelta(seconds=342),
         "calls": (CALL, attrs.evolve(CALL, number=2, result={"json": [1, {"a": None}]})),
     }
-    return WorkflowState(**{**fields, **given})
+    return WorkflowState(**{**fields, **changes})
 
 
 def _value():
@@ -185,7 +185,7 @@ def _states(draw):
             for phase in phases[finished:done]
         ),
         current_phase=current,
-        begun=draw(st.integers(0, 5)) if current is not None else 0,
+        starts=draw(st.integers(0, 5)) if current is not None else 0,
         in_doubt=draw(_texts),
         saved=draw(_json),
         failure=draw(_failures) if status is WorkflowStatus.HALTED else None,

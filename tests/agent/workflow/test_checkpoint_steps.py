@@ -28,13 +28,13 @@ def test_steps_leave_the_state_as_it_was():
     assert state.to_value() == before
 
 
-def test_begun_counts_how_often_the_same_phase_began():
+def test_starts_counts_how_often_the_same_phase_began():
     """Again and again counts up; another phase, the end and a halt begin with one; what was told to end does not count."""
     once = _fresh().began("a")
-    assert [once.begun, once.began("a").begun, once.began("b").begun] == [1, 2, 1]
-    assert once.began("a").interrupted().began("a").begun == 2
-    assert once.halted("a", FAILURE).began("a").begun == 1
-    assert once.interrupted().interrupted().begun == 0
+    assert [once.starts, once.began("a").starts, once.began("b").starts] == [1, 2, 1]
+    assert once.began("a").interrupted().began("a").starts == 2
+    assert once.halted("a", FAILURE).began("a").starts == 1
+    assert once.interrupted().interrupted().starts == 0
 
 
 @pytest.mark.requirement("C6")
@@ -46,14 +46,14 @@ def test_begun_counts_how_often_the_same_phase_began():
         lambda state: state.marked_skipped("a", AT, "broken"),
     ],
 )
-def test_a_phase_that_had_begun_stays_in_doubt_when_another_comes_first(step):
+def test_a_phase_that_had_started_stays_in_doubt_when_another_comes_first(step):
     """Whatever becomes of the other one; and it is no doubt any more once it begins."""
     state = step(_fresh().began("b"))
     assert state.in_doubt == ("b",)
     assert "b" not in state.began("b").in_doubt
 
 
-def test_one_that_ended_well_or_was_told_to_end_is_in_no_doubt():
+def test_one_that_ended_well_or_was_halted_is_in_no_doubt():
     """The next phase takes its place, and that is all."""
     done = _fresh().began("a").finished(PhaseCheckpoint(phase="a", completed_at=AT))
     assert done.began("b").in_doubt == ()

@@ -187,7 +187,7 @@ async def test_a_phase_in_which_the_process_died_begins_again(tmp_path):
 async def test_a_phase_that_kills_its_process_again_and_again_halts(tmp_path):
     """After three deaths somebody has to look; resume tries once more."""
     await Flow(tmp_path).build().flow.run()
-    died_in(tmp_path, "b", begun=3)
+    died_in(tmp_path, "b", starts=3)
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.status, flow.ran) == (WorkflowStatus.HALTED, [])
@@ -300,16 +300,16 @@ async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
     """Killed inside of b, then the file is damaged: the backup does not know that b began, and that is not taken for a no."""
     options = {"b": {"idempotent": False}}
     flow = Flow(tmp_path).build(**options)
-    kept = {}
+    saved = {}
 
     async def note(_):
-        kept.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.bak")})
+        saved.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.bak")})
 
     flow.acts["b"] = note
     await flow.flow.run()
-    assert json.loads(kept["state.json.bak"])["current_phase"] is None
-    (tmp_path / "state.json").write_bytes(kept["state.json"][:-20])
-    (tmp_path / "state.json.bak").write_bytes(kept["state.json.bak"])
+    assert json.loads(saved["state.json.bak"])["current_phase"] is None
+    (tmp_path / "state.json").write_bytes(saved["state.json"][:-20])
+    (tmp_path / "state.json.bak").write_bytes(saved["state.json.bak"])
     again = Flow(tmp_path).build(**options)
     report = await again.flow.run()
     assert (report.status, report.failure.code, again.ran) == (

@@ -57,6 +57,11 @@ CASES = [
         path="/sockets/events/main", token="k", message=lambda n: (_text(n),), effect=_mine,
     ),
     Case(
+        "openhands_legacy with live events between those of a replay", lambda rng: LegacySocket(rng, key="k", pause=0.05),
+        lambda _: d.openhands_legacy, path="/sockets/events/main", token="k", message=lambda n: (_text(n),), effect=_mine,
+        unordered_after_timeout=True,
+    ),
+    Case(
         "sequence", lambda rng: Homemade(rng, contiguous=True), lambda _: d.sequence(field="seq", ask="last_seq"),
         exact=True,
     ),

@@ -35,7 +35,8 @@ class Case:
 
     `message(n)` are the arguments of a send that carries the number n, `effect(x)` reads the number in an effect of the double, None
     where it is none of ours. `reorders`: the server itself sends again what came earlier. `exact`: the server numbers its events, so a gap has to name what is missing. `recovers`: while the server
-    lives and holds everything, each reconnection has to end RECOVERED.
+    lives and holds everything, each reconnection has to end RECOVERED. `unordered_after_timeout`: behind an UNKNOWN(timeout) nothing has to
+    be in order, as the dialect's page says; all of it has to come.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Case:
     recovers: bool = False
     dedupes: bool = False
     reorders: bool = False
+    unordered_after_timeout: bool = False
     server_faults: bool = True
 
 
@@ -215,15 +217,19 @@ def _judge(
     seen.gaps += sum(isinstance(item, rb.Gap) for item in stream)
     for channel in case.channels:
         log = double.log[channel]
-        reader = Reader(channel, log, start[channel], case.reorders, seen)
+        reader = Reader(channel, log, start[channel], case, seen)
         for item in stream:
             if isinstance(item, rb.Gap):
                 reader.gap(item)
             else:
                 for number in item[0]:
                     reader.take(number, may_repeat=item[1])
-        if case.reorders:
-            lost = [each for each in log if each not in reader.had and each not in double.abandoned]
+        if reader.is_unordered:
+            lost = [
+                each
+                for each in log[start[channel] :]
+                if each not in reader.had and each not in getattr(double, "abandoned", ())
+            ]
             seen.problems += [f"{lost} were lost"] if lost else []
         elif last[channel] not in reader.had:
             seen.problems.append(f"{last[channel]}, the last of {channel}, never came")
@@ -232,15 +238,10 @@ def _judge(
 class Reader:
     """What came of one channel, held against its log."""
 
-    def __init__(self, channel: str | None, log: list[int], start: int, reorders: bool, seen: Seen) -> None:
+    def __init__(self, channel: str | None, log: list[int], start: int, case: Case, seen: Seen) -> None:
         self.had: set[int] = set()
-        self._channel, self._log, self._start, self._reorders, self._seen = (
-            channel,
-            log,
-            start,
-            reorders,
-            seen,
-        )
+        self.is_unordered = case.reorders
+        self._channel, self._log, self._start, self._case, self._seen = channel, log, start, case, seen
         self._index = {number: at for at, number in enumerate(log)}
         self._at = start - 1
         self._hole = False
@@ -248,6 +249,7 @@ class Reader:
     def gap(self, gap: rb.Gap) -> None:
         """Here something may be missing."""
         self._hole |= gap.channel in {None, self._channel}
+        self.is_unordered |= self._case.unordered_after_timeout and gap.reason == "timeout"
 
     def take(self, number: int, *, may_repeat: bool) -> None:
         """This number came."""
@@ -259,7 +261,7 @@ class Reader:
             self._problem(f"{number} came twice", unless=may_repeat)
             return
         self.had.add(number)
-        if self._reorders:
+        if self.is_unordered:
             return
         if index <= self._at:
             self._problem(

@@ -5,7 +5,6 @@ A sample runs always, a thousand for each dialect with `nox -s campaigns`.
 
 from __future__ import annotations
 
-from collections import Counter
 from unittest.mock import patch
 
 import pytest
@@ -19,7 +18,7 @@ from tests.bridges.dialects.schedules import Seen, run
 
 SAMPLE, ALL = 15, 1_000
 #: what a cut of a server that lives and holds everything ends in
-PROVES = {"openhands", "openhands_legacy", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
+PROVES = {"openhands", "openhands_legacy", "openhands_legacy with live events between those of a replay", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
 
 
 def _schedules(case, seeds) -> Seen:
@@ -105,5 +104,4 @@ def test_a_client_that_does_less_is_caught(name, target, attribute, wrong):
     """Each of these leaves one thing out, and the schedules see it."""
     case = next(case for case in CASES if case.name == name)
     with patch.object(target, attribute, wrong):
-        problems = Counter(bool(run(case, seed).problems) for seed in range(40))
-    assert problems[True] > 0
+        assert any(run(case, seed).problems for seed in range(40))

@@ -96,12 +96,12 @@ class _Server(Double):
             return connection.close(1013, "Try again later")
         connection.limit = self.max_pending
         connection.subscribed = True
-        self.replay(connection)
+        await self.replay(connection)
         async for frame in connection.frames():
             self.hear(connection, frame)
         return None
 
-    def replay(self, connection: _Client) -> None:
+    async def replay(self, connection: _Client) -> None:
         """Say what a new subscriber gets before anything that is live."""
         raise NotImplementedError
 
@@ -123,7 +123,8 @@ class _Server(Double):
         if isinstance(message, dict) and message.get("type") == "auth":
             return
         if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-            self.refuse_frame(connection, "content: Field required")
+            detail = f"1 validation error for Message\nrole\n  Field required [type=missing, input_value={message}]"
+            self.refuse_frame(connection, detail)  # as the server does, it quotes what it refuses
             return
         self.effects.append(message)
         content = {"role": message.get("role", "user"), "content": message["content"]}
@@ -203,9 +204,16 @@ class _Server(Double):
 
 
 class LegacySocket(_Server):
-    """Socket A: first a fresh full_state, then the replay by timestamp (inclusive), then live; nothing marks its end."""
+    """Socket A: first a fresh full_state, then the replay by timestamp (inclusive); nothing marks its end.
+
+    `pause`: seconds between two events of a replay, which was read before; live events come between them, as the server has it.
+    """
 
     prefix = "/sockets/events/"
+
+    def __init__(self, rng: random.Random, *, pause: float = 0.0, **options: Any) -> None:
+        super().__init__(rng, **options)
+        self.pause = pause
 
     def readable(self, query: Mapping[str, str]) -> bool:
         """A known mode, and a time that is one."""
@@ -215,14 +223,16 @@ class LegacySocket(_Server):
             return False
         return query.get("resend_mode") in {None, "all", "since"}
 
-    def replay(self, connection: _Client) -> None:
+    async def replay(self, connection: _Client) -> None:
         """Everything, what is not older than the time asked for, or nothing at all."""
         self.say_fleeting(connection, self.full_state(connection.conversation))
         mode, after = connection.query.get("resend_mode"), connection.query.get("after_timestamp")
-        for index, event in enumerate(self.stored[connection.conversation]):
+        for index, event in enumerate([*self.stored[connection.conversation]]):
             newer = mode == "since" and after and self._utc(event["timestamp"]) >= self._utc(after)
             if mode == "all" or newer:
                 self.say_stored(connection, event, index)
+                if self.pause:
+                    await asyncio.sleep(self.pause)
 
     def say_stored(self, connection: _Client, event: dict[str, Any], index: int) -> None:
         """One event a frame."""
@@ -282,7 +292,7 @@ class SessionSocket(_Server):
             return False
         return True
 
-    def replay(self, connection: _Client) -> None:
+    async def replay(self, connection: _Client) -> None:
         """-1 asks for everything, the absence of a position for nothing."""
         log = self.stored[connection.conversation]
         head = len(log) - 1

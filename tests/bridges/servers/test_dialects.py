@@ -27,8 +27,6 @@ SAMPLE = {  # seeds of short runs: seed 3 kills its server, the others do not re
     "openhands": (5, 8, 11),
     "openhands_legacy": (5, 8, 11),
 }
-#: Live events overtake the replay of this socket, and what the join has heard is delivered as it was heard, not by its times.
-OVERTAKEN = pytest.mark.xfail(strict=False, reason="events with times are not put in order")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +48,7 @@ async def running(tmp_path_factory):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[OVERTAKEN] * (name == "openhands_legacy")) for name in KINDS]
-)
+@pytest.mark.parametrize("name", KINDS)
 async def test_a_sample_of_runs(running, name):
     """Three runs on one server."""
     seen = await campaign(KINDS[name], await running(KINDS[name].server), SAMPLE[name], sys.stderr.write)

@@ -23,17 +23,17 @@ DIED = "phase b began again: the process had ended inside of it"
 
 
 @pytest.mark.requirement("C10")
-async def test_a_death_inside_of_a_phase_is_told(tmp_path):
+async def test_a_death_inside_of_a_phase_is_reported(tmp_path):
     """In the warnings and for a person, once however often it died there; by the next process that looks, too."""
     await Flow(tmp_path).build().flow.run()
-    died_in(tmp_path, "b", begun=2)
+    died_in(tmp_path, "b", starts=2)
     report = await Flow(tmp_path).build().flow.run()
     assert report.warnings == (DIED,)
     assert report.explain().count(f"\nwarning: {DIED}\n") == 1
     assert Flow(tmp_path).build().flow.status().warnings == (DIED,)
 
 
-async def test_a_death_is_told_also_where_another_phase_comes_first(tmp_path):
+async def test_a_death_is_reported_also_where_another_phase_comes_first(tmp_path):
     """Meanwhile the artifact of a is gone: a runs again before b, and the death in b is not forgotten over it."""
     await Flow(tmp_path).build().flow.run()
     died_in(tmp_path, "b")
@@ -49,23 +49,25 @@ async def test_a_death_is_told_also_where_another_phase_comes_first(tmp_path):
 
 @pytest.mark.requirement("C10")
 @pytest.mark.parametrize(
-    ("options", "begun", "told"),
+    ("options", "starts", "warning"),
     [
         ({}, 3, "the process ended 3 times inside of phase b"),
         ({"idempotent": False}, 1, "phase b may have run: the process ended inside of it"),
     ],
 )
-async def test_a_death_after_which_a_person_is_asked_is_told_when_it_is_over(tmp_path, options, begun, told):
+async def test_a_death_after_which_a_person_is_asked_is_reported_when_it_is_over(
+    tmp_path, options, starts, warning
+):
     """At the halt it is the failure, which is not said twice; the report at the end still has it, when the failure is gone."""
     await Flow(tmp_path).build(b=options).flow.run()
-    died_in(tmp_path, "b", begun=begun)
+    died_in(tmp_path, "b", starts=starts)
     flow = Flow(tmp_path).build(b=options)
     report = await flow.flow.run()
-    assert (report.status, report.failure.message) == (WorkflowStatus.HALTED, told)
-    assert (report.warnings, report.explain().count("\nwarning: ")) == ((told,), 0)
+    assert (report.status, report.failure.message) == (WorkflowStatus.HALTED, warning)
+    assert (report.warnings, report.explain().count("\nwarning: ")) == ((warning,), 0)
     report = await flow.flow.resume()
-    assert (report.status, report.warnings) == (WorkflowStatus.COMPLETED, (told,))
-    assert f"\nwarning: {told}\n" in report.explain()
+    assert (report.status, report.warnings) == (WorkflowStatus.COMPLETED, (warning,))
+    assert f"\nwarning: {warning}\n" in report.explain()
 
 
 async def test_an_optional_phase_that_is_skipped_for_it_says_it_once(tmp_path):
@@ -95,24 +97,24 @@ async def test_an_orderly_end_is_no_death(tmp_path, how):
 
 
 @pytest.mark.requirement("C5")
-async def test_a_damaged_state_is_told_until_it_is_written_anew(tmp_path):
+async def test_a_damaged_state_is_reported_until_it_is_written_anew(tmp_path):
     """It halted, and nothing is saved by a run that only says so: the next one says the same, and so does who looks."""
     flow = Flow(tmp_path).build()
     flow.acts["b"] = fails(PermissionError(13, "no"))
     await flow.flow.run()
     damage(tmp_path / "state.json")
-    (told,) = (await flow.flow.run()).warnings
-    assert told.startswith("the state was damaged; lost: what was saved after ")
-    assert flow.flow.status().warnings == (await flow.flow.run()).warnings == (told,)
-    assert (await flow.flow.resume()).warnings == (told,)
-    assert flow.flow.status().warnings == (told,)
+    (warning,) = (await flow.flow.run()).warnings
+    assert warning.startswith("the state was damaged; lost: what was saved after ")
+    assert flow.flow.status().warnings == (await flow.flow.run()).warnings == (warning,)
+    assert (await flow.flow.resume()).warnings == (warning,)
+    assert flow.flow.status().warnings == (warning,)
 
 
 # ---- done again ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("C6")
-async def test_a_phase_that_was_done_again_is_told(tmp_path, heard):
+async def test_a_phase_that_was_done_again_is_reported(tmp_path, heard):
     """Its artifact was missing at its end: the report, an event and the log have the failure."""
     flow = Flow(tmp_path).build(b={"artifacts": ["made-later.txt"]})
 
@@ -130,7 +132,7 @@ async def test_a_phase_that_was_done_again_is_told(tmp_path, heard):
 
 
 @pytest.mark.requirement("C5")
-async def test_a_phase_that_found_corruption_is_told_by_the_log(tmp_path, caplog):
+async def test_a_phase_that_found_corruption_is_reported_by_the_log(tmp_path, caplog):
     """Without a listener: a line with its failure stands between the two beginnings."""
     caplog.set_level(logging.INFO, logger="resilient_bridge")
     flow = Flow(tmp_path, names="a").build()
@@ -145,7 +147,7 @@ async def test_a_phase_that_found_corruption_is_told_by_the_log(tmp_path, caplog
     ]
 
 
-async def test_the_second_time_it_halts_and_the_first_is_still_told(tmp_path):
+async def test_the_second_time_it_halts_and_the_first_is_still_reported(tmp_path):
     """The failure is that of the second time."""
     flow = Flow(tmp_path).build()
     flow.acts["b"] = fails(CORRUPT, error_for(Failure.of("SYS_STATE_DAMAGED", "still broken")))
@@ -158,14 +160,14 @@ async def test_the_second_time_it_halts_and_the_first_is_still_told(tmp_path):
 
 
 @pytest.mark.requirement("C2")
-@pytest.mark.parametrize(("times", "told"), [(0, ()), (1, ("1 retry",)), (3, ("3 retries",))])
-async def test_a_phase_that_recovered_after_repeats_is_told(tmp_path, times, told):
+@pytest.mark.parametrize(("times", "warning"), [(0, ()), (1, ("1 retry",)), (3, ("3 retries",))])
+async def test_a_phase_that_recovered_after_repeats_is_reported(tmp_path, times, warning):
     """With their number; one that did not need any is not mentioned."""
     flow = Flow(tmp_path).build()
     flow.acts["b"] = fails(*[RESET] * times)
     with rb.testing.virtual_time():
         report = await flow.flow.run()
-    assert report.warnings == tuple(f"phase b recovered after {number}" for number in told)
+    assert report.warnings == tuple(f"phase b recovered after {number}" for number in warning)
 
 
 async def test_a_sync_phase_is_counted_too(tmp_path):
@@ -182,7 +184,7 @@ async def test_a_sync_phase_is_counted_too(tmp_path):
     assert report.warnings == ("phase plain recovered after 1 retry",)
 
 
-async def test_a_phase_that_recovered_and_left_nothing_is_told_both(tmp_path):
+async def test_a_phase_that_recovered_and_produced_nothing_is_reported_both(tmp_path):
     """The repeats helped, and what it made was not there all the same."""
     flow = Flow(tmp_path, names="a").build(a={"checks": [iter([False, True]).__next__]})
     flow.acts["a"] = fails(RESET)
@@ -195,7 +197,7 @@ async def test_a_phase_that_recovered_and_left_nothing_is_told_both(tmp_path):
 
 @pytest.mark.requirement("C9")
 @pytest.mark.parametrize("required", [True, False])
-async def test_a_tool_that_recovered_after_repeats_is_told(tmp_path, required):
+async def test_a_tool_that_recovered_after_repeats_is_reported(tmp_path, required):
     """By name, with their number, once for the same; and it is on disk before the phase goes on, so that a crash does not hide it."""
     box, remaining, on_disk = rb.Toolbox(rb.presets.ccsetup), [RESET, RESET], []
     flow = Flow(tmp_path, names="a", tools=box).build()

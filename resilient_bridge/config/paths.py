@@ -1,0 +1,32 @@
+"""Paths into a document, how large a document may be, and the error that has a line. Rule: one spelling of a path for all formats."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+
+MOST_BYTES: Final = 256 * 1024
+MOST_KEYS: Final = 5_000
+DEEPEST: Final = 24
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+class DocumentError(ValueError):
+    """What is wrong with the text as such, and on which line, where that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def joined(path: str, key: object) -> str:
+    """Return the path of a key below another: `tools.bash`, `rules."CONN RESET"`, `on[2]`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    text = str(key)
+    if path and not text:
+        return path  # what stands for a whole table has its path
+    bare = text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return f"{path}.{bare}" if path else bare

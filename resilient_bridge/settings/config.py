@@ -1,0 +1,348 @@
+"""`load`, `dump` and what a document of settings becomes: a Config with policies, the client's arguments and a toolbox.
+
+Rule: all or nothing. `load` and `reload` return values after everything was read without a problem, and else change nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+
+import attrs
+
+from ..calls.breaker.value import Breaker
+from ..calls.bulkhead.value import Bulkhead
+from ..calls.fallback.value import Fallback
+from ..calls.policy import Policy
+from ..calls.rate_limit.value import RateLimit
+from ..calls.retry.budget import RetryBudget
+from ..calls.retry.value import Retry
+from ..calls.timeout.deadline import Deadline
+from ..calls.timeout.value import Timeout
+from ..errors import Problem, config_error, config_errors
+from ..presets import BridgePolicy
+from ..protocol.policies.dialect import Dialect
+from ..protocol.policies.ends import End
+from ..protocol.policies.heartbeat import Heartbeat
+from ..protocol.policies.inbox import Inbox
+from ..protocol.policies.outbox import Outbox
+from ..protocol.policies.positions import Positions
+from ..protocol.policies.reconnect import Reconnect
+from ..protocol.policies.replay import Replay
+from ..values.backoff import Backoff
+from ..values.rule import Rule
+from .document import Settings, new_reading, read_settings
+from .explain import Line, explain, flat, shown
+from .fields import read_value
+from .provider_check import Check, connects, failed_checks
+from .sources import Merged, Source, read_sources
+from .tables import ClientSettings
+from .writing import Writer
+
+
+if TYPE_CHECKING:
+    from ..agent import Toolbox
+
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VALUES: Final = (
+    Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
+    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Timeout,
+)  # fmt: skip
+KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kind in _VALUES})
+"""The values that can be written and read alone, by the name of their class."""
+
+
+@attrs.frozen
+class Change:
+    """One setting that another reading changed: its path, what was in force, and what is now; None where there is nothing."""
+
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        """Return it as `path: before → after`."""
+        return f"{self.path}: {self.before!r} → {self.after!r}"
+
+
+class Config:
+    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `warnings`.
+
+    `reload()` reads the same sources again. Values are replaced, and what has a state keeps it: circuits and budgets of `policies` and of
+    the functions that `protect` decorated. Made by `load`.
+    """
+
+    def __init__(self, read: Callable[[], tuple[Settings, Merged]], names: Mapping[str, Any]) -> None:
+        self._read, self._names = read, names
+        self._settings, self._merged = read()
+        self._protected: dict[weakref.ref[Any], str] = {}
+        self._toolbox: Toolbox | None = None
+
+    @property
+    def bridge(self) -> BridgePolicy:
+        """The policy of the link, with the one for calls in `bridge.calls` and those for tools in `bridge.tools`."""
+        return self._settings.bridge
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """The named policies."""
+        return MappingProxyType(dict(self._settings.policies))
+
+    @property
+    def client(self) -> ClientSettings:
+        """The table `bridge`: where the client connects, and with which credentials."""
+        return cast("ClientSettings", self._settings.tables.get("bridge", ClientSettings()))
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """Every other table as its value, by name, and `agent` for what stands at the top for OpenViber."""
+        return MappingProxyType(dict(self._settings.tables))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed, and likely a mistake."""
+        return self._settings.warnings
+
+    @property
+    def merged(self) -> Merged:
+        """The document that all sources make together, and where each path was written."""
+        return self._merged
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """A Toolbox with these policies, timeouts and permissions, made when it is first asked for, and kept."""
+        if self._toolbox is None:
+            from ..agent import Toolbox
+
+            self._toolbox = Toolbox(**self.toolbox_arguments())
+        return self._toolbox
+
+    def toolbox_arguments(self) -> dict[str, Any]:
+        """Return what a Toolbox is made with."""
+        now = self._settings
+        named = getattr(now.tables.get("toolbox"), "policy", None)
+        permissions = now.permissions.items()
+        return {
+            "policy": now.bridge if named is None else now.bridge.evolve(calls=now.policies[named]),
+            "timeouts": dict(now.timeouts),
+            "idempotent": [name for name, found in permissions if found.get("idempotent", False)],
+            "optional": [name for name, found in permissions if not found.get("required", True)],
+        }
+
+    def policy(self, name: str, /) -> Policy:
+        """Return the policy of this name; ConfigError if there is none."""
+        found = self._settings.policies.get(name)
+        if found is None:
+            raise config_error("policies", f"one of {', '.join(self._settings.policies) or 'none'}", name)
+        return found
+
+    def protect(self, name: str, /, *, idempotent: bool | None = None) -> Callable[[F], F]:
+        """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does, and follow its reloads."""
+        policy = self.policy(name)
+
+        def decorate(function: F) -> F:
+            protected: Any = policy(function, idempotent=idempotent)
+            self._protected[weakref.ref(protected, self._forget)] = name
+            return cast("F", protected)
+
+        return decorate
+
+    def _forget(self, reference: weakref.ref[Any]) -> None:
+        self._protected.pop(reference, None)
+
+    def explain(self) -> list[Line]:
+        """Return every setting in force as `path`, `value` and `source`: the environment, a line of the file, a preset, the default."""
+        return explain(self._settings, self._merged, self._names)
+
+    def reload(self) -> tuple[Change, ...]:
+        """Read the sources again and return what has changed, in the order of its paths.
+
+        A source that is wrong is a ConfigError with every problem, and the settings in force stay. Policies keep their circuits and
+        budgets. A BridgeClient, a Toolbox or a function that was not decorated by `protect` goes on with what it was made with; `client`,
+        `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when.
+        """
+        settings, merged = self._read()
+        gone = [name for name in self._protected.values() if name not in settings.policies]
+        if gone:
+            problem = Problem(
+                f"policies.{gone[0]}", "wanted, because a function is decorated with it; it is missing"
+            )
+            raise config_errors(merged.title, [problem])
+        before, after = (flat(shown(each, self._names)) for each in (self._settings, settings))
+        _keep_states(self._settings, settings)
+        self._settings, self._merged = settings, merged
+        for reference, name in list(self._protected.items()):
+            function: Any = reference()
+            if function is not None:
+                function.policy = settings.policies[name]
+        paths = sorted({*before, *after})
+        return tuple(
+            Change(path, before.get(path), after.get(path))
+            for path in paths
+            if before.get(path) != after.get(path)
+        )
+
+    async def verify_providers(
+        self,
+        checks: Mapping[str, Check] | None = None,
+        /,
+        *,
+        timeout: float = 5.0,  # noqa: ASYNC109 -- for all of them
+    ) -> None:
+        """Ask the providers, all at once, if the settings say `verify_providers = true`; else do nothing.
+
+        `checks` are async functions by name, which return False or raise for no; without them a connection is made to each URL of the
+        table `providers`. ConfigError has a problem `providers.NAME` for each that failed, or did not answer within `timeout` seconds.
+        """
+        if not getattr(self._settings.tables.get("agent"), "verify_providers", False):
+            return
+        failed = await self.failed_providers(checks, timeout)
+        if failed:
+            raise config_errors(self._merged.title, failed)
+
+    async def failed_providers(self, checks: Mapping[str, Check] | None, seconds: float) -> list[Problem]:
+        """Return a problem for each provider that does not answer, whatever the settings say; not for users."""
+        made = {name: connects(url) for name, url in self._settings.providers.items()}
+        return await failed_checks(made if checks is None else checks, seconds)
+
+    def __repr__(self) -> str:
+        """Return what was read, without any of its values."""
+        return f"<Config {self._merged.title} policies={', '.join(self._settings.policies) or 'none'}>"
+
+
+def _keep_states(old: Settings, new: Settings) -> None:
+    for name, policy in new.policies.items():
+        if name in old.policies:
+            policy.take_states(old.policies[name])
+    new.bridge.calls.take_states(old.bridge.calls)
+
+
+@overload
+def load(
+    source: Source = ...,
+    kind: None = ...,
+    /,
+    *,
+    names: Mapping[str, Any] | None = ...,
+    env: bool | Mapping[str, str] = ...,
+    known: Mapping[str, Collection[str]] | None = ...,
+) -> Config: ...
+@overload
+def load(
+    source: Source,
+    kind: type[T],
+    /,
+    *,
+    names: Mapping[str, Any] | None = ...,
+    env: bool | Mapping[str, str] = ...,
+    known: Mapping[str, Collection[str]] | None = ...,
+) -> T: ...
+def load(
+    source: Source = None,
+    kind: type[Any] | None = None,
+    /,
+    *,
+    names: Mapping[str, Any] | None = None,
+    env: bool | Mapping[str, str] = False,
+    known: Mapping[str, Collection[str]] | None = None,
+) -> Any:
+    """Read settings from a file (.toml, .json, .yaml), a dict or the environment; return a Config after everything was checked.
+
+    `names` are the functions and exception classes that settings may name: no setting is ever imported or run. `env=True` lays the
+    variables that begin with `RESILIENT_BRIDGE_` over the source (`RESILIENT_BRIDGE_RETRY__ATTEMPTS=6`); a mapping stands in for
+    `os.environ`. `known` says which `tools` and `skills` there are. With `kind`, or for what `dump` wrote of a value, it returns that value.
+
+    Raises ConfigError with all problems at once, each with its path, what was wanted and got, its line where the format tells it, and the
+    nearest name; nothing has been started then.
+    """
+    environment = _environment(env)
+    _check_arguments(source, names)
+
+    def read() -> tuple[Settings, Merged]:
+        merged = read_sources(source, environment)
+        reading = new_reading(names, known)
+        settings = read_settings(merged.data, reading)
+        if settings is None:
+            raise config_errors(merged.title, in_order(reading.problems, merged))
+        return settings, merged
+
+    wanted = _kind_of(source, kind)
+    if wanted is None or wanted is Config:
+        return Config(read, {} if names is None else names)
+    merged = read_sources(source, environment)
+    data = {key: value for key, value in merged.data.items() if key != "kind"}
+    reading = new_reading(names, known)
+    value = read_value(wanted, data["value"] if set(data) == {"value"} else data, "", reading)
+    if reading.problems:
+        raise config_errors(merged.title, in_order(reading.problems, merged))
+    return value
+
+
+def _environment(env: object) -> Mapping[str, str] | None:
+    if isinstance(env, bool):
+        return os.environ if env else None
+    if not isinstance(env, Mapping):
+        raise config_error("load.env", "True, False, or a mapping in the place of os.environ", env)
+    return cast("Mapping[str, str]", env)
+
+
+def _check_arguments(source: object, names: object) -> None:
+    if source is not None and not isinstance(source, str | os.PathLike | Mapping):
+        raise config_error("load.source", "a path, a dict, or None for the environment alone", source)
+    if names is not None and not isinstance(names, Mapping):
+        raise config_error("load.names", "a mapping of names to functions and classes", names)
+
+
+def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
+    if kind is not None:
+        if kind is not Config and KINDS.get(getattr(kind, "__name__", "")) is not kind:
+            raise config_error("load.kind", f"one of {', '.join(KINDS)}", kind)
+        return kind
+    named: Any = source.get("kind") if isinstance(source, Mapping) else None
+    if named is None:
+        return None
+    if not isinstance(named, str) or named not in KINDS:
+        raise config_errors(
+            "a dict", [Problem("kind", f"wanted one of {', '.join(KINDS)}, got {named!r}", named)]
+        )
+    return KINDS[named]
+
+
+def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
+    """Return each problem once, with its line, in the order in which the document has them."""
+    order = {path: number for number, path in enumerate(merged.origins)}
+    found: dict[tuple[str, str], tuple[int, Problem]] = {}
+    for problem in problems:
+        origin = merged.origin(problem.path)
+        line = None if origin is None else origin.line
+        number = order.get(_nearest(problem.path, order), -1)
+        found.setdefault((problem.path, problem.message), (number, problem._replace(line=line)))
+    return [problem for _, problem in sorted(found.values(), key=lambda item: item[0])]
+
+
+def _nearest(path: str, order: Mapping[str, int]) -> str:
+    while path and path not in order:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return path
+
+
+def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a value or a Config as plain data that `load` reads back as an equal one; what is default is left out.
+
+    `names` are the functions and classes that may be named, as in `load`. ConfigError names the path of what settings cannot say, such as a
+    function without a name. The data fits TOML, YAML and JSON, and holds no secret: a Config's is the document that it was read from.
+    """
+    if isinstance(value, Config):
+        return deepcopy(dict(value.merged.data))
+    if KINDS.get(type(value).__name__) is not type(value):
+        raise config_error("dump.value", f"a Config, or one of {', '.join(KINDS)}", value)
+    written = Writer({} if names is None else names).write(value, type(value).__name__)
+    table = cast("dict[str, Any]", written) if isinstance(written, dict) else {"value": written}
+    return {"kind": type(value).__name__, **table}

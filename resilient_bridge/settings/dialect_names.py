@@ -1,0 +1,70 @@
+"""Dialects as settings write them: the name of a ready one, a family with its arguments as in code, or a table of names.
+
+Rule: a dialect's functions come from `rb.dialects` or from the caller's names; no text is run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ..config.spelled_calls import read_call
+from ..errors import ConfigError
+from ..protocol import dialects
+from ..protocol.policies.dialect import Dialect
+from .fields import read_field
+from .reading import Reading
+from .walk import arrange, make
+
+
+def ready() -> dict[str, Dialect]:
+    """Return the dialects that need no arguments, by name."""
+    found = {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
+    return {name: value for name, value in found.items() if isinstance(value, Dialect)}
+
+
+def families() -> dict[str, Callable[..., Dialect]]:
+    """Return the functions that make a dialect, by name."""
+    found = {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
+    return {
+        name: value
+        for name, value in found.items()
+        if inspect.isfunction(value) and value.__annotations__.get("return") in {"Dialect", Dialect}
+    }
+
+
+def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
+    """Return the dialect of a name, a call as in code, or a table; BAD after a problem."""
+    if isinstance(data, Mapping):
+        table = dict(cast("Mapping[str, Any]", data))
+        return make(
+            Dialect, arrange(Dialect, table, path, reading), path, reading, read=read_field, base=base
+        )
+    if not isinstance(data, str):
+        return reading.fail(path, "the name of a dialect, or a table of names", data)
+    if data in reading.names and isinstance(reading.names[data], Dialect):
+        return reading.names[data]
+    known = ready()
+    if data in known:
+        return known[data]
+    if "(" not in data:
+        names = sorted({*known, *families()})
+        return reading.fail(path, f"one of {', '.join(names)}", data, hint=reading.near(data, names))
+    return _of_call(data, path, reading)
+
+
+def _of_call(text: str, path: str, reading: Reading) -> Any:
+    made = families()
+    try:
+        call = read_call(text, "dialect", tuple(sorted(made)), prefixes=("", "rb.dialects.", "dialects."))
+        return made[call.name](*call.arguments, **call.named)
+    except ConfigError as error:
+        problem = error.failure.details["violations"][0]
+        return reading.fail(path, f"{problem['field']} to be {problem['constraint']}", text)
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # Python names the argument that is missing or unknown
+        return reading.fail(path, f"a dialect as in code ({error})", text)

@@ -1,0 +1,239 @@
+"""A whole document of settings: which table is what, and what is laid over which preset.
+
+Rule: the parts are read by the walk; here stands only where each part is written. Every problem of every part is noted before one is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from ..calls.policy import Policy
+from ..config.paths import joined
+from ..presets import BridgePolicy
+from ..presets import default as default_policy
+from ..protocol.policies.dialect import Dialect
+from ..values.backoff import Backoff
+from .dialect_names import read_dialect
+from .fields import read_backoff, read_field, read_value
+from .policy_tables import LAYERS, preset_of, read_policy
+from .provider_check import address_of
+from .reading import BAD, Entry, Reading, TableReader
+from .secrets import Secret, resolved
+from .seed_keys import ALIASES, gasoline_steps
+from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
+from .walk import fields_of, from_millis, make
+
+
+READERS: Final[Mapping[type, TableReader]] = {
+    Backoff: read_backoff,
+    Dialect: read_dialect,
+    Policy: read_policy,
+}
+LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
+_OTHERS: Final = ("calls", "policies", "preset", "providers", "tools")
+_PERMISSIONS: Final = ("idempotent", "required")
+KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
+"""What may stand at the top of a document."""
+
+
+def _none() -> dict[str, Any]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What a document says, once: values, and nothing that is open or has a state."""
+
+    bridge: BridgePolicy
+    policies: Mapping[str, Policy]
+    tables: Mapping[str, Any]
+    timeouts: Mapping[str, float] = attrs.field(factory=_none)
+    permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=_none)
+    providers: Mapping[str, str] = attrs.field(factory=_none)
+    warnings: tuple[str, ...] = ()
+
+
+def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[str]] | None = None) -> Reading:
+    """Return what a reading of values of this package starts with."""
+    return Reading(
+        names={} if names is None else names,
+        known={} if known is None else known,
+        readers=READERS,
+        aliases=ALIASES,
+    )
+
+
+def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
+    """Return what the document says; None if there is a problem, all of which are in the reading then."""
+    for key in data:
+        if key not in KEYS:
+            reading.unknown("", key, KEYS)
+    base = preset_of(data["preset"], "preset", reading) if "preset" in data else None
+    data = _gasoline(data, reading)
+    tools, timeouts, permissions = _tools(data.get("tools"), reading)
+    calls = _calls(data, reading, (base or default_policy).calls)
+    bridge = _bridge(data, tools, calls, reading, base or default_policy)
+    policies = _policies(data.get("policies"), reading)
+    tables = _tables(data, reading)
+    providers = _providers(data.get("providers"), reading)
+    _check_toolbox(tables, policies, reading)
+    if reading.problems or not isinstance(bridge, BridgePolicy):
+        return None
+    return Settings(
+        bridge=bridge,
+        policies=policies,
+        tables=tables,
+        timeouts=timeouts,
+        permissions=permissions,
+        providers=providers,
+        warnings=tuple(reading.warnings),
+    )
+
+
+def _bridge(
+    data: Mapping[str, Any], tools: Mapping[str, Any], calls: Any, reading: Reading, base: BridgePolicy
+) -> Any:
+    entries = {key: Entry(key, data[key]) for key in LINK if key in data}
+    entries["calls"] = Entry("calls", calls)
+    if tools:
+        entries["tools"] = Entry("tools", tools)
+    return make(BridgePolicy, entries, "", reading, read=read_field, base=base)
+
+
+def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
+    """Return the policy for calls: the layers that stand at the top of the document, and those of its table `calls`."""
+    calls: Any = base.evolve()  # with circuits and budgets of its own, and not those of the preset
+    top = {key: data[key] for key in LAYERS if key in data}
+    if top:
+        calls = read_policy(top, "", reading, base)
+    if "calls" in data:
+        calls = read_policy(data["calls"], "calls", reading, base if calls is BAD else calls)
+    return calls
+
+
+def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        reading.fail("policies", "a table of policies by name", raw)
+        return {}
+    table = cast("Mapping[str, Any]", raw)
+    return {name: read_value(Policy, item, joined("policies", name), reading) for name, item in table.items()}
+
+
+def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
+    """Take apart the table `tools`: layers by name, OpenViber's timeouts, and what each operation may do."""
+    layers: dict[str, Any] = {}
+    timeouts: dict[str, float] = {}
+    permissions: dict[str, dict[str, bool]] = {}
+    if raw is None or isinstance(raw, list):  # a list is OpenViber's: the tools that an agent has
+        return layers, timeouts, permissions
+    if not isinstance(raw, Mapping):
+        reading.fail("tools", "a table of tools by name", raw)
+        return layers, timeouts, permissions
+    for name, item in cast("Mapping[str, Any]", raw).items():
+        at = joined("tools", name)
+        if name == "default_timeout_ms":
+            timeouts["default"] = _limit(item, at, reading)
+        elif name == "per_tool" and isinstance(item, Mapping):
+            for tool, limit in cast("Mapping[str, Any]", item).items():
+                timeouts[tool] = _limit(limit, joined(at, tool), reading)
+        elif not isinstance(item, Mapping):
+            reading.fail(at, "a table: layers, and idempotent or required", item)
+        else:
+            table = dict(cast("Mapping[str, Any]", item))
+            found: dict[str, Any] = {key: table.pop(key) for key in _PERMISSIONS if key in table}
+            for key, value in found.items():
+                if not isinstance(value, bool):
+                    reading.fail(joined(at, key), "true or false", value)
+            permissions |= {name: found} if found else {}
+            layers |= {name: table} if table or not found else {}
+    return layers, timeouts, permissions
+
+
+def _limit(raw: Any, path: str, reading: Reading) -> Any:
+    seconds = from_millis(raw, path, reading)
+    if isinstance(seconds, float) and not 0 < seconds <= 1e9:
+        return reading.fail(path, "milliseconds above 0", raw)
+    return seconds
+
+
+def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    found = {
+        name: read_value(kind, data[name], name, reading) for name, kind in TABLES.items() if name in data
+    }
+    _check_secrets(found.get("bridge"), reading)
+    top = {key: data[key] for key in AGENT_KEYS if key in data}
+    if isinstance(top.get("tools"), Mapping):
+        del top["tools"]
+    if not top:
+        return found
+    found["agent"] = read_value(AgentSettings, top, "", reading)
+    for kind, names in reading.known.items():
+        known = sorted(names)
+        written: Any = top.get(kind)
+        items: list[Any] = cast("Any", written) if isinstance(written, list) else []
+        for index, name in enumerate(items):
+            if isinstance(name, str) and name not in known:
+                reading.fail(
+                    joined(kind, index), f"one of {', '.join(known)}", name, hint=reading.near(name, known)
+                )
+    return found
+
+
+def _check_secrets(client: Any, reading: Reading) -> None:
+    """Look whether each reference leads to a secret now, so that nothing starts without its credentials."""
+    if not isinstance(client, ClientSettings):
+        return
+    for name in ("url", "token", "store"):
+        secret = getattr(client, name)
+        if isinstance(secret, Secret):
+            found = resolved(secret.reference, joined("bridge", name), reading)
+            if name == "url" and found is not BAD and not found.startswith(("ws://", "wss://")):
+                reading.fail("bridge.url", "a URL that begins with ws:// or wss://", secret.reference)
+    for name, text in client.headers.entries if isinstance(client.headers, Headers) else ():
+        if isinstance(text, Secret):
+            resolved(text.reference, joined("bridge.headers", name), reading)
+
+
+def _providers(raw: Any, reading: Reading) -> dict[str, str]:
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        reading.fail("providers", "a table of URLs by name", raw)
+        return {}
+    table = cast("Mapping[str, Any]", raw)
+    for name, url in table.items():
+        if not isinstance(url, str) or address_of(url) is None:
+            reading.fail(joined("providers", name), "the URL of a server, such as https://host", url)
+    return dict(table)
+
+
+def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading) -> None:
+    name = getattr(tables.get("toolbox"), "policy", None)
+    if name is not None and name not in policies:
+        reading.fail(
+            "toolbox.policy",
+            f"one of {', '.join(policies) or 'policies'}",
+            name,
+            hint=reading.near(name, policies),
+        )
+
+
+def _gasoline(data: Mapping[str, Any], reading: Reading) -> Mapping[str, Any]:
+    """Take Gasoline's backoff out of its options of a breaker: it is the schedule of the calls and of the link."""
+    if not isinstance(data.get("breaker"), Mapping):
+        return data
+    breaker = dict(data["breaker"])
+    schedule = gasoline_steps(breaker, "breaker", reading)
+    if schedule is None:
+        return data
+    changed = {**data, "breaker": breaker}
+    for key in ("retry", "reconnect"):
+        table = data.get(key, {})
+        if isinstance(table, Mapping) and schedule is not BAD:
+            changed[key] = {"backoff": schedule, **cast("Mapping[str, Any]", table)}
+    return changed

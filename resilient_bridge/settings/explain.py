@@ -1,0 +1,114 @@
+"""What is in force, setting by setting, and where each comes from: the environment, a line of a file, a preset, the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import attrs
+
+from ..config.paths import joined
+from ..presets import BridgePolicy
+from ..presets import default as default_policy
+from .policy_tables import NAMES
+from .walk import default_of, fields_of
+from .writing import Writer
+
+
+if TYPE_CHECKING:
+    from .document import Settings
+    from .sources import Merged
+
+
+_CALLS: Final = "calls."
+
+
+class Line(NamedTuple):
+    """One setting in force."""
+
+    path: str
+    value: Any
+    source: str
+
+
+def shown(settings: Settings, names: Mapping[str, Any], *, is_full: bool = False) -> dict[str, Any]:
+    """Return all that was read as plain data, without secrets."""
+    writer = Writer(names, is_full=is_full, is_print=True)
+    tables = {name: writer.write(value, name) for name, value in settings.tables.items()}
+    agent = tables.pop("agent", {})
+    policies = {name: writer.write(policy, name) for name, policy in settings.policies.items()}
+    found = {**writer.write(settings.bridge, ""), **tables, **agent, "policies": policies}
+    found["tool_timeouts"] = dict(settings.timeouts)
+    found["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
+    return {key: value for key, value in found.items() if value not in ({}, [])}
+
+
+def flat(data: Any, path: str = "") -> dict[str, Any]:
+    """Return each setting by its whole path."""
+    if not isinstance(data, Mapping) or (path and not data):
+        return {path: data}
+    found: dict[str, Any] = {}
+    for key, value in cast("Mapping[str, Any]", data).items():
+        found |= flat(value, joined(path, key))
+    return found
+
+
+def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> list[Line]:
+    """Return every setting of the bridge, and of what else the document has, with its source."""
+    from .. import presets
+
+    name = merged.data.get("preset")
+    base: BridgePolicy = default_policy if name is None else getattr(presets, str(name))
+    writer = Writer(names, is_full=True, is_print=True)
+    of_base, of_default = flat(writer.write(base, "")), flat(writer.write(default_policy, ""))
+    of_base |= _defaults(settings, writer)
+    found: list[Line] = []
+    for path, value in flat(shown(settings, names, is_full=True)).items():
+        origin = _origin(path, merged, is_changed=path not in of_base or of_base[path] != value)
+        if origin is None:
+            is_preset = path in of_base and (path not in of_default or of_default[path] != of_base[path])
+            origin = f"preset {name}" if is_preset and _is_of_link(path) else "default"
+        found.append(Line(path, value, origin))
+    return found
+
+
+def _is_of_link(path: str) -> bool:
+    return path.partition(".")[0] in attrs.fields_dict(BridgePolicy)
+
+
+def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
+    """Return the defaults of what no preset has: tables, and the layers of named policies."""
+    values: dict[str, type] = {
+        name if name != "agent" else "": type(value) for name, value in settings.tables.items()
+    }
+    for name, policy in settings.policies.items():
+        values |= {
+            joined(joined("policies", name), NAMES[type(layer)]): type(layer) for layer in policy.layers
+        }
+    found: dict[str, Any] = {}
+    for path, kind in values.items():
+        for field in fields_of(kind):
+            default = default_of(field)
+            if default is not attrs.NOTHING:
+                at = joined(path, field.name)
+                found |= flat(writer.write(default, at), at)
+    return found
+
+
+def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
+    """Return where a setting was written: itself, or, if its value is not that of the base, the table around it."""
+    short = path.removeprefix(_CALLS)
+    exact = next((each for each in (path, short) if each in merged.origins), None)
+    origin = merged.origins[exact] if exact else None
+    if origin is None and is_changed:
+        around = merged.origin(path) or (merged.origin(short) if short != path else None)
+        origin = around if around is not None and _is_written(path, short, merged) else None
+    if origin is None:
+        return None
+    return origin.source + (f", line {origin.line}" if origin.line else "")
+
+
+def _is_written(path: str, short: str, merged: Merged) -> bool:
+    """Return whether the document writes this setting by another key, or in one value with others."""
+    tables = (path.rpartition(".")[0], short.rpartition(".")[0])
+    return any(each.startswith(tables) for each in merged.origins)

@@ -1,0 +1,188 @@
+"""One field of a value, from what was written: durations, sizes, schedules, failures, nested values, names of functions.
+
+Rule: by the kind of the field alone. What is already a value is returned as it is, and the field's validator has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from ..config.paths import joined
+from ..config.quantities import DURATION, SIZE, read_bytes, read_seconds, read_span
+from ..errors import ConfigError
+from ..values.backoff import Backoff, parse_schedule
+from ..values.fields import LONGEST, is_number
+from ..values.forms import Form, form_of
+from .failure_words import read_what
+from .reading import BAD, Reading
+from .walk import arrange, entries_of, make
+
+
+def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = None) -> Any:
+    """Return a value of class `kind`, laid over `base`; BAD where there is a problem, which has been noted."""
+    if isinstance(data, kind):
+        return data
+    special = reading.readers.get(kind)
+    if special is not None:
+        return special(data, path, reading, base)
+    entries = entries_of(kind, data, path, reading)
+    if entries is None:
+        return reading.fail(path, "a table of settings", data)
+    return make(kind, entries, path, reading, read=read_field, base=base)
+
+
+def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    """Return what a field takes, from what was written; what needs no reading is returned as it is."""
+    form = form_of(field.validator)
+    if raw is BAD or raw is None:
+        return raw
+    if raw is False and form.kind not in {"flag", "plain", "functions"}:
+        return None  # TOML has no null
+    if form.kind == "count" and field.name.endswith("bytes") and isinstance(raw, str):
+        return _text(raw, read_bytes, SIZE, path, reading)
+    read = _READERS.get(form.kind)
+    return raw if read is None else read(form, raw, path, reading, base)
+
+
+def _text(raw: str, read: Callable[[str], Any], wanted: str, path: str, reading: Reading) -> Any:
+    try:
+        return read(raw)
+    except ValueError:
+        return reading.fail(path, wanted, raw)
+
+
+def _each(raw: Any, path: str, read: Callable[[Any, str], Any]) -> Any:
+    items = [read(item, joined(path, index)) for index, item in enumerate(raw)]
+    return BAD if any(item is BAD for item in items) else items
+
+
+def _seconds(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    if isinstance(raw, list | tuple):
+        items = _each(raw, path, lambda item, at: _seconds(form, item, at, reading, None))
+        return items if items is BAD else tuple(items)
+    return _text(raw, read_seconds, DURATION, path, reading) if isinstance(raw, str) else raw
+
+
+def _span(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw
+    return _text(raw, read_span, 'a number of calls, or a span of time such as "60s"', path, reading)
+
+
+def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    if isinstance(raw, str) and raw in reading.names:
+        return reading.names[raw]
+    if callable(raw) or not (isinstance(raw, Mapping | str) or _is_wait(raw)):
+        return raw  # pyright: ignore[reportUnknownVariableType] -- for the validator
+    return read_backoff(raw, path, reading, base)
+
+
+def read_backoff(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
+    """Return the schedule of a text as in code, of a duration, or of a table; BAD after a problem."""
+    if isinstance(data, Mapping):
+        table = dict(cast("Mapping[str, Any]", data))
+        changed = base if isinstance(base, Backoff) and "shape" not in table else None
+        entries = arrange(Backoff, table, path, reading)
+        return make(Backoff, entries, path, reading, read=read_field, base=changed)
+    if isinstance(data, str):
+        return _schedule(data, path, reading)
+    if _is_wait(data):
+        return Backoff.constant(data)
+    return reading.fail(path, 'a schedule such as "exponential(1, cap=30)"', data)
+
+
+def _is_wait(raw: Any) -> bool:
+    return is_number(raw) and 0 <= raw <= LONGEST
+
+
+def _schedule(text: str, path: str, reading: Reading) -> Any:
+    try:
+        return Backoff.constant(read_seconds(text))
+    except ValueError:  # no duration, or one that is too long for a wait
+        pass
+    try:
+        return parse_schedule(text)
+    except ConfigError as error:
+        problem = error.failure.details["violations"][0]
+        argument = str(problem["field"]).removeprefix("Backoff.")
+        return reading.fail(path, f"{argument} to be {problem['constraint']}", text)
+    except ValueError as error:
+        hint = reading.near(text.partition("(")[0], reading.names)
+        return reading.fail(path, f'a schedule such as "exponential(1, cap=30)" ({error})', text, hint=hint)
+
+
+def _value(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    kind = cast("type", form.of)
+    return read_value(kind, raw, path, reading, base if isinstance(base, kind) else None)
+
+
+def _values(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    if not isinstance(raw, list | tuple):
+        return reading.fail(path, form.wanted, raw)
+    return _each(raw, path, lambda item, at: read_value(cast("type", form.of), item, at, reading))
+
+
+def _whats(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
+    if isinstance(raw, list | set | frozenset):
+        return _each(raw, path, lambda item, at: read_what(item, at, reading))
+    what = read_what(raw, path, reading)
+    return what if what is BAD else [what]
+
+
+def _rules(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return reading.fail(path, form.wanted, raw)
+    rules: dict[Any, Any] = dict(base or {})
+    has_bad = False
+    pairs: list[tuple[Any, Any]] = list(cast("Any", raw).items())
+    for key, data in pairs:
+        at = joined(path, str(key))
+        what = read_what(key, at, reading)
+        rule = None if data is False else read_value(cast("type", form.of), data, at, reading)
+        if BAD in (what, rule):
+            has_bad = True
+        elif rule is None:
+            rules.pop(what, None)
+        else:
+            rules[what] = rule
+    return BAD if has_bad else rules
+
+
+def _function(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    return reading.named(raw, path, form.wanted.removesuffix(", or None"))
+
+
+def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
+    if isinstance(raw, bool):
+        return raw
+    return _each(
+        raw if isinstance(raw, list | tuple) else [raw],
+        path,
+        lambda item, at: reading.named(item, at, "a function"),
+    )
+
+
+def _policies(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return reading.fail(path, form.wanted, raw)
+    found: dict[str, Any] = dict(base or {})
+    for name, data in cast("Mapping[str, Any]", raw).items():
+        found[name] = read_value(cast("type", form.of), data, joined(path, name), reading, found.get(name))
+    return BAD if any(each is BAD for each in found.values()) else found
+
+
+_READERS: Final[Mapping[str, Callable[[Form, Any, str, Reading, Any], Any]]] = {
+    "seconds": _seconds,
+    "span": _span,
+    "wait": _wait,
+    "value": _value,
+    "values": _values,
+    "whats": _whats,
+    "rules": _rules,
+    "function": _function,
+    "functions": _functions,
+    "policies": _policies,
+}

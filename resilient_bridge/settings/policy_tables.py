@@ -1,0 +1,142 @@
+"""Policies as tables: a key for each layer, in any order, with `order` where the usual order is not meant.
+
+Rule: a table says what a policy does, and never that a call may be repeated: that is said of an operation, `[tools.search] idempotent = true`.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from ..calls.breaker.value import Breaker
+from ..calls.bulkhead.value import Bulkhead
+from ..calls.fallback.value import Fallback
+from ..calls.layer import Layer
+from ..calls.policy import Policy
+from ..calls.rate_limit.value import RateLimit
+from ..calls.retry.value import Retry
+from ..calls.timeout.deadline import Deadline
+from ..calls.timeout.value import Timeout
+from ..config.paths import joined
+from ..errors import ConfigError
+from ..presets import BridgePolicy
+from .fields import read_value
+from .reading import BAD, Reading
+from .secrets import resolved
+
+
+_CLASSES: Final = (Deadline, Fallback, Retry, Bulkhead, RateLimit, Breaker, Timeout)
+LAYERS: Final[Mapping[str, type[Layer]]] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in _CLASSES
+}
+"""Each layer by its key, in the usual order, outermost first."""
+NAMES: Final[Mapping[type, str]] = {kind: key for key, kind in LAYERS.items()}
+_OPTIONS: Final = ("name", "order", "preset", "state")
+_PERMISSIONS: Final = ("idempotent", "required")
+
+
+def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
+    """Return the preset of this name; None, with a problem, if there is none."""
+    from .. import presets
+
+    known = sorted({*presets.__all__} - {"BridgePolicy"})
+    if isinstance(raw, str) and raw in known:
+        return cast("BridgePolicy", getattr(presets, raw))
+    reading.fail(path, f"one of {', '.join(known)}", raw, hint=reading.near(raw, known))
+    return None
+
+
+def read_policy(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
+    """Return the Policy that a table describes, laid over `base`; BAD after a problem."""
+    if not isinstance(data, Mapping):
+        return reading.fail(path, f"a table of layers: {', '.join(LAYERS)}", data)
+    table = cast("Mapping[str, Any]", data)
+    before = len(reading.problems)
+    if "preset" in table:
+        preset = preset_of(table["preset"], joined(path, "preset"), reading)
+        base = None if preset is None else preset.calls
+    for key in table:
+        if key in _PERMISSIONS:
+            operation = f"an operation to say so, as in [tools.search] {key} = true, and no policy"
+            reading.fail(joined(path, key), operation, table[key])
+        elif key not in LAYERS and key not in _OPTIONS:
+            reading.unknown(path, key, (*LAYERS, *_OPTIONS))
+    layers = _layers(table, path, reading, base)
+    state = _state(table, path, reading)
+    ordered = _ordered(table, path, reading, layers, base)
+    if len(reading.problems) > before:
+        return BAD
+    name = table.get("name", base.name if base is not None else None)
+    return _policy(ordered, name, state, path, reading)
+
+
+def _policy(layers: Iterable[Layer], name: Any, state: Any, path: str, reading: Reading) -> Any:
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = Policy(*layers, name=name, state=state)
+    except ConfigError as error:
+        problem = error.failure.details["violations"][0]
+        field = str(problem["field"]).removeprefix("Policy.")
+        at = joined(path, field) if field in _OPTIONS else path or "calls"
+        return reading.fail(at, str(problem["constraint"]), name if field == "name" else problem["received"])
+    reading.warnings += [f"{path or 'calls'}: {warning.message}" for warning in caught]
+    return made
+
+
+def _layers(table: Mapping[str, Any], path: str, reading: Reading, base: Policy | None) -> dict[type, Layer]:
+    found: dict[type, Layer] = {} if base is None else {type(layer): layer for layer in base.layers}
+    for key, kind in LAYERS.items():
+        if key in table:
+            layer = (
+                None
+                if table[key] is False
+                else read_value(kind, table[key], joined(path, key), reading, found.get(kind))
+            )
+            found.pop(kind, None)
+            if isinstance(layer, Layer):
+                found[kind] = layer
+    return found
+
+
+def _ordered(
+    table: Mapping[str, Any], path: str, reading: Reading, layers: Mapping[type, Layer], base: Policy | None
+) -> list[Layer]:
+    if "order" not in table:
+        usual = [kind for kind in _CLASSES if kind in layers]
+        if base is None:
+            return [layers[kind] for kind in usual]
+        order: list[type] = [type(layer) for layer in base.layers if type(layer) in layers]
+        for kind in usual:
+            if kind not in order:
+                behind = [n for n, other in enumerate(order) if _CLASSES.index(other) > _CLASSES.index(kind)]
+                order.insert(behind[0] if behind else len(order), kind)
+        return [layers[kind] for kind in order]
+    at, raw = joined(path, "order"), table["order"]
+    of_base = () if base is None else tuple(map(type, base.layers))
+    names = [key for key, kind in LAYERS.items() if table.get(key, kind in of_base) is not False]
+    if not isinstance(raw, list) or sorted(map(str, cast("Any", raw))) != sorted(names):
+        reading.fail(at, f"each layer once: {', '.join(names)}", raw)
+        return []
+    return [layers[LAYERS[name]] for name in cast("list[str]", raw) if LAYERS[name] in layers]
+
+
+def _state(table: Mapping[str, Any], path: str, reading: Reading) -> Any:
+    raw = table.get("state")
+    if raw is None or not isinstance(raw, str):
+        return raw or None
+    at = joined(path, "state")
+    url = resolved(raw, at, reading)
+    if url is BAD:
+        return BAD
+    from ..stores import RedisState
+
+    try:
+        return RedisState(url)
+    except ConfigError as error:
+        problem = error.failure.details["violations"][0]
+        return reading.fail(
+            at, str(problem["constraint"]), raw, is_secret=not raw.startswith(("env:", "file:"))
+        )

@@ -1,0 +1,67 @@
+"""Are the providers there? The optional step between settings that are right and a program that starts.
+
+Rule: all at once, within one time limit, and every one that does not answer is a problem with its path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from ..errors import Problem, class_name, redact, text_of
+
+
+Check: TypeAlias = "Callable[[], Awaitable[object]]"
+_PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}
+
+
+def address_of(url: str) -> tuple[str, int] | None:
+    """Return the host and the port of a URL; None for what is no URL of a server."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return (parts.hostname, port) if parts.hostname and port and parts.scheme in _PORTS else None
+
+
+def connects(url: str) -> Check:
+    """Return a check that somebody listens at the host of a URL."""
+
+    async def check() -> None:
+        host, port = address_of(url) or ("", 0)
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    return check
+
+
+async def failed_checks(checks: Mapping[str, Check], seconds: float) -> list[Problem]:
+    """Run all checks at once; return a problem for each that raised, said False, or took longer than `seconds`."""
+    names = list(checks)
+    tasks = [asyncio.ensure_future(_answer(checks[name])) for name in names]
+    try:
+        await asyncio.wait(tasks, timeout=seconds)
+        problems: list[Problem] = []
+        for name, task in zip(names, tasks, strict=True):
+            got = task.result() if task.done() else f"nothing within {seconds:g} s"
+            if got:
+                problems.append(Problem(f"providers.{name}", f"wanted an answer, got {got}", None))
+        return problems
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _answer(check: Check) -> str:
+    """Return what is wrong, in words; empty for nothing."""
+    try:
+        return "False" if await check() is False else ""
+    except Exception as error:  # noqa: BLE001 -- whatever a check raises is its answer
+        return redact(f"{class_name(error)}: {text_of(error)}", limit=200)

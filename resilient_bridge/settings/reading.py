@@ -1,0 +1,115 @@
+"""What one reading of settings gathers: its problems and warnings, and what it may use: the caller's names and the readers by class.
+
+Rule: nothing is raised while reading. Each problem is noted with its path, and whoever could not read a value returns BAD.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from ..config.paths import joined
+from ..errors import Problem, is_sensitive
+
+
+class Bad(Enum):
+    """The answer in the place of a value that could not be read."""
+
+    BAD = "bad"
+
+
+BAD: Final = Bad.BAD
+MASKED: Final = "***"
+_MOST_HINTS: Final = 50  # as many problems as one error tells
+_PARTS: Final = re.compile(r"[.\[\]\"]+")
+TableReader: TypeAlias = "Callable[[Any, str, Reading, Any], Any]"
+Aliases: TypeAlias = "Callable[[dict[str, Any], str, Reading], dict[str, Entry]]"
+
+
+@attrs.frozen
+class Entry:
+    """One setting: the key that it was written under, and what was written."""
+
+    key: str
+    value: Any
+
+
+def _nothing() -> dict[Any, Any]:
+    return {}
+
+
+def _no_problems() -> list[Problem]:
+    return []
+
+
+def _no_warnings() -> list[str]:
+    return []
+
+
+@attrs.define
+class Reading:
+    """One reading: `names` are the caller's functions and classes, `known` its tools and skills, `readers` those of single classes."""
+
+    names: Mapping[str, Any] = attrs.field(factory=_nothing)
+    known: Mapping[str, Iterable[str]] = attrs.field(factory=_nothing)
+    readers: Mapping[type, TableReader] = attrs.field(factory=_nothing)
+    aliases: Mapping[type, Aliases] = attrs.field(factory=_nothing)
+    problems: list[Problem] = attrs.field(factory=_no_problems)
+    warnings: list[str] = attrs.field(factory=_no_warnings)
+
+    def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
+        """Note what was wanted and what was got there; returns BAD. `got` is NOTHING for what is missing."""
+        is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
+        received = MASKED if is_masked and got is not None and not is_reference(got) else got
+        if got is attrs.NOTHING:
+            self.problems.append(Problem(path, f"wanted {wanted}, it is missing{hint}"))
+        else:
+            self.problems.append(Problem(path, f"wanted {wanted}, got {shortened(received)}{hint}", received))
+        return BAD
+
+    def unknown(self, path: str, key: str, known: Iterable[str]) -> None:
+        """Note a key that there is none of, with the one that may be meant."""
+        known = sorted(known)
+        hint = self.near(key, known) or f", wanted one of {', '.join(known)}"
+        self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
+
+    def near(self, text: object, known: Iterable[str]) -> str:
+        """Return the hint of `near`, while it is of use: of a thousand problems only the first are told."""
+        return near(text, known) if len(self.problems) + len(self.warnings) < _MOST_HINTS else ""
+
+    def named(self, text: Any, path: str, wanted: str) -> Any:
+        """Return what the caller gave under this name, or BAD."""
+        if isinstance(text, str):
+            if text in self.names:
+                return self.names[text]
+            hint = self.near(text, self.names) or ", which names= does not have"
+            return self.fail(path, f"{wanted}, by a name in names=", text, hint=hint)
+        return text if callable(text) else self.fail(path, f"{wanted}, by a name in names=", text)
+
+
+def is_reference(raw: Any) -> bool:
+    """Return whether a text refers to a secret: `env:NAME` or `file:PATH`."""
+    return isinstance(raw, str) and raw.startswith(("env:", "file:")) and not raw.endswith(":")
+
+
+def shortened(value: object) -> str:
+    """Return a value as an error shows it: its repr, at most 100 characters of it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python prints
+        text = f"a value of {type(value).__name__}"
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def near(text: object, known: Iterable[str]) -> str:
+    """Return `, did you mean …?` with the nearest of the known words; empty if none is near."""
+    if not isinstance(text, str) or len(text) > 100:
+        return ""
+    words = {word.lower(): word for word in list(known)[:500]}
+    found = difflib.get_close_matches(text.lower(), words, n=1)
+    return f", did you mean {words[found[0]]}?" if found and words[found[0]] != text else ""

@@ -1,0 +1,171 @@
+"""Where settings come from: a file, a mapping, the environment; merged into one document that knows where each path was written.
+
+Rule: the environment is read when it is asked for, and never at import; what it says is laid over the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from ..config.documents import FORMATS, Document, checked, read_document
+from ..config.paths import MOST_BYTES, DocumentError, joined
+from ..errors import Problem, config_errors
+
+
+Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+PREFIX: Final = "RESILIENT_BRIDGE_"
+_LEVEL: Final = "__"
+_DEBUG: Final = "gasoline:"
+
+
+class Origin(NamedTuple):
+    """Where a path was written: the file, the variable, or a dict; and the line, if it is known."""
+
+    source: str
+    line: int | None = None
+
+
+class Merged(NamedTuple):
+    """One document of all sources; `title` names them for errors."""
+
+    title: str
+    data: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+
+    def origin(self, path: str) -> Origin | None:
+        """Return where this path was written, or the nearest path around it."""
+        while path:
+            if path in self.origins:
+                return self.origins[path]
+            path = path[: max(path.rfind("."), path.rfind("["))] if "." in path or "[" in path else ""
+        return None
+
+
+def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merged:
+    """Read everything; ConfigError for a file that is none, too large, or not in its format."""
+    title, document = _read(source)
+    origins: dict[str, Origin] = {}
+    _note(document.data, "", title, document.lines, origins)
+    data: Any = document.data
+    if environment is not None:
+        own = _of_environment(environment, origins)
+        if own.get("preset", data.get("preset")) == "gasoline":
+            data = merged(data, _of_gasoline(environment, origins))
+        data = merged(data, own)
+        title = f"{title} and the environment" if source is not None else "the environment"
+    return Merged(title, data, origins)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both, table by table; what is no table in both is that of the one above."""
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(cast("Any", old), cast("Any", value)) if both else value
+    return result
+
+
+def _read(source: Source) -> tuple[str, Document]:
+    if source is None:
+        return "the environment", Document({}, {})
+    title = "a dict" if isinstance(source, Mapping) else str(os.fspath(source))
+    try:
+        if isinstance(source, Mapping):
+            return title, Document(checked(source), {})
+        return title, read_document(_bytes(Path(source)), _form(Path(source)))
+    except DocumentError as error:
+        problem = Problem(title, str(error), None, error.line)
+    except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
+        words = getattr(error, "strerror", None) or str(error)
+        problem = Problem(title, f"cannot be read: {words.lower()}")
+    raise config_errors(title, [problem])
+
+
+def _form(path: Path) -> str:
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise DocumentError(f"wanted a file that ends in one of {', '.join(FORMATS)}")
+    return form
+
+
+def _bytes(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+        raise DocumentError("wanted a file, got something else")
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
+def _note(data: Any, path: str, title: str, lines: Mapping[str, int], origins: dict[str, Origin]) -> None:
+    items: list[tuple[Any, Any]] = []
+    if isinstance(data, Mapping):
+        items = list(cast("Mapping[str, Any]", data).items())
+    elif isinstance(data, list):
+        items = [*enumerate(cast("Any", data))]
+    for key, value in items:
+        below = joined(path, key)
+        around = origins[path].line if path in origins else None  # what stands in one line has one line
+        origins[below] = Origin(title, lines.get(below, around))
+        _note(value, below, title, lines, origins)
+
+
+# ---- the environment -------------------------------------------------------------------------------------------------
+
+
+def _of_environment(environment: Mapping[str, str], origins: dict[str, Origin]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in sorted(environment, key=lambda each: (each.count(_LEVEL), each)):
+        if not name.startswith(PREFIX) or name == PREFIX:
+            continue
+        keys = name[len(PREFIX) :].lower().split(_LEVEL)
+        value = _value(environment[name])
+        table, path = found, ""
+        for key in keys[:-1]:
+            path = joined(path, key)
+            if not isinstance(table.get(key), dict):
+                table[key] = {}
+            table = table[key]
+        path = joined(path, keys[-1])
+        origins[path] = Origin(name)
+        _note(value, path, name, {}, origins)
+        table[keys[-1]] = value
+    try:
+        return cast("dict[str, Any]", checked(found))
+    except DocumentError as error:
+        raise config_errors("the environment", [Problem("the environment", str(error))]) from None
+
+
+def _value(text: str) -> Any:
+    """Return what a variable says: a value as in TOML or JSON, else the text itself."""
+    try:
+        found = tomllib.loads(f"value = {text}") if "\n" not in text and len(text) <= MOST_BYTES else {}
+    except (ValueError, RecursionError):
+        found = {}
+    value: Any = found.get("value") if len(found) == 1 else None
+    if value is None and text[:1] in {"{", "["}:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+    if isinstance(value, float) and not math.isfinite(value):
+        return text
+    return cast("Any", value) if isinstance(value, bool | int | float | str | list | dict) else text
+
+
+def _of_gasoline(environment: Mapping[str, str], origins: dict[str, Origin]) -> dict[str, Any]:
+    """Return what Gasoline's own variables say; its names are read only where its preset is asked for."""
+    table: dict[str, Any] = {}
+    if "GASOLINE_PORT" in environment:
+        table["port"] = _value(environment["GASOLINE_PORT"])
+        origins.setdefault("gasoline.port", Origin("GASOLINE_PORT"))
+    if any(word.strip().startswith(_DEBUG) for word in environment.get("DEBUG", "").split(",")):
+        table["debug"] = True
+        origins.setdefault("gasoline.debug", Origin("DEBUG"))
+    return {"gasoline": table} if table else {}

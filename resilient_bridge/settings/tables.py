@@ -1,0 +1,260 @@
+"""What settings hold beside policies: the client's own arguments, the toolbox, and the tables of the specifications.
+
+Rule: each is a value like every other, read by the same walk. Another table is one more row of `TABLES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+import attrs
+
+from ..client.arguments import check_pin, check_session, check_url
+from ..errors import is_sensitive
+from ..values.fields import (
+    Value,
+    as_tuple,
+    count,
+    flag,
+    function,
+    number,
+    one_of,
+    optional,
+    path_of,
+    refuse,
+    tuple_of,
+)
+from ..values.forms import takes
+from .reading import is_reference
+from .secrets import REFERENCE, Secret
+
+
+if TYPE_CHECKING:
+    from ..agent import SpendBudget
+    from ..agent.degradation import Degradations
+
+
+_MODEL: Final = re.compile(r"[\w.-]+/[\w.:/@-]+", re.ASCII)
+_MOST_PORT: Final = 65_535
+
+
+def _as_reference(value: Any) -> Any:
+    return Secret(value) if is_reference(value) else value
+
+
+def _as_headers(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return Headers(
+        tuple((name, _as_reference(text)) for name, text in cast("Mapping[str, Any]", value).items())
+    )
+
+
+@takes("address", wanted="a ws:// or wss:// URL, or env:NAME of one")
+def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    check_url(value)
+    if isinstance(value, str):
+        try:
+            has_password = urlsplit(value).password is not None
+        except ValueError:
+            refuse(path_of(instance, attribute), "a URL that can be taken apart", "one that cannot")
+        if has_password:
+            refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
+
+
+@takes("secret", wanted=REFERENCE)
+def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not callable(value):
+        refuse(path_of(instance, attribute), f"{REFERENCE}: a secret is not written into settings", "***")
+
+
+@takes("headers", wanted="a table of texts; secrets by env:NAME or file:PATH")
+def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    path = path_of(instance, attribute)
+    if value is None or (callable(value) and not isinstance(value, Headers)):
+        return
+    if not isinstance(value, Headers):
+        refuse(path, "a table of texts", value)
+    for name, text in value.entries:
+        if not isinstance(text, str | Secret):
+            refuse(f"{path}.{name}", "a text", text)
+        if isinstance(text, str) and is_sensitive(name):
+            refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
+
+
+@takes("text", wanted="the name of a session")
+def _check_session(_: object, __: attrs.Attribute[Any], value: Any) -> None:
+    check_session(value, None)
+
+
+@takes("text", wanted="sha256: and 64 hexadecimal digits")
+def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
+    check_pin(value)
+
+
+@takes("text", wanted="a path, a redis:// URL, or env:NAME of one")
+def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, str) and not value:
+        refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
+    if value is not None and not isinstance(value, str | Secret):
+        refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
+    if isinstance(value, str) and "://" in value and "@" in value:
+        refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
+
+
+@attrs.frozen
+class Headers:
+    """Headers of each connection attempt; a secret among them is read anew."""
+
+    entries: tuple[tuple[str, Any], ...]
+
+    def __call__(self) -> dict[str, str]:
+        """Return them as they are now."""
+        return {name: text() if isinstance(text, Secret) else text for name, text in self.entries}
+
+
+_function: Final = optional(function("a function, or None"))
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class ClientSettings(Value):
+    """The arguments of a BridgeClient beside its policy."""
+
+    url: Any = attrs.field(default=None, converter=_as_reference, validator=_check_address)
+    token: Any = attrs.field(default=None, converter=_as_reference, validator=_check_secret)
+    headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
+    session_id: str | None = attrs.field(default=None, validator=_check_session)
+    store: Any = attrs.field(default=None, converter=_as_reference, validator=_check_store)
+    pin: str | None = attrs.field(default=None, validator=_check_pin)
+    receive: bool = attrs.field(default=True, validator=flag)
+    on_gap: Any = attrs.field(default=None, validator=_function)
+    on_connect: Any = attrs.field(default=None, validator=_function)
+    backfill: Any = attrs.field(default=None, validator=_function)
+    health_check: Any = attrs.field(default=None, validator=_function)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as `BridgeClient` takes it."""
+        found = {
+            field.name: getattr(self, field.name)
+            for field in attrs.fields(type(self))
+            if getattr(self, field.name) != field.default
+        }
+        if isinstance(found.get("store"), Secret):
+            found["store"] = found["store"]()
+        return found
+
+
+# ---- the tables of the specifications --------------------------------------------------------------------------------
+
+
+@takes("text", wanted="a model as provider/model")
+def _check_model(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or not _MODEL.fullmatch(value):
+        refuse(path_of(instance, attribute), "a model as provider/model", value)
+
+
+@takes("text", wanted="a name that is not empty")
+def _check_name(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or not value.strip():
+        refuse(path_of(instance, attribute), "a name that is not empty", value)
+
+
+@takes("number", wanted="a number from 0 to 2")
+def _check_temperature(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
+        refuse(path_of(instance, attribute), "a number from 0 to 2", value)
+
+
+@takes("number", wanted="a share above 0, at most 1")
+def _check_share(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        refuse(path_of(instance, attribute), "a share above 0, at most 1", value)
+
+
+@takes("count", wanted="a port from 1 to 65535")
+def _check_port(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_PORT:
+        refuse(path_of(instance, attribute), "a port from 1 to 65535", value)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+_names: Final = tuple_of("a name", _is_name)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class AgentSettings(Value):
+    """OpenViber's settings of an agent, which stand at the top of a file."""
+
+    model: str = attrs.field(validator=_check_model)
+    name: str = attrs.field(validator=_check_name)
+    fallback_model: str | None = attrs.field(default=None, validator=optional(_check_model))
+    skills: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_names)
+    tools: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_names)
+    temperature: float = attrs.field(default=0.7, validator=_check_temperature)
+    max_tokens: int | None = attrs.field(default=None, validator=optional(count))
+    verify_providers: bool = attrs.field(default=False, validator=flag)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class BudgetSettings(Value):
+    """OpenViber's budget: `SpendBudget` with its words."""
+
+    limit_usd: float = attrs.field(default=10.0, validator=number(least=0, above=True))
+    mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=one_of("soft", "hard"))
+    warning_threshold: float = attrs.field(default=0.8, validator=_check_share)
+
+    def make(self) -> SpendBudget:
+        """Return a new budget with these numbers."""
+        from ..agent import SpendBudget
+
+        return SpendBudget(self.limit_usd, mode=self.mode, warn_at=self.warning_threshold)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class DegradationSettings(Value):
+    """OpenViber's flags: the arguments of `degradations`."""
+
+    disable_browser_on_error: bool = attrs.field(default=True, validator=flag)
+    disable_screenshots_on_error: bool = attrs.field(default=True, validator=flag)
+    reduce_parallelism_on_rate_limit: bool = attrs.field(default=True, validator=flag)
+
+    def make(self) -> Degradations:
+        """Return new ladders with these flags."""
+        from ..agent import degradations
+
+        return degradations(**{field.name: getattr(self, field.name) for field in attrs.fields(type(self))})
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class GasolineSettings(Value):
+    """Gasoline's daemon: where it listens, whether it outlives its client, and whether its debug log is asked for."""
+
+    port: int = attrs.field(default=7890, validator=_check_port)
+    persist: bool = attrs.field(default=False, validator=flag)
+    debug: bool = attrs.field(default=False, validator=flag)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class ToolboxSettings(Value):
+    """How a Toolbox is made: which named policy it has; without one the calls and tools of the bridge's."""
+
+    policy: str | None = attrs.field(default=None, validator=optional(_check_name))
+
+
+TABLES: Final[Mapping[str, type]] = {
+    "bridge": ClientSettings,
+    "budget": BudgetSettings,
+    "degradation": DegradationSettings,
+    "gasoline": GasolineSettings,
+    "toolbox": ToolboxSettings,
+}
+"""The tables that hold one value each, by name; `config.tables[name]` is that value."""
+AGENT_KEYS: Final = frozenset(field.name for field in attrs.fields(AgentSettings))

@@ -1,0 +1,117 @@
+"""The reference page of settings: every key, printed from the values themselves. See tests/reference.py."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import attrs
+
+import resilient_bridge as rb
+from resilient_bridge.protocol.dialects import End, Positions
+from resilient_bridge.settings.policy_tables import LAYERS
+from resilient_bridge.settings.seed_keys import WORDS_OF
+from resilient_bridge.settings.sources import PREFIX
+from resilient_bridge.settings.tables import TABLES, AgentSettings
+from resilient_bridge.settings.walk import default_of, fields_of
+from resilient_bridge.values.fields import shown
+from resilient_bridge.values.forms import Form, form_of
+
+from .reference_layout import page, table
+
+
+TAKES = {
+    "seconds": "a duration",
+    "span": "a number of calls, or a span of time",
+    "number": "a number",
+    "count": "a whole number",
+    "flag": "`true` or `false`",
+    "text": "a text",
+    "texts": "a list",
+    "wait": "a schedule",
+    "whats": "a failure, or a list of them",
+    "rules": "a table: a failure, and its [rule](#rule)",
+    "function": "a function by its name",
+    "functions": "functions by their names",
+    "policies": "a table of policies by name",
+    "secret": "`env:NAME` or `file:PATH`",
+    "address": "a `ws://` or `wss://` URL, or `env:NAME`",
+    "headers": "a table of texts; secrets as `env:NAME`",
+}
+PLAIN = {
+    "dedupes": '`true`, `false` or `"stated"`',
+    "pings": '`true`, `false` or `"in_order"`',
+    "close": "a close code, or the first and last of a range",
+    "status": "an HTTP status, or the first and last of a range",
+    "proof": '`"session"` or `"barrier"`',
+    "close_code": "a close code from 1000 to 4999",
+}
+
+
+def _takes(name: str, form: Form) -> str:
+    if form.kind == "plain":
+        return PLAIN[name]
+    if form.kind == "word":
+        return ", ".join(f'`"{word}"`' for word in form.words)
+    if form.kind in {"value", "values"} and form.of is not None:
+        is_schedule = form.of is rb.Backoff
+        link = "a schedule" if is_schedule else f"[{form.of.__name__}](#{form.of.__name__.lower()})"
+        return f"a list, each {link}" if form.kind == "values" else link
+    size = ', or a size such as `"8MiB"`' if name.endswith("bytes") else ""
+    return TAKES[form.kind] + size
+
+
+def _default(field: attrs.Attribute) -> str:
+    value = default_of(field)
+    if value is attrs.NOTHING:
+        return "required"
+    return "nothing" if value is None else f"`{shown(value)}`"
+
+
+def _rows(kind: type) -> Iterator[tuple[str, str, str]]:
+    for field in fields_of(kind):
+        yield f"`{field.name}`", _takes(field.name, form_of(field.validator)), _default(field)
+
+
+def _table(name: str, kind: type) -> list[str]:
+    words = WORDS_OF.get(kind, ())
+    also = (
+        ["", f"Also {', '.join(f'`{word}`' for word in words)}, as specifications print them."]
+        if words
+        else []
+    )
+    return [f"## {name}", "", _first(kind), "", *table("key | takes | default", _rows(kind)), *also]
+
+
+def _first(kind: type) -> str:
+    """The first paragraph of its docstring, as prose."""
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+
+
+def settings_page() -> str:
+    """docs/reference/settings.md."""
+    link = {field.name: form_of(field.validator).of for field in fields_of(rb.BridgePolicy)}
+    parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
+    top = [
+        ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as a base of everything"),
+        *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
+        *((f"`{name}`", f"a layer of the bridge's calls: [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in LAYERS.items()),
+        ("`calls`", "the same layers as one policy"),
+        ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, or `env:NAME`)"),
+        ("`tools.NAME`", "a policy of one tool, and `idempotent`, `required`; `default_timeout_ms` and `per_tool` beside the names"),
+        ("`repeatable`, `repeatable_if_marked`", "lists of operations"),
+        *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
+        ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
+        *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, form_of(field.validator))}") for field in fields_of(AgentSettings) if field.name != "tools"),
+    ]  # fmt: skip
+    kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
+    return page(
+        "settings",
+        "Settings",
+        [
+            "How each is written, with whole examples: [configure from a file](../how-to/configure-from-a-file.md). A variable of the",
+            f"environment is `{PREFIX}` and the path, in capitals, with two underscores for each dot.",
+        ],
+        ["## The top of a document", "", *table("key | holds", top)],
+        *(_table(name, kind) for name, kind in kinds.items()),
+    )

@@ -1,0 +1,36 @@
+"""The settings shown in docs/how-to/configure-from-a-file.md are settings, and what is shown of the command is what it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge import cli
+
+
+PAGE = (Path(__file__).parents[2] / "docs/how-to/configure-from-a-file.md").read_text()
+BLOCKS = re.findall(r"^```(toml|yaml)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("form", "text"), BLOCKS, ids=[form for form, _ in BLOCKS])
+def test_each_block_of_settings_is_right(form, text, tmp_path, monkeypatch):
+    """With the secret that it names set, and the functions that it names given."""
+    monkeypatch.setenv("BRIDGE_TOKEN", "t0p-secret")
+    path = tmp_path / f"page.{form}"
+    path.write_text(text)
+    config = rb.load(path, names={"Busy": OSError, "reload": print})
+    assert config.warnings == ()
+    if form == "toml":
+        assert config.toolbox_arguments()["idempotent"] == ["search"]
+        assert config.policies["search"].layers[0] == rb.Deadline(60)
+
+
+def test_the_mistakes_shown_are_what_the_command_prints(tmp_path, capsys):
+    """The block of output, from a file with those lines."""
+    path = tmp_path / "resilience.toml"
+    path.write_text('\n\n[reconnect]\ngrace = "soon"\non_exhausted = "suspent"\n')
+    assert cli.main(["check", str(path)]) == 1
+    assert f"```text\n{capsys.readouterr().err}```" in PAGE

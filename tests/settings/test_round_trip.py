@@ -1,0 +1,101 @@
+"""`load(dump(x)) == x`, and the same values from code, TOML, YAML, JSON and the environment, over all fields of all classes."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import resilient_bridge as rb
+from resilient_bridge.settings.config import KINDS as KNOWN
+from resilient_bridge.values.fields import Value
+
+from .plain_files import sources
+from .value_strategies import KINDS, NAMES, values
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # orders that do harm are values, too
+
+
+def test_every_public_value_can_be_written():
+    """Each value class among the public names, and those of dialects, is one of those that `dump` takes."""
+    public = {getattr(rb, name) for name in rb.__all__}
+    classes = {each for each in public if isinstance(each, type) and issubclass(each, Value)}
+    assert classes <= set(KNOWN.values())
+    assert set(KNOWN.values()) == set(KINDS)
+
+
+@pytest.mark.requirement("X8")
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(KINDS).flatmap(values))
+def test_what_is_dumped_is_loaded_as_an_equal_value(value):
+    """Over every field of every class; functions and classes by the caller's names."""
+    dumped = rb.dump(value, names=NAMES)
+    loaded = rb.load(dumped, names=NAMES)
+    assert loaded == value
+    assert repr(loaded) == repr(value)
+    assert rb.dump(loaded, names=NAMES) == dumped
+    assert rb.load(dumped, type(value), names=NAMES) == value
+
+
+@pytest.mark.requirement("X8")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(policy=values(rb.Policy), bridge=values(rb.BridgePolicy))
+def test_the_same_policy_comes_from_every_source(policy, bridge):
+    """Code, a dict, TOML, YAML, JSON and the environment: equal values."""
+    link = {key: item for key, item in rb.dump(bridge, names=NAMES).items() if key != "kind"}
+    layers = dict.fromkeys(("retry", "breaker"), False)  # else those of the default policy stay
+    link["calls"] = {**layers, "order": [], **link.get("calls", {"retry": {}, "breaker": {}})}
+    data = {
+        **link,
+        "policies": {"search": {k: v for k, v in rb.dump(policy, names=NAMES).items() if k != "kind"}},
+    }
+    if not data["calls"]["order"]:
+        del data["calls"]["order"]
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (source, env) in sources(data, Path(folder)).items():
+            config = rb.load(source, env=env, names=NAMES)
+            assert config.policies["search"] == policy, name
+            assert config.bridge == bridge, name
+
+
+@pytest.mark.parametrize("name", [name for name in rb.presets.__all__ if name != "BridgePolicy"])
+def test_every_preset_is_written_and_read(name):
+    """The values of the specifications, as data, and by their name."""
+    preset = getattr(rb.presets, name)
+    assert rb.load(rb.dump(preset)) == preset
+    assert rb.load({"preset": name}).bridge == preset
+
+
+def test_ready_dialects_are_written_by_name():
+    """A dialect with functions is its name in `rb.dialects`."""
+    assert rb.dump(rb.BridgePolicy(dialect=rb.dialects.openhands)) == {
+        "kind": "BridgePolicy",
+        "dialect": "openhands",
+    }
+    family = "sequence(field='seq', ask='last_seq')"
+    assert (
+        rb.load({"dialect": family}).bridge.dialect.positions
+        == rb.dialects.sequence(field="seq", ask="last_seq").positions
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (rb.Retry(on_result=lambda answer: not answer), "Retry.on_result"),
+        (rb.Policy(rb.Retry(on=lambda failure: True)), "Policy.retry.on[0]"),
+        (rb.Rule(before=print), "Rule.before"),
+        (rb.dialects.sequence(field="seq", ask="last"), "Dialect.decode"),
+    ],
+)
+def test_what_settings_cannot_say_is_refused_with_its_path(value, path):
+    """A function without a name is not left out in silence."""
+    with pytest.raises(rb.ConfigError, match="settings can say") as caught:
+        rb.dump(value)
+    assert caught.value.problems[0].path == path
