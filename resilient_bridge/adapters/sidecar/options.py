@@ -31,19 +31,31 @@ from ...values.fields import (
 )
 
 
+from ...values.forms import takes
+
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...values.fields import Validator
+    from ...values.forms import FormKind
 
 
 EVERY_TOOL: Final = "*"
 """The name under which `concurrency` and `rates` speak of all tools together."""
 
 
-def _mapping(wanted: str, fits: Callable[[object], bool], *, is_secret: bool = False) -> Validator:
+def _mapping(
+    wanted: str,
+    fits: Callable[[object], bool],
+    *,
+    kind: FormKind = "plain",
+    of: type | None = None,
+    is_secret: bool = False,
+) -> Validator:
     """Return a validator for a mapping of names to such values; a refusal shows no value that may be a secret."""
 
+    @takes(kind, of=of, wanted=f"a table of names, each with {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
         if not isinstance(value, Mapping):
@@ -115,7 +127,9 @@ class Sidecar(Value):
     timeouts: Mapping[str, float] = attrs.field(
         factory=dict[str, float],
         converter=_as_seconds_by_name,
-        validator=_mapping("seconds above 0", lambda value: is_number(value) and value > 0),
+        validator=_mapping(
+            "seconds above 0", lambda value: is_number(value) and value > 0, kind="seconds_by_name"
+        ),
     )
     deadline: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
@@ -132,7 +146,9 @@ class Sidecar(Value):
     )
     rates: Mapping[str, RateLimit] = attrs.field(
         factory=dict[str, RateLimit],
-        validator=_mapping("a RateLimit", lambda value: isinstance(value, RateLimit)),
+        validator=_mapping(
+            "a RateLimit", lambda value: isinstance(value, RateLimit), kind="policies", of=RateLimit
+        ),
     )
     circuit: Breaker = attrs.field(
         default=Breaker.consecutive(5, open_for=Backoff.exponential(5, cap=60, jitter="none")),
