@@ -233,7 +233,7 @@ def object_of(value: object) -> Mapping[str, Any]:
 
 def list_of(value: object) -> list[Any]:
     """Return an array of JSON; an empty one for whatever is none."""
-    found: list[Any] = value if isinstance(value, list) else []
+    found: list[Any] = cast("Any", value) if isinstance(value, list) else []
     return found
 
 
