@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from .message import object_of
+from .message import list_of, object_of
 
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Lists:
         member = LISTS[method][0]
         found: list[Mapping[str, Any]] = []
         for cursor in self._chain(method):
-            items = self._pages[method][cursor].get(member)
-            found += [object_of(item) for item in items] if isinstance(items, list) else []
+            found += [object_of(item) for item in list_of(self._pages[method][cursor].get(member))]
         return found
 
     def seen(self, method: str) -> Seen | None:
@@ -129,7 +128,7 @@ def cursor_of(request: Message) -> str:
 
 def hint_of(tool: Mapping[str, Any] | None) -> str:
     """Return "read" or "idempotent" where a tool says so of itself, else ""."""
-    annotations = object_of(tool.get("annotations")) if tool is not None else {}
+    annotations = object_of(tool.get("annotations") if tool is not None else None)
     if annotations.get("readOnlyHint") is True:
         return "read"
     return "idempotent" if annotations.get("idempotentHint") is True else ""

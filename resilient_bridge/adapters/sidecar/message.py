@@ -231,6 +231,12 @@ def object_of(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def list_of(value: object) -> list[Any]:
+    """Return an array of JSON; an empty one for whatever is none."""
+    found: list[Any] = cast("Any", value) if isinstance(value, list) else []
+    return found
+
+
 def key_of(id: object) -> Key | None:
     """Return an id to look things up by; None for what is no id."""
     if isinstance(id, bool) or not isinstance(id, str | int | float):
@@ -251,9 +257,10 @@ def _with_params(params: Mapping[str, Any] | None) -> dict[str, Any]:
 def _check(fields: dict[str, Any]) -> None:
     if fields.get("jsonrpc") != "2.0":
         raise NotAMessage('no "jsonrpc": "2.0"')
-    if "id" in fields and key_of(fields["id"]) is None and not (fields["id"] is None and "error" in fields):
+    found = fields.get("id")
+    if "id" in fields and key_of(found) is None and not (found is None and "error" in fields):
         raise NotAMessage("an id that is neither text nor a number")
-    if isinstance(fields.get("id"), str) and len(fields["id"]) > _LONGEST_ID:
+    if isinstance(found, str) and len(found) > _LONGEST_ID:
         raise NotAMessage(f"an id of more than {_LONGEST_ID} characters")
     if "method" in fields:
         if not isinstance(fields["method"], str) or not fields["method"]:

@@ -31,7 +31,7 @@ class Restarts:
             "server",
             options.circuit.evolve(lease=LONGEST),
             rng,
-            lambda *_: None,
+            _ignore,
         )
         self._permit: int | None = None
         self._failed = 0  # starts in a row that came to nothing
@@ -79,3 +79,7 @@ class Restarts:
         if self._circuit.state == "half_open":
             return None  # one start is under way, and tells
         return max(self._circuit.retry_after(now) or 0.0, 0.0) or None
+
+
+def _ignore(*_: object) -> None:
+    """Nothing follows from a change of the circuit: it is asked."""

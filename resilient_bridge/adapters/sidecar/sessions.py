@@ -12,6 +12,7 @@ from ...errors import Executed
 from . import message
 from .catalog import Catalog
 from .lists import LISTS
+from .message import object_of
 from .outcomes import restarted_note
 from .own import ask, end_overdue
 from .set_up import say_again
@@ -178,15 +179,12 @@ class Sessions:
 
     def _has(self, capability: str) -> bool:
         started = self._state.started
-        found = started.result.get("capabilities") if started is not None else None
-        return isinstance(found, dict) and capability in found
+        return started is not None and capability in object_of(started.result.get("capabilities"))
 
     def _compare_capabilities(self, answer: Message) -> None:
-        before = self._state.started.result.get("capabilities") if self._state.started is not None else {}
-        after = answer.result.get("capabilities")
-        more = sorted(
-            set(after if isinstance(after, dict) else ()) - set(before if isinstance(before, dict) else ())
-        )
+        started = self._state.started
+        before = object_of(started.result.get("capabilities") if started is not None else None)
+        more = sorted(set(object_of(answer.result.get("capabilities"))) - set(before))
         if more:
             line = f"the server can do more than before ({', '.join(more)}): restart the client to use it"
             self._state.note("capabilities_changed", line, more=more)
@@ -383,12 +381,8 @@ class Sessions:
 
 def _announcing(answer: Message) -> Message:
     """Return the answer to initialize with the changes of lists announced: it is we who tell of them."""
-    found = answer.result.get("capabilities")
+    found = object_of(answer.result.get("capabilities"))
     for name in ("tools", "prompts", "resources"):
-        if (
-            isinstance(found, dict)
-            and isinstance(found.get(name), dict)
-            and found[name].get("listChanged") is not True
-        ):
+        if isinstance(found.get(name), dict) and object_of(found[name]).get("listChanged") is not True:
             answer = answer.with_member(("result", "capabilities", name, "listChanged"), True)
     return answer

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .lists import Lists, Seen
+from .message import object_of
 
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class ClientState:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """What it said that it can do, when it opened."""
-        found = self.opening.params.get("capabilities") if self.opening is not None else None
-        return found if isinstance(found, dict) else {}
+        return object_of(self.opening.params.get("capabilities") if self.opening is not None else None)
 
 
 class Call:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from . import message
+from .message import list_of
 from .state import Phase
 
 
@@ -53,16 +54,15 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
 
 def add_status_tool(answer: Message) -> Message:
     """Return the last page of a list of tools with ours at its end."""
-    tools = answer.result.get("tools")
-    if not isinstance(tools, list):
+    if not isinstance(answer.result.get("tools"), list):
         return answer
-    own = {
+    own: dict[str, Any] = {
         "name": STATUS_TOOL,
         "description": _DESCRIPTION,
         "inputSchema": {"type": "object", "properties": {}},
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
-    return answer.with_member(("result", "tools"), [*tools, own])
+    return answer.with_member(("result", "tools"), [*list_of(answer.result.get("tools")), own])
 
 
 def status_answer(id: object, status: Mapping[str, Any], *, is_modern: bool) -> Message:
