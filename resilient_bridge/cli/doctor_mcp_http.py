@@ -10,6 +10,7 @@ from ..adapters.sidecar.secrets_in_headers import resolved
 from ..adapters.sidecar.upstream import LostError
 from ..adapters.sidecar.upstream_http import HTTPUpstream
 from ..classification.mcp_sessions import is_session_unknown
+from .doctor_mcp_page import Page, describe_tools, look_around, probe_tool, start
 from .doctor_mcp_talk import LATEST, MODERN, Talk, tools_of
 from .mcp_options import headers_of
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from .doctor_mcp import Page
-
 
 FOUND_OUT, NOT_STARTED = 0, 1
 _ACCEPT: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -29,8 +28,6 @@ _SESSION: Final = "mcp-session-id"
 
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
     """Open sessions and look what becomes of them."""
-    from .doctor_mcp import describe_tools, look_around, probe_tool, start
-
     try:
         headers = resolved(headers_of(arguments.header))
     except LostError as error:

@@ -19,6 +19,21 @@ EPILOG: Final = """Put it in front of a server in your MCP client's configuratio
 What may run twice is never repeated unless you say so; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
+_IN_FILE: Final = (
+    *(
+        "header",
+        "cwd",
+        "patience",
+        "start_timeout",
+        "timeout",
+        "deadline",
+        "concurrency",
+        "rate",
+        "circuit",
+        "repeat",
+    ),
+    *("trust_hints", "check", "log_arguments", "status_tool", "allow_plaintext_credentials"),
+)
 
 
 def add_mcp(command: argparse.ArgumentParser) -> None:
@@ -31,6 +46,11 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         "--header", action="append", default=[], metavar='"NAME: VALUE"',
         help="a header for the URL; a word env:NAME or file:PATH in it is replaced by what that holds; may be repeated",
     )  # fmt: skip
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help="read the server and all that is said about it from the table mcp of FILE instead",
+    )
     command.add_argument("--cwd", metavar="FOLDER", help="where the command is started (default: here)")
     command.add_argument(
         "--allow-plaintext-credentials",
@@ -158,6 +178,8 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     from ..calls.rate_limit.value import RateLimit
     from ..values.backoff import Backoff
 
+    if arguments.config is not None:
+        return _configured(arguments, Sidecar)
     fields: dict[str, Any] = server_of(arguments.url, arguments.command)
     timeouts = dict(arguments.timeout)
     rates = {
@@ -186,6 +208,19 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         log_arguments=arguments.log_arguments,
         **fields,
     )
+
+
+def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
+    """Return the sidecar of a file, which says all that there is about it."""
+    if arguments.url is not None or arguments.command is not None:
+        raise ValueError("--config, a URL or a command expected, got two of them")
+    parser = argparse.ArgumentParser()
+    add_mcp(parser)
+    plain = parser.parse_args([])
+    for name in _IN_FILE:
+        if getattr(arguments, name) != getattr(plain, name):
+            raise ValueError(f"--{name.replace('_', '-')}: with --config, say it in the file")
+    return kind.from_config(arguments.config)
 
 
 def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import attrs
 
 from ...calls.breaker.value import Breaker
 from ...calls.rate_limit.value import RateLimit
+from ...errors import config_error
+from ...lazy_names import public
 from ...values.backoff import Backoff
 from ...values.fields import (
     Value,
@@ -29,14 +31,14 @@ from ...values.fields import (
     some_seconds,
     tuple_of,
 )
-
-
 from ...values.forms import takes
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
+    from ...calls.policy import EnvironmentSource, Source
     from ...values.fields import Validator
     from ...values.forms import FormKind
 
@@ -79,6 +81,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and "\0" not in value
 
 
+@takes("text", wanted="an address that begins with http:// or https://")
 def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not (isinstance(value, str) and value.startswith(("http://", "https://"))):
         refuse(
@@ -88,6 +91,12 @@ def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: obj
         )
     if bool(instance.command) == bool(value):
         refuse("Sidecar", "a command or a url", "both" if value else "neither")
+
+
+@takes("text", wanted="the path of a folder")
+def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not _is_text(value):
+        refuse(path_of(instance, attribute), "the path of a folder", value)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -114,7 +123,7 @@ class Sidecar(Value):
     headers: Mapping[str, str] = attrs.field(
         factory=dict[str, str], validator=_mapping("a text", _is_text, is_secret=True)
     )
-    cwd: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
+    cwd: str | None = attrs.field(default=None, validator=optional(_check_folder))
     env: Mapping[str, str] = attrs.field(
         factory=dict[str, str],
         validator=_mapping("a text", lambda value: isinstance(value, str), is_secret=True),
@@ -161,6 +170,19 @@ class Sidecar(Value):
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
     status_tool: bool = attrs.field(default=False, validator=flag)
     log_arguments: bool = attrs.field(default=False, validator=flag)
+
+    @classmethod
+    def from_config(
+        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+    ) -> Self:
+        """The sidecar that the table `mcp` of a file, a dict or the environment describes.
+
+        Raises ConfigError with all that is wrong in the source, and if there is no such table.
+        """
+        tables: Mapping[str, Any] = public("load")(source, names=names, env=env).tables
+        if "mcp" not in tables:
+            raise config_error("mcp", "a table with a command or a url", None)
+        return cast("Self", tables["mcp"])
 
     @property
     def is_command(self) -> bool:
