@@ -305,7 +305,8 @@ def records() -> list[type[events.Event]]:
 
 
 def _fields(record: type[events.Event]) -> str:
-    shown = [f"`{field.name}: {field.type}`" for field in attrs.fields(record) if field.name != "at"]
+    shared = [field.name for field in attrs.fields(events.Event)]
+    shown = [f"`{field.name}: {field.type}`" for field in attrs.fields(record) if field.name not in shared]
     return ", ".join(shown)
 
 
@@ -341,7 +342,8 @@ def event_page() -> str:
             "```",
         ],
         [
-            "Each has `at: datetime`, with its time zone, and:",
+            "Each has `at: datetime`, with its time zone, `bridge: str`, the name of the client or link that it is about (`BridgeClient(name=)`,",
+            "`reconnecting(name=)`; empty for one without a name, and for all other events), and:",
             "",
             *table(
                 "event | says | fields",
@@ -350,6 +352,35 @@ def event_page() -> str:
                     for one in records()
                 ),
             ),
+        ],
+        [
+            "## As a line of JSON",
+            "",
+            "`rb.stores.SessionLog(path)` and `resilient-bridge pipe --events FILE` write each event as one object on one line, in this order:",
+            "",
+            *table(
+                "key | value",
+                (
+                    ("`at`", "when, in ISO 8601, to the millisecond, in UTC"),
+                    ("`event`", "the name of the event, as in the table above"),
+                    ("`bridge`", "only if the client or link has a name"),
+                    (
+                        "each field",
+                        (
+                            "by its name; a failure as its `to_dict()`, an enum as its word, another time in ISO 8601, money as text; "
+                            "a secret as `[redacted]`, a text of more than 500 characters cut"
+                        ),
+                    ),
+                    (
+                        "`lost`",
+                        "only in the `StoreRecovered` of the log itself: how many lines could not be written",
+                    ),
+                    ("`cut`", "in the place of the fields of an event whose line is longer than 64 KiB"),
+                ),
+            ),
+            "",
+            "Lines that a program writes itself (`SessionLog.write`) have `at` and whatever it said, and no `event`. Keys may be added, and none",
+            "changes its meaning. The first line of `pipe --events` is `Started`, with `version`, `python` and `command`.",
         ],
         ["States and reasons are in [states](states.md), failures in [errors](errors.md)."],
     )

@@ -156,6 +156,11 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="FILE",
         help="with --store: add a line to FILE for each line of input, once it is in the store or refused",
     )
+    pipe.add_argument(
+        "--events",
+        metavar="FILE",
+        help="also append every event to FILE, each as one line of JSON, rotated at 10 MiB",
+    )
     pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
     pipe.add_argument(
         "--drain",

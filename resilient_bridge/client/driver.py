@@ -14,11 +14,10 @@ from attrs import evolve
 
 from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
-from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
-from .streams import EventStream, deliver
+from .streams import EventStream, tell
 
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ class Connection(Protocol):
 class Driver:
     """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
 
-    def __init__(self, session: Session, store: Store, wall: Callable[[], float]) -> None:
-        self.session = session
+    def __init__(self, session: Session, store: Store, wall: Callable[[], float], name: str = "") -> None:
+        self.session, self.name = session, name
         self.store = store
         self.is_durable = store.is_durable
         store.on_failure = self._on_store
@@ -129,8 +128,7 @@ class Driver:
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
         for event in events:
-            deliver(self.streams, event)
-            emit(event)
+            tell(self, event, self.session)
 
     def _arm(self, now: Now) -> None:
         due = self.session.next_timer()

@@ -7,10 +7,14 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..telemetry.events import Closed, GaveUp
+import attrs
+
+from ..telemetry import emit
+from ..telemetry.events import Closed, GaveUp, StateChanged
 
 
 if TYPE_CHECKING:
+    from ..protocol import Session
     from ..telemetry.events import Event
     from ..transports.loop_guard import LoopGuard
 
@@ -21,6 +25,7 @@ _MOST: Final = 1_000
 class Source(Protocol):
     """What has events: a client, or a link."""
 
+    name: str
     streams: list[Any]  # weak references to event streams: who drops one in the middle is forgotten
 
     @property
@@ -65,7 +70,24 @@ class EventStream:
         return self._events.popleft()
 
 
-def deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
+def tell(source: Source, event: Event, session: Session | None = None) -> None:
+    """Hand an event to the source's own streams and to every listener, with the source's name and, for a new state, its queues."""
+    if source.name:
+        event = attrs.evolve(event, bridge=source.name)
+    if session is not None and isinstance(event, StateChanged):
+        outbox = session.outbound.outbox
+        event = attrs.evolve(
+            event,
+            session_id=session.session_id,
+            queued=len(outbox.queued),
+            unconfirmed=len(outbox.unconfirmed),
+            unread=len(session.inbound.inbox),
+        )
+    _deliver(source.streams, event)
+    emit(event)
+
+
+def _deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
     """Put an event into every stream that somebody still has; forget the others."""
     for reference in tuple(streams):
         stream = reference()

@@ -45,6 +45,8 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
     kind = type(event).__name__
     try:
         fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))[1:]}
+        if not fields.get("bridge"):
+            fields.pop("bridge", None)
         return record_line({"event": kind, **fields, **(more or {})}, event.at)
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
         return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})

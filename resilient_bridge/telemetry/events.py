@@ -86,11 +86,19 @@ class Verdict(StrEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateChanged(Event):
-    """The bridge went from `previous` to `state`, because of `reason`."""
+    """The bridge went from `previous` to `state`, because of `reason`.
+
+    Of a BridgeClient it also has the session, and how many messages are `queued` (never sent), `unconfirmed` (handed out and
+    unanswered) and `unread` (accepted and not yet taken) at that time.
+    """
 
     previous: BridgeState
     state: BridgeState
     reason: str
+    session_id: str | None = None
+    queued: int = 0
+    unconfirmed: int = 0
+    unread: int = 0
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
