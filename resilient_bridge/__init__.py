@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import calls as calls
     from . import client as client
     from . import errors as errors
+    from . import exporters as exporters
     from . import presets as presets
     from . import protocol as protocol
     from . import stores as stores
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from .errors import OutcomeUnknownError as OutcomeUnknownError
     from .errors import RejectedError as RejectedError
     from .errors import Severity as Severity
+    from .exporters import health_app as health_app
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from .protocol.policies import Outbox as Outbox
     from .protocol.policies import Reconnect as Reconnect
     from .protocol.policies import Replay as Replay
+    from .telemetry import Alerts as Alerts
+    from .telemetry import Debug as Debug
     from .telemetry import events as events
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
@@ -103,13 +107,15 @@ _NAMES = {
         "OutcomeUnknownError RejectedError Severity"
     ),
     "=errors": "errors",
+    "=exporters": "exporters",
+    "exporters": "health_app",
     "presets": "BridgePolicy",
     "=presets": "presets",
     "protocol": "Gap Message",
     "=protocol.dialects": "dialects",
     "protocol.policies": "Dialect Heartbeat Inbox Outbox Reconnect Replay",
     "=stores": "stores",
-    "telemetry": "listen",
+    "telemetry": "Alerts Debug listen",
     "telemetry.events": "BridgeState Verdict",
     "=telemetry.events": "events",
     "=testing": "testing",

@@ -361,7 +361,7 @@ class BridgeClient:
         """A snapshot for a health endpoint, which may live in another thread of this process."""
         self._driver.guard.check_process()
         driver = self._driver
-        return health_of(self._session, self._check, driver.now() if driver.guard.loop is not None else None)
+        return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""

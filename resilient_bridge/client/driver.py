@@ -45,7 +45,7 @@ class Driver:
         self.store = store
         self.is_durable = store.is_durable
         store.on_failure = self._on_store
-        self._failed_store = False
+        self.has_failed_store = False
         self.is_stored = self.is_durable  # has the store to know what is about to move?
         self._recorded: tuple[Watermark, str] | None = (
             None  # the session whose record is active, and its name there
@@ -250,8 +250,8 @@ class Driver:
             self.session.fail(error.failure, "superseded", now)
             if self.pump is not None:
                 self.pump.end(error.failure)
-        elif not self._failed_store:
-            self._failed_store = True
+        elif not self.has_failed_store:
+            self.has_failed_store = True
             self.session.events.append(
                 StoreFailed(at=now.at, store=repr(self.store), degraded=False, failure=error.failure)
             )
@@ -259,8 +259,8 @@ class Driver:
 
     def store_works(self) -> None:
         """The store has kept something."""
-        if self._failed_store:
-            self._failed_store = False
+        if self.has_failed_store:
+            self.has_failed_store = False
             now = self.now()
             self.session.events.append(StoreRecovered(at=now.at, store=repr(self.store)))
             self.after(now)

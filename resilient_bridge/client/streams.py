@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 
 from ..telemetry import emit
-from ..telemetry.events import Closed, GaveUp, StateChanged
+from ..telemetry.events import Closed, Disconnected, GaveUp, ReconnectScheduled, StateChanged, Suspended
 
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _MOST: Final = 1_000
+_OF_A_SESSION: Final = (StateChanged, Disconnected, ReconnectScheduled, Suspended, GaveUp)
 
 
 class Source(Protocol):
@@ -71,18 +72,16 @@ class EventStream:
 
 
 def tell(source: Source, event: Event, session: Session | None = None) -> None:
-    """Hand an event to the source's own streams and to every listener, with the source's name and, for a new state, its queues."""
-    if source.name:
-        event = attrs.evolve(event, bridge=source.name)
-    if session is not None and isinstance(event, StateChanged):
-        outbox = session.outbound.outbox
-        event = attrs.evolve(
-            event,
-            session_id=session.session_id,
-            queued=len(outbox.queued),
-            unconfirmed=len(outbox.unconfirmed),
-            unread=len(session.inbound.inbox),
-        )
+    """Hand an event to the source's own streams and to every listener, with the source's name, its session, and for a new state its queues."""
+    more: dict[str, Any] = {"bridge": source.name} if source.name else {}
+    if session is not None and isinstance(event, _OF_A_SESSION):
+        more["session_id"] = session.session_id
+        if isinstance(event, StateChanged):
+            outbox = session.outbound.outbox
+            more["queued"], more["unconfirmed"] = len(outbox.queued), len(outbox.unconfirmed)
+            more["unread"] = len(session.inbound.inbox)
+    if more:
+        event = attrs.evolve(event, **more)
     _deliver(source.streams, event)
     emit(event)
 

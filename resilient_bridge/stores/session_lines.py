@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
+from ..telemetry.debug import kind_of
 from .state_files.document import instant
 
 
@@ -36,6 +37,7 @@ _WORK: Final = (
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")
 _NAMES: Final = ("name", "key", "field", "header")
 _VALUES: Final = ("value", "received")
 
@@ -58,6 +60,7 @@ def log_line(event: Event) -> bytes:
         failure: Failure | None = getattr(event, "failure", None)
         details: Mapping[str, Any] = {} if failure is None else failure.details
         seconds = getattr(event, "seconds", None)
+        kind = kind_of(event)
         known = {
             "tool": getattr(event, "tool", None) or details.get("tool"),
             "name": getattr(event, "name", None),
@@ -69,13 +72,26 @@ def log_line(event: Event) -> bytes:
         }
         words = _HUMP.sub(" ", type(event).__name__).capitalize()
         msg = words if failure is None else f"{words}: {failure.message}"
-        line = {"level": _level(event, failure), "ts": instant(event.at), "msg": msg}
+        line = {"level": _level(event, failure), "ts": instant(event.at)}
+        line |= {"msg": msg} if kind is None else {"kind": kind, "msg": msg}
         plain = {**line, **{name: value for name, value in known.items() if value is not None}}
         return _written(_Masked().mapping(plain, 0))
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
         return _written(
             {"level": "error", "ts": None, "msg": f"an event that cannot be read: {type(error).__name__}"}
         )
+
+
+def viber_line(event: Event) -> bytes:
+    """Return the line of an event as OpenViber prints it: level, ts to the second, msg, then tool, provider, attempt, error, duration_ms."""
+    line: dict[str, Any] = json.loads(log_line(event))
+    line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = type(event).__name__
+    if name == "ToolFailed":
+        line["msg"] = "Tool execution failed"
+    elif name == "RetryScheduled" and "provider" in line:
+        line["msg"] = "Retrying LLM request"
+    return _written({key: line[key] for key in _VIBER_KEYS if key in line})
 
 
 def _level(event: Event, failure: Failure | None) -> str:

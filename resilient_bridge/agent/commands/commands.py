@@ -15,7 +15,7 @@ from ...calls.policy import Policy
 from ...calls.timeout.value import Timeout
 from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
-from ...telemetry import emit, events
+from ...telemetry import emit, events, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
 from ...world import current_world
@@ -51,7 +51,7 @@ class Command:
         self.correlation_id = correlation_id
         self._peer = peer
         self._look = Look(CommandStatus.PENDING)
-        self._heard_at = _now()
+        self._heard_at = self._sent_at = _now()
 
     @property
     def status(self) -> CommandStatus:
@@ -116,6 +116,15 @@ class Command:
         self._heard_at = _now()
         if self.is_done:
             self._peer.forget(self)
+        if has_listeners() and self._look.status is not CommandStatus.PENDING:
+            emit(
+                events.CommandAnswered(
+                    name=self.name,
+                    correlation_id=self.correlation_id,
+                    status=str(self.status),
+                    seconds=self._heard_at - self._sent_at,
+                )
+            )
         return self.status
 
     async def _until_final(self) -> None:
@@ -141,7 +150,13 @@ class Command:
     async def _ask(self) -> None:
         if self.is_done:
             return
-        answer = await self._peer.ask(self.correlation_id)
+        try:
+            answer = await self._peer.ask(self.correlation_id)
+        except Exception as error:
+            if has_listeners():
+                failure = classify(error)
+                emit(events.PollFailed(name=self.name, correlation_id=self.correlation_id, failure=failure))
+            raise
         if not self.is_done:  # told meanwhile: what is done stays done
             self.tell(answer)
 
@@ -249,6 +264,8 @@ class Commands:
         if isinstance(received, str) and received:
             self._forget(command)
             command = self._added(name, received)
+        if has_listeners():
+            emit(events.CommandSent(name=name, correlation_id=command.correlation_id))
         if "status" in told or not (answer is None or isinstance(cast("object", answer), Mapping)):
             command.tell(answer)
         return command
