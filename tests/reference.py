@@ -19,7 +19,7 @@ from resilient_bridge.classification.statuses import status_finding
 from resilient_bridge.protocol.policies.dialect import Dialect
 from resilient_bridge.protocol.policies.losses import LossAction, meaning
 from resilient_bridge.protocol.transitions import mermaid
-from resilient_bridge.telemetry import call_events, work_events
+from resilient_bridge.telemetry import alert_events, call_events, debug_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import page, table
@@ -298,7 +298,7 @@ def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
     return [
         value
-        for room in (events, call_events, work_events)
+        for room in (events, call_events, alert_events, debug_events, work_events)
         for value in vars(room).values()
         if inspect.isclass(value) and issubclass(value, events.Event) and value.__module__ == room.__name__
     ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..classification import failure_or_none
 from ..errors import RejectedError
-from ..telemetry import emit, events
-from ..telemetry.hub import HUB
+from ..telemetry import events
+from ..telemetry.hub import HUB, tell
 from .frame import CallFrame
 
 
@@ -88,7 +88,7 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
     failure: Failure | None,
 ) -> None:
     """Emit the event."""
-    emit(
+    tell(
         events.CallFinished(
             name=plan.name,
             outcome=outcome,
@@ -106,7 +106,7 @@ def rejected(
 ) -> None:
     """A layer did not admit an attempt."""
     if HUB.listening:
-        emit(events.CallRejected(name=name, by=by, key=key, failure=failure))
+        tell(events.CallRejected(name=name, by=by, key=key, failure=failure))
 
 
 def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:

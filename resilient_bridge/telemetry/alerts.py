@@ -84,6 +84,8 @@ class Alerts:
             if pair is not None:
                 self._rules[rule] = self._state(rule, pair, least_calls)
         self._failures: dict[str, AlertState] = {}
+        self._counted: set[AlertRule] = set()  # since the last look
+        self._look_at = 0.0  # when those are looked at, too, of which nothing was counted
         self._listening: AbstractContextManager[None] | None = None
 
     def _state(self, rule: AlertRule, pair: object, least: int) -> AlertState:
@@ -146,8 +148,10 @@ class Alerts:
                 if found.instrument is ERRORS and failure is not None:
                     noticed.append(failure)
                 self._add(found.instrument, found.labels, now)
+            is_due = bool(self._counted) or now >= self._look_at
         alarming = [one for one in noticed if one.severity in _ALARMING]
-        self._look(now, alarming)
+        if alarming or is_due:
+            self._look(now, alarming, everything=now >= self._look_at)
         if self._notify is not None:
             for one in noticed:
                 if one.severity in _TOLD:
@@ -168,13 +172,18 @@ class Alerts:
         state = self._rules.get(rule)
         if state is not None:
             state.add(now, bad=bad)
+            self._counted.add(rule)
 
-    def _look(self, now: float, alarming: list[Failure] | None = None) -> None:
+    def _look(self, now: float, alarming: list[Failure] | None = None, *, everything: bool = True) -> None:
         """Tell what has changed; outside of the lock, because whoever hears it may ask."""
         news: list[AlertRaised | AlertCleared] = []
         with self._lock:
-            for rule, state in self._rules.items():
-                if (change := state.look(now)) is not None:
+            if everything:
+                self._look_at = now + self._window / 60
+            looked_at = tuple(self._rules) if everything else tuple(self._counted)
+            self._counted.clear()
+            for rule in looked_at:
+                if (change := self._rules[rule].look(now)) is not None:
                     news.append(_event(rule, change, None))
             causes = {one.code: one for one in alarming or ()}
             for code in causes:

@@ -108,8 +108,13 @@ def listener_failures() -> int:
 
 def emit(event: Event, /) -> None:
     """Tell every listener of `event`, and the log. Never raises what they raise."""
-    for one in HUB.listening:
-        one.tell(event)
+    tell(event)
     from .log import log_event
 
     log_event(event)
+
+
+def tell(event: Event, /) -> None:
+    """Tell every listener of an event that the log does not show."""
+    for one in HUB.listening:
+        one.tell(event)

@@ -17,7 +17,7 @@ SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.
 """The bounds that the conventions advise for an HTTP client, and two more, because a call may wait in between."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Instrument:
     """One metric. `unit` is UCUM's: `s`, or what is counted in braces."""
 
