@@ -25,13 +25,13 @@ from prometheus_client import CollectorRegistry
 import resilient_bridge as rb
 
 
-BOUND, NOBODY = "lower bound of P1", "nobody listens"
+BOUND, NO_LISTENER = "lower bound of P1", "nobody listens"
 
 
 class Nowhere(SpanExporter):
     """Throws spans away, as a collector would take them."""
 
-    def export(self, spans):
+    def export(self, spans):  # noqa: ARG002 -- the interface of an exporter
         return SpanExportResult.SUCCESS
 
     def shutdown(self):
@@ -44,22 +44,22 @@ def listeners(directory: Path) -> dict:
     tracers.add_span_processor(BatchSpanProcessor(Nowhere()))
 
     @contextmanager
-    def kept(options):
+    def installed(options):
         with rb.exporters.otel.install(**options):
             yield
 
     return {
-        NOBODY: nullcontext,
-        "rb.listen, a function that does nothing": lambda: rb.listen(lambda event: None),
+        NO_LISTENER: nullcontext,
+        "rb.listen, a function that does nothing": lambda: rb.listen(lambda _event: None),
         "rb.testing.record": rb.testing.record,
         "rb.Debug": rb.Debug,
         "rb.Alerts": rb.Alerts,
         "rb.stores.SessionLog": lambda: rb.stores.SessionLog(directory / "log.jsonl"),
         "exporters.prometheus": lambda: rb.exporters.prometheus.install(registry=registry),
-        "exporters.otel, metrics, no SDK": lambda: kept({"spans": False}),
-        "exporters.otel, metrics, SDK": lambda: kept({"spans": False, "meter_provider": meters}),
-        "exporters.otel, spans, no SDK": lambda: kept({"metrics": False}),
-        "exporters.otel, spans, SDK": lambda: kept({"metrics": False, "tracer_provider": tracers}),
+        "exporters.otel, metrics, no SDK": lambda: installed({"spans": False}),
+        "exporters.otel, metrics, SDK": lambda: installed({"spans": False, "meter_provider": meters}),
+        "exporters.otel, spans, no SDK": lambda: installed({"metrics": False}),
+        "exporters.otel, spans, SDK": lambda: installed({"metrics": False, "tracer_provider": tracers}),
     }
 
 
@@ -92,8 +92,8 @@ async def main() -> None:
     rows = []
     for name in sorted(cases, key=samples.low):
         ratio = samples.ratio(name, BOUND)
-        goal = [2.0, holds(ratio, 2.0)] if name == NOBODY else ["", ""]
-        rows.append([name, samples.low(name), samples.low(name) - samples.low(NOBODY), ratio, *goal])
+        goal = [2.0, holds(ratio, 2.0)] if name == NO_LISTENER else ["", ""]
+        rows.append([name, samples.low(name), samples.low(name) - samples.low(NO_LISTENER), ratio, *goal])
     head = ["listener", "ns a call, min", "more than nobody, ns", "x bound", "goal <=", ""]
     table(
         f"What a listener costs: {rounds} rounds",

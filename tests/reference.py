@@ -23,6 +23,7 @@ from resilient_bridge.telemetry import alert_events, call_events, debug_events, 
 
 from .reference_executed import executed_page
 from .reference_layout import page, table
+from .reference_metrics import metrics_page
 
 
 STATES = {
@@ -391,6 +392,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors": error_page,
     "events": event_page,
     "executed": executed_page,
+    "metrics": metrics_page,
 }
 
 

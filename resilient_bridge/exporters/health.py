@@ -74,7 +74,7 @@ class HealthApp:
                 for key, one in sorted(circuits().items())[:_MOST]
             ],
             "retry_budgets": [
-                {"key": redact(one.key, limit=100), "left": round(one.left(now), 3)}
+                {"key": redact(one.key, limit=100), "remaining": round(one.remaining(now), 3)}
                 for one in BUDGETS.all()[:_MOST]
             ],
             "spend_budgets": _spend_budgets(),

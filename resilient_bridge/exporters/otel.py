@@ -60,7 +60,7 @@ def install(
     except ImportError:
         wanted = "the package opentelemetry-api: pip install 'resilient-bridge[otel]'"
         raise config_error(_OWNER, wanted, "none") from None
-    names = checked_options(_OWNER, tuple(labels), max_series)
+    names = checked_options(_OWNER, labels, max_series)
     meter = metrics_api.get_meter(_SCOPE, __version__, meter_provider) if metrics else None
     tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider) if spans else None
     return OTelExporter(meter, tracer, names, max_series)

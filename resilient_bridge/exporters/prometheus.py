@@ -46,7 +46,7 @@ def install(
     except ImportError:
         wanted = "the package prometheus_client: pip install 'resilient-bridge[prometheus]'"
         raise config_error(_OWNER, wanted, "none") from None
-    names = checked_options(_OWNER, tuple(labels), max_series)
+    names = checked_options(_OWNER, labels, max_series)
     return PrometheusExporter(registry or prometheus_client.REGISTRY, names, max_series)
 
 

@@ -5,7 +5,7 @@ Rule: whatever names a program makes, an instrument has at most `most` series. W
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..errors import config_error, redact
@@ -64,13 +64,14 @@ class Series(Generic[C]):
         return child
 
 
-def checked_options(owner: str, labels: object, max_series: object) -> tuple[str, ...]:
+def checked_options(owner: str, labels: Iterable[str], max_series: object) -> tuple[str, ...]:
     """Return the labels that an error is to have besides. Raises ConfigError for one that there is not."""
-    if not isinstance(labels, tuple | list) or not set(labels) <= set(ERROR_LABELS):
+    names = tuple(labels)
+    if not set(names) <= set(ERROR_LABELS):
         raise config_error(f"{owner}.labels", f"a tuple out of {', '.join(ERROR_LABELS)}", labels)
     if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < 1:
         raise config_error(f"{owner}.max_series", "a whole number of at least 1", max_series)
-    return tuple(name for name in ERROR_LABELS if name in labels)
+    return tuple(name for name in ERROR_LABELS if name in names)
 
 
 def more_labels(found: Measurement, names: tuple[str, ...]) -> tuple[str, ...]:

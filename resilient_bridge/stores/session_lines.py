@@ -123,12 +123,12 @@ class _Masked:
     """One walk through a value, which may be of any size and hold itself."""
 
     def __init__(self) -> None:
-        self._left = _MOST
+        self._values_allowed = _MOST
         self._work = _WORK
 
     def value(self, value: object, depth: int) -> Any:
         """The value as plain data."""
-        self._left -= 1
+        self._values_allowed -= 1
         match value:
             case Failure():
                 return value.to_dict()  # redacted when it was made
@@ -143,7 +143,7 @@ class _Masked:
                 return redact_value(value) if self._work > 0 else _CUT
             case bool() | int() | float() | None:
                 return redact_value(value)
-            case _ if depth >= _DEEPEST or self._left <= 0:
+            case _ if depth >= _DEEPEST or self._values_allowed <= 0:
                 return _CUT
             case Mapping():
                 return self.mapping(cast("Mapping[Any, object]", value), depth)
@@ -157,7 +157,7 @@ class _Masked:
         names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
         plain: dict[str, Any] = {}
         for number, (key, item) in enumerate(islice(value.items(), _WIDEST + 1)):
-            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
+            if number >= _WIDEST or self._values_allowed <= 0 or self._work <= 0:
                 plain[_CUT] = len(value) - number
                 break
             written = _text(key)
@@ -171,7 +171,7 @@ class _Masked:
         plain: list[Any] = []
         before: object = None
         for number, item in enumerate(islice(items, _WIDEST + 1)):
-            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
+            if number >= _WIDEST or self._values_allowed <= 0 or self._work <= 0:
                 plain.append(f"{_CUT} {len(items) - number} more")
                 break
             plain.append(MASK if _is_secret(before) and item is not None else self.value(item, depth + 1))

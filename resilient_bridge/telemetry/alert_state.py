@@ -39,7 +39,7 @@ class AlertState:
         self._buckets: deque[list[float]] = deque()  # [number of the bucket, bad, all]
         self._bad = self._all = 0
         self.level: Level = ""
-        self._kept_since: dict[
+        self._below_since: dict[
             Level, float
         ] = {}  # for a level that stands: since when it would not be raised
 
@@ -73,16 +73,16 @@ class AlertState:
         before = self.level
         if _RANK[found] > _RANK[before]:
             self.level = found
-            self._kept_since = {}
+            self._below_since = {}
             return Change(before, found, value, self._thresholds[found])
         for level in ("warning", "critical"):
             if _RANK[found] >= _RANK[level]:
-                self._kept_since.pop(level, None)
+                self._below_since.pop(level, None)
             else:
-                self._kept_since.setdefault(level, now)
-        if before and now - self._kept_since.get(before, now) >= self._window:
+                self._below_since.setdefault(level, now)
+        if before and now - self._below_since.get(before, now) >= self._window:
             # From critical to what stands in its place, if that has not been kept for as long.
-            still = before == "critical" and now - self._kept_since.get("warning", now) < self._window
+            still = before == "critical" and now - self._below_since.get("warning", now) < self._window
             self.level = "warning" if still else ""
             return Change(before, self.level, value, self._thresholds[before])
         return None

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
-_TOLD: Final = (Severity.ERROR, *_ALARMING)
+_NOTICED: Final = (Severity.ERROR, *_ALARMING)
 _LONGEST_WINDOW: Final = 86_400
-_LEFT_OUT: Final = ("rejected", "cancelled")  # says nothing of the other side
+_NOT_MADE: Final = ("rejected", "cancelled")  # says nothing of the other side
 _in_use: Final[WeakSet[Alerts]] = WeakSet()
 
 
@@ -74,13 +74,13 @@ class Alerts:
         self._lock = Lock()
         self._measures = Measures()
         self._rules: dict[AlertRule, AlertState] = {}
-        given: dict[AlertRule, Thresholds] = {
+        pairs: dict[AlertRule, Thresholds] = {
             "error_rate": error_rate,
             "reconnect_failures": reconnect_failures,
             "session_drops": session_drops,
             "hook_failures": hook_failures,
         }
-        for rule, pair in given.items():
+        for rule, pair in pairs.items():
             if pair is not None:
                 self._rules[rule] = self._state(rule, pair, least_calls)
         self._failures: dict[str, AlertState] = {}
@@ -93,12 +93,12 @@ class Alerts:
         most = 1.0 if is_share else float("inf")
         numbers: Any = pair
         if (
-            not isinstance(pair, tuple | list)
+            type(numbers) not in (tuple, list)
             or len(numbers) != 2
             or not all(isinstance(n, int | float) and 0 <= n <= most for n in numbers)
             or numbers[0] > numbers[1]
         ):
-            raise config_error(f"Alerts.{rule}", "two numbers, warning and critical, or None", pair)
+            raise config_error(f"Alerts.{rule}", "two numbers, warning and critical, or None", numbers)
         return AlertState(
             numbers[0], numbers[1], window=self._window, is_share=is_share, least=least if is_share else 0
         )
@@ -132,12 +132,14 @@ class Alerts:
         return dict(self._standing())
 
     def _standing(self) -> list[tuple[AlertRule, AlertLevel]]:
+        standing: list[tuple[AlertRule, AlertLevel]] = []
         with self._lock:
-            levels = [(rule, state.level) for rule, state in self._rules.items()]
-            failed = any(state.level for state in self._failures.values())
-        if failed:
-            levels.append(("failure", "critical"))
-        return [(rule, level) for rule, level in levels if level]
+            for rule, state in self._rules.items():
+                if state.level:
+                    standing.append((rule, state.level))
+            if any(state.level for state in self._failures.values()):
+                standing.append(("failure", "critical"))
+        return standing
 
     def _hear(self, event: Event) -> None:
         now = current_world().monotonic()
@@ -154,12 +156,12 @@ class Alerts:
             self._look(now, alarming, everything=now >= self._look_at)
         if self._notify is not None:
             for one in noticed:
-                if one.severity in _TOLD:
+                if one.severity in _NOTICED:
                     self._notify(one)
 
     def _add(self, instrument: object, labels: tuple[str, ...], now: float) -> None:
         if instrument is CALLS:
-            if labels[1] not in _LEFT_OUT:
+            if labels[1] not in _NOT_MADE:
                 self._count("error_rate", now, bad=labels[1] == "failed")
         elif instrument is RECONNECTS:
             self._count("reconnect_failures", now, bad=labels[1] == "failed")
@@ -180,11 +182,13 @@ class Alerts:
         with self._lock:
             if everything:
                 self._look_at = now + self._window / 60
-            looked_at = tuple(self._rules) if everything else tuple(self._counted)
+            looked_at: tuple[AlertRule, ...] = tuple(self._rules) if everything else tuple(self._counted)
             self._counted.clear()
-            for rule in looked_at:
-                if (change := self._rules[rule].look(now)) is not None:
-                    news.append(_event(rule, change, None))
+            news += [
+                _event(rule, change, None)
+                for rule in looked_at
+                if (change := self._rules[rule].look(now)) is not None
+            ]
             causes = {one.code: one for one in alarming or ()}
             for code in causes:
                 state = self._failures.setdefault(code, AlertState(0, 0, window=self._window, is_share=False))

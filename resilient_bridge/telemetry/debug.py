@@ -35,7 +35,9 @@ _EVENTS: Final[dict[DebugKind, str]] = {
     "escalation": "ToolPending",
     "correlation": "CommandSent CommandAnswered",
 }
-_KIND_OF: Final = {name: kind for kind, names in _EVENTS.items() for name in names.split()}
+_KIND_OF: Final[dict[str, DebugKind]] = {
+    name: kind for kind, names in _EVENTS.items() for name in names.split()
+}
 
 
 def kind_of(event: Event) -> DebugKind | None:
@@ -146,8 +148,8 @@ def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
     """The line: the kind, what happened in words, and the fields."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(event).__name__).lower()
     verb = "escalate: " if kind == "escalation" else ""
-    left_out = {"event_name", "kind", "category", "severity", "retryable"}
-    shown = " ".join(f"{name}={value}" for name, value in fields.items() if name not in left_out)
+    in_words = {"event_name", "kind", "category", "severity", "retryable"}
+    shown = " ".join(f"{name}={value}" for name, value in fields.items() if name not in in_words)
     failure: Any = getattr(event, "failure", None)
     why = "" if failure is None else f": {failure.message}"
     return redact(f"{kind}: {verb}{words} {shown}{why}")

@@ -47,12 +47,12 @@ def _log_call(event: Event) -> None:
     row = _CALLS.get(type(event).__name__)
     if row is None:
         return
-    level, told = row
+    level, text_of = row
     level = getattr(event, "level", level) if level == "alert" else level
     if isinstance(event, RetryScheduled) and event.wait > QUIET_WAIT:
         level = "warning"
     if _is_read(level):
-        say(level, told(event), event)
+        say(level, text_of(event), event)
 
 
 def _level(failure: Failure) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .event import Event
 
 
-_RENAMED: Final = {"name": "call", "seconds": "duration"}  # `name` is the logger's own
+_RENAMED: Final[dict[str, str]] = {"name": "call", "seconds": "duration"}  # `name` is the logger's own
 
 
 def log_fields(event: Event) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def log_fields(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = {"event_name": type(event).__name__}
     for field in attrs.fields(type(event))[1:]:
         value = getattr(event, field.name)
-        name = _RENAMED.get(field.name, field.name)
+        name = _RENAMED.get(field.name) or field.name
         if isinstance(value, Failure):
             fields.update(_of_failure(value))
         elif isinstance(value, str):

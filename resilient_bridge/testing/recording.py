@@ -8,6 +8,7 @@ from typing import Final
 
 from ..telemetry import events, listen
 
+
 _OF_EACH_CALL: Final = frozenset(
     {"CallFinished", "CallRejected", "CommandSent", "CommandAnswered", "PollFailed"}
 )

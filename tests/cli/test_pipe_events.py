@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -13,16 +14,23 @@ from tests.cli.running_pipe import message, running
 pytestmark = pytest.mark.real
 
 
+async def line_of(child, word):
+    """Wait until a line of stderr begins so."""
+    async with asyncio.timeout(20):
+        while not any(line.startswith(word) for line in child.errors):
+            await asyncio.sleep(0.01)
+
+
 async def test_every_event_of_a_run_is_a_line(tmp_path):
     """The outage, its wait and its verdict are there, each state says how long the queues were, and no payload is."""
     path = tmp_path / "events.jsonl"
     async with BridgeServer() as server, running(server.url, "--events", str(path)) as child:
-        await child.told("state: READY")
+        await line_of(child, "state: READY")
         await server.push("tool_call", {})
         await child.hear()
         await server.cut("abort", seconds=0.5)
         child.say(message(1), {"type": "tool_result", "payload": {"n": 2, "text": "s3cret"}})
-        await child.told("verdict: ")
+        await line_of(child, "verdict: ")
         assert await child.end() == 0
     text = path.read_text()
     first, *lines = [json.loads(line) for line in text.splitlines()]

@@ -95,23 +95,24 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing():
     assert "hunter22" not in answer.text
     assert [one["state"] for one in body["circuits"] if "prices" in one["key"]] == ["open"]
     assert {"name": "tokens", "state": "RUNNING", "spent": "4", "limit": "10"} in body["spend_budgets"]
-    assert [one["left"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
+    assert [one["remaining"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
     assert body["alerts"] == [{"rule": "failure", "level": "critical"}]
     rb.circuit(prices).reset()
 
 
 async def test_a_store_that_refuses_is_shown(tmp_path):
     """While the store of a client has failed, its row says so."""
-    async with BridgeServer() as server:
-        async with rb.BridgeClient(server.url, store=tmp_path / "bridge.db", name="agent") as bridge:
-            await bridge.wait_ready(20)
-            error = rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE"))
-            bridge._driver.store_failed(error)
-            (link,) = rb.health_app().status()["links"]
-            assert link["store_failed"]
-            bridge._driver.store_works()
-            (link,) = rb.health_app().status()["links"]
-            assert not link["store_failed"]
+    async with (
+        BridgeServer() as server,
+        rb.BridgeClient(server.url, store=tmp_path / "bridge.db", name="agent") as bridge,
+    ):
+        await bridge.wait_ready(20)
+        bridge._driver.store_failed(rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE")))
+        (link,) = rb.health_app().status()["links"]
+        assert link["store_failed"]
+        bridge._driver.store_works()
+        (link,) = rb.health_app().status()["links"]
+        assert not link["store_failed"]
 
 
 async def test_a_process_that_stops_says_so_first():
@@ -120,17 +121,17 @@ async def test_a_process_that_stops_says_so_first():
     app.is_stopping = True
     answer = await ask(app)
     assert (answer.status_code, answer.json()["status"]) == (503, "stopping")
-    told, left = [], [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    answers, messages = [], [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
     other = rb.health_app()
 
     async def receive():
-        return left.pop(0)
+        return messages.pop(0)
 
     async def send(message):
-        told.append(message["type"])
+        answers.append(message["type"])
 
     await other({"type": "lifespan"}, receive, send)
-    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert answers == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert other.is_stopping
 
 

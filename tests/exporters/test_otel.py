@@ -67,13 +67,13 @@ def telemetry():
 
 
 def flaky(times, inside=lambda: None):
-    left = times
+    failures = times
 
     async def call():
-        nonlocal left
+        nonlocal failures
         inside()
-        left -= 1
-        if left >= 0:
+        failures -= 1
+        if failures >= 0:
             raise ConnectionResetError(104, "reset")
         return 1
 
@@ -181,13 +181,13 @@ def test_a_sync_call_in_a_thread_of_its_time_limit_has_it_too(telemetry):
 
 async def test_a_block_is_one_span(telemetry):
     """`async for attempt in policy.attempts()`: all turns of the loop, and what runs inside of them beneath it."""
-    tracer, left = telemetry.tracers.get_tracer("mine"), 2
+    tracer, failures = telemetry.tracers.get_tracer("mine"), 2
     policy = rb.Policy(FAST, name="block")
     async for attempt in policy.attempts(idempotent=True):
         with attempt:
             with tracer.start_as_current_span("inside"):
-                left -= 1
-            if left >= 0:
+                failures -= 1
+            if failures >= 0:
                 raise ConnectionResetError(104, "reset")
     (span,) = [one for one in telemetry.finished() if one.name != "inside"]
     assert span.attributes["resilient_bridge.attempts"] == 3

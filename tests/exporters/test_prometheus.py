@@ -51,12 +51,12 @@ def scraped():
 
 def failing(times, error=ConnectionResetError):
     """A function that fails so often, and then returns 1."""
-    left = times
+    failures = times
 
     def call():
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
             raise error(104, "reset")
         return 1
 
@@ -99,7 +99,7 @@ def test_an_error_has_the_labels_of_the_specification(scraped):
         (rb.Failure.of("SYS_CIRCUIT_OPEN"), "client"),
     ],
 )
-def test_the_source_is_who_said_it(scraped, failure, source):
+def test_the_source_is_client_server_or_hook(scraped, failure, source):
     """What the server answered, what a hook sent, and what was noticed here."""
     emit(rb.events.MessageRejected(failure=failure))
     (sample,) = [
@@ -156,8 +156,8 @@ def test_ten_thousand_sessions_make_no_more_series_than_are_allowed(labels, capl
         ]
     assert len(samples) == (101 if labels else 1)
     assert sum(one.value for one in samples) == 10_000
-    told = [record for record in caplog.records if "series" in record.getMessage()]
-    assert len(told) == (1 if labels else 0)
+    warnings = [record for record in caplog.records if "series" in record.getMessage()]
+    assert len(warnings) == (1 if labels else 0)
 
 
 def test_names_that_a_program_makes_are_bounded_too(scraped):
@@ -259,7 +259,7 @@ def test_no_secret_becomes_a_label(scraped):
     assert "sk-abcdefgh12345678" not in text
 
 
-def test_a_closed_exporter_counts_no_more_and_another_may_take_its_place():
+def test_a_closed_exporter_counts_no_more_and_another_may_be_installed():
     """Its metrics are gone from the registry, and so is its listener."""
     with Scraped() as first:
         registry = first.registry
@@ -303,8 +303,8 @@ try:
 except rb.ConfigError as error:
     print(error)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert f"pip install 'resilient-bridge[{exporter}]'" in told
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert f"pip install 'resilient-bridge[{exporter}]'" in shown
 
 
 def test_an_old_event_of_an_unknown_link_does_no_harm(scraped):

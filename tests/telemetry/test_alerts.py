@@ -106,7 +106,7 @@ def test_few_calls_are_no_rate():
 
 
 @pytest.mark.requirement("R19")
-def test_an_alert_is_told_once_and_eases_step_by_step():
+def test_an_alert_is_one_event_and_eases_step_by_step():
     """Raised as a warning, then as critical; from critical to warning while that one still stands; then it is over."""
     with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
         for _ in range(60):
@@ -122,10 +122,10 @@ def test_an_alert_is_told_once_and_eases_step_by_step():
         alerts.active()
         time.advance(61)
         assert alerts.active() == {}
-    told = [
+    changes = [
         (type(event).__name__, event.level, getattr(event, "remaining", None)) for event in alerts_in(seen)
     ]
-    assert told == [
+    assert changes == [
         ("AlertRaised", "warning", None),
         ("AlertRaised", "critical", None),
         ("AlertCleared", "critical", "warning"),
@@ -188,10 +188,10 @@ def test_an_alert_is_a_line_of_the_log_at_its_level(caplog):
         alerts.active()
         time.advance(61)
         alerts.active()
-    told = [
+    changes = [
         (record.levelname, record.getMessage()) for record in caplog.records if "alert" in record.getMessage()
     ]
-    assert told == [
+    assert changes == [
         ("WARNING", "alert hook_failures, warning: 21 is above 20"),
         ("CRITICAL", "alert hook_failures, critical: 101 is above 100"),
         ("INFO", "alert hook_failures is over, critical: 0"),
@@ -221,7 +221,7 @@ def test_an_outage_of_a_real_client_raises_it():
     simulate(main)
 
 
-def test_a_rule_may_be_left_out_and_outside_of_the_block_nothing_is_counted():
+def test_a_rule_may_be_none_and_outside_of_the_block_nothing_is_counted():
     """None is no rule; what happens before and after the block is not counted."""
     alerts = rb.Alerts(hook_failures=None)
     with virtual_time(), record() as seen:

@@ -79,7 +79,7 @@ async def test_every_kind_has_its_logger_and_its_fields(caplog):
     assert failed.code == "CONN_RESET"
 
 
-def test_a_connections_states_are_told(caplog):
+def test_a_connections_states_are_written(caplog):
     """From a simulated outage: each state with the name of the client and the depth of its queues."""
     with rb.Debug("connection"):
         simulate(outage)
@@ -144,7 +144,7 @@ def test_a_wrong_word_is_named():
     """In the variable that is ours, and in code."""
     with pytest.raises(rb.ConfigError, match=r"RESILIENT_BRIDGE_DEBUG.*conection"):
         rb.Debug.from_env({"RESILIENT_BRIDGE_DEBUG": "conection"})
-    with pytest.raises(rb.ConfigError, match="Debug.*conection"):
+    with pytest.raises(rb.ConfigError, match=r"Debug.*conection"):
         rb.Debug("conection")
 
 
@@ -159,7 +159,7 @@ def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
     assert kinds_of(caplog.records) == set()
 
 
-def test_the_levels_of_the_loggers_are_given_back():
+def test_the_levels_of_the_loggers_are_restored():
     """The block changes nothing for after it."""
     logger = logging.getLogger("resilient_bridge.circuit")
     logger.setLevel(logging.ERROR)
@@ -197,10 +197,10 @@ with rb.Debug.from_env():
 
 def test_without_a_set_up_of_logging_the_lines_go_to_stderr():
     """A program that set up nothing sees them all the same, and no secret."""
-    told = _run("-c", PROGRAM, DEBUG="gasoline:*").stderr
-    assert GREPS[1].search(told)
-    assert "resilient_bridge.circuit" in told
-    assert "sk-abcdefgh12345678" not in told
+    errors = _run("-c", PROGRAM, DEBUG="gasoline:*").stderr
+    assert GREPS[1].search(errors)
+    assert "resilient_bridge.circuit" in errors
+    assert "sk-abcdefgh12345678" not in errors
     assert "resilient_bridge.circuit" not in _run("-c", PROGRAM).stderr
 
 

@@ -178,8 +178,8 @@ class LinkSupervisor(Generic[T]):
                 raise
             failure = self._failure
             last = "" if failure is None else f"; the last attempt: {failure}"
-            told = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
-            raise error_for(told) from error
+            late = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
+            raise error_for(late) from error
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next connection attempt."""

@@ -135,11 +135,11 @@ class Command:
             try:
                 await self._ask()
             except Exception as error:
-                if (told := _wait_after(error)) is None:
+                if (wanted := _wait_after(error)) is None:
                     raise
                 if self.status is CommandStatus.EXPIRED:
                     raise self._lost(error) from error
-                least = told
+                least = wanted
             else:
                 if self._look.status is not CommandStatus.PENDING:
                     return
@@ -184,8 +184,8 @@ class Command:
     def _lost(self, cause: Exception | None) -> BridgeError:
         why = "the peer does not have its result any more"
         if cause is not None:
-            silence, kept = _now() - self._heard_at, self._peer.expires_after
-            why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {kept:g} s"
+            silence, lifetime = _now() - self._heard_at, self._peer.expires_after
+            why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {lifetime:g} s"
         return self._error(
             "SYS_OUTCOME_UNKNOWN", f"command {self.name} expired: {why}", CommandStatus.EXPIRED, cause
         )
@@ -259,14 +259,14 @@ class Commands:
             else:
                 error.add_note(f"the command may run: follow({command.correlation_id!r}) finds out")
             raise
-        told = mapping_of(answer)
-        received = told.get("correlation_id")
+        fields = mapping_of(answer)
+        received = fields.get("correlation_id")
         if isinstance(received, str) and received:
             self._forget(command)
             command = self._added(name, received)
         if has_listeners():
             emit(events.CommandSent(name=name, correlation_id=command.correlation_id))
-        if "status" in told or not (answer is None or isinstance(cast("object", answer), Mapping)):
+        if "status" in fields or not (answer is None or isinstance(cast("object", answer), Mapping)):
             command.tell(answer)
         return command
 
@@ -328,7 +328,7 @@ def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
     if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
         refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
     steps = enumerate(timeouts)
-    return Timeout.escalating(*(_above_zero(f"timeouts[{place}]", seconds) for place, seconds in steps))
+    return Timeout.escalating(*(_above_zero(f"timeouts[{index}]", seconds) for index, seconds in steps))
 
 
 def _wait_after(error: Exception) -> float | None:

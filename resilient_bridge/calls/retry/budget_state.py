@@ -84,7 +84,7 @@ class BudgetState:
             self._count()
             return True
 
-    def left(self, now: float) -> float:
+    def remaining(self, now: float) -> float:
         """Return how many repeats would be allowed now; nothing is counted."""
         with self._lock:
             if now >= self.next_second_at:

@@ -44,25 +44,25 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
         scope = None if held.world.is_disabled else open_scope(plan)
-        begun: StartedStream | None = None
+        opened: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     turn.block()
             with within(scope):
-                begun = started = cast("StartedStream", begin(*args, **kwargs))
+                opened = started = cast("StartedStream", begin(*args, **kwargs))
             if started.is_empty:
                 return started.returned
             returned = yield from _rest(started)
         except BaseException as error:
             ending = error
-            if begun is not None and isinstance(error, Exception):
+            if opened is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
-            _finished(plan, held, begun, ending, scope)
+            _finished(plan, held, opened, ending, scope)
             del ending  # an error must not be held by a frame that it holds
         return returned
 
@@ -106,14 +106,14 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
         scope = None if held.world.is_disabled else open_scope(plan)
-        begun: StartedStream | None = None
+        opened: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     await turn.suspend()
             with within(scope):
-                begun = started = cast("StartedStream", await begin(*args, **kwargs))
+                opened = started = cast("StartedStream", await begin(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits
@@ -138,12 +138,12 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
                 raise
         except BaseException as error:
             ending = error
-            if begun is not None and isinstance(error, Exception):
+            if opened is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
-            _finished(plan, held, begun, ending, scope)
+            _finished(plan, held, opened, ending, scope)
             del ending  # an error must not be held by a frame that it holds
 
     attributes = stream.__dict__
@@ -154,14 +154,14 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 def _finished(
     plan: Plan,
     held: CallFrame,
-    begun: StartedStream | None,
+    opened: StartedStream | None,
     ending: BaseException | None,
     scope: CallScope | None,
 ) -> None:
     """Report the end of a stream: in its scope, which is over then."""
-    if begun is not None:
+    if opened is not None:
         with within(scope):
-            stream_finished(plan, held, begun, ending)
+            stream_finished(plan, held, opened, ending)
     if scope is not None:
         scope.close()
 
