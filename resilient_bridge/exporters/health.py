@@ -38,6 +38,7 @@ _STARTING: Final = frozenset(
 )
 _STOPPING: Final = frozenset({BridgeState.DRAINING, BridgeState.CLOSING})
 _ORDER: Final = ("down", "stopping", "starting", "ready")
+_KINDS: Final = {"LinkSupervisor": "Reconnecting"}  # by the name that its user knows
 _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 
 
@@ -113,7 +114,7 @@ def _link(name: str, link: Any) -> dict[str, Any]:
     health = link.health()
     shown: dict[str, Any] = {
         "name": redact(name),
-        "kind": type(link).__name__.removesuffix("Supervisor"),
+        "kind": _KINDS.get(type(link).__name__, type(link).__name__),
         "state": health.state.value,
         "stands": _stands(health.state),
         "reason": redact(health.reason, limit=100),

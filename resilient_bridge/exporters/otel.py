@@ -116,7 +116,9 @@ class OTelExporter:
             if one.sort == "counter":
                 self._instruments[one] = meter.create_counter(one.name, one.unit, one.text)
             elif one.sort == "histogram":
-                self._instruments[one] = _histogram(meter, one)
+                self._instruments[one] = meter.create_histogram(
+                    one.name, one.unit, one.text, explicit_bucket_boundaries_advisory=one.bounds
+                )
             else:
                 meter.create_observable_gauge(one.name, [partial(self._observe, one)], one.unit, one.text)
 
@@ -188,8 +190,9 @@ class OTelExporter:
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def _open(self, name: str, key: str) -> _CallSpan:
-        attributes = {"resilient_bridge.policy": name, "resilient_bridge.key": redact(key, limit=100)}
-        return _CallSpan(self._tracer.start_span(name, attributes=attributes))
+        shown = redact(name, limit=100)
+        attributes = {"resilient_bridge.policy": shown, "resilient_bridge.key": redact(key, limit=100)}
+        return _CallSpan(self._tracer.start_span(shown, attributes=attributes))
 
 
 class _CallSpan:
@@ -251,15 +254,6 @@ def _finish(span: Any, event: events.CallFinished) -> None:
         span.set_status(
             Status(StatusCode.ERROR, event.outcome if failure is None else redact(str(failure.message)))
         )
-
-
-def _histogram(meter: Any, one: Instrument) -> Any:
-    try:
-        return meter.create_histogram(
-            one.name, one.unit, one.text, explicit_bucket_boundaries_advisory=one.bounds
-        )
-    except TypeError:  # an API that cannot advise yet
-        return meter.create_histogram(one.name, one.unit, one.text)
 
 
 def _nanoseconds(moment: Any) -> int:

@@ -337,7 +337,9 @@ async def test_a_tracer_that_raises_is_contained(step, telemetry, monkeypatch, c
 async def test_no_secret_becomes_an_attribute(telemetry):
     """Names, keys and messages are masked."""
 
-    @rb.Policy(FAST, rb.Breaker(key="https://user:hunter22@host/"))(idempotent=True, name="call")
+    @rb.Policy(FAST, rb.Breaker(key="https://user:hunter22@host/"))(
+        idempotent=True, name="GET https://user:hunter22@host/"
+    )
     async def call():
         message = "token=sk-abcdefgh12345678"
         raise ConnectionResetError(104, message)

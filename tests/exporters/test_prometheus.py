@@ -11,11 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
+from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
 from resilient_bridge.telemetry.instruments import INSTRUMENTS
-from resilient_bridge.testing import simulate
+from resilient_bridge.testing import BridgeServer, record, simulate
 
 
 FAST = rb.Retry(attempts=3, backoff=rb.Backoff.constant(0))
@@ -224,6 +225,33 @@ def test_a_link_is_counted_from_its_loss_to_its_verdict():
             )  # closed: it is gone
 
     simulate(main)
+
+
+@pytest.mark.real
+@pytest.mark.requirement("X9")
+async def test_a_link_over_a_client_of_yours_is_counted_by_its_name(scraped):
+    """`reconnecting` over a websocket of the library's own, cut once: one drop, two connections, and every event has the name."""
+    async with BridgeServer() as server:
+        policy = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05)))
+        link = rb.reconnecting(lambda: connect(server.url), policy, name="search")
+        with record() as seen:
+            async with link:
+                assert scraped.value("resilient_bridge_bridge_ready", bridge="search") == 1
+                await server.cut("abort")
+                async with asyncio.timeout(20):
+                    while not any(isinstance(event, rb.events.Disconnected) for event in seen):
+                        await asyncio.sleep(0.01)
+                await link.wait_ready(20)
+    connected = scraped.value(
+        "resilient_bridge_reconnect_attempts_total", bridge="search", result="connected"
+    )
+    drops = scraped.families()["resilient_bridge_session_drops"].samples
+    assert connected == 2
+    assert "failed" not in str(
+        scraped.families()["resilient_bridge_reconnect_attempts"].samples
+    )  # a loss is no attempt
+    assert [one.value for one in drops if one.name.endswith("_total")] == [1]
+    assert {event.bridge for event in seen} == {"search"}
 
 
 def test_a_circuit_is_in_one_state(scraped):

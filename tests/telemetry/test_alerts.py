@@ -133,6 +133,19 @@ def test_an_alert_is_one_event_and_eases_step_by_step():
     ]
 
 
+@pytest.mark.requirement("R19")
+def test_an_alert_stands_for_one_whole_window_below_its_threshold():
+    """Looked at every second: from the first one below it, sixty more, and not one less."""
+    with virtual_time() as time, rb.Alerts() as alerts:
+        for _ in range(21):
+            bad_hook()
+        seconds = 0
+        while alerts.active():
+            time.advance(1)
+            seconds += 1
+        assert 119 <= seconds <= 121  # 60 in which they are counted, 60 in which they are not
+
+
 def test_a_rate_that_swings_does_not_tell_every_time():
     """Below the threshold for less than a window is not over."""
     with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
