@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import resilient_bridge as rb
+from resilient_bridge.exporters import otel
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
 
@@ -325,11 +326,21 @@ class _Broken:
         raise RuntimeError(name)
 
 
-@pytest.mark.parametrize("step", ["start", "later"])
+def _raise(*_args):
+    raise RuntimeError
+
+
+@pytest.mark.parametrize("step", ["start", "enter", "leave", "later"])
 async def test_a_tracer_that_raises_is_contained(step, telemetry, monkeypatch, caplog):
     """The call succeeds, nothing stays current, and the log says it."""
-    monkeypatch.setattr(telemetry.exporter, "_tracer", _Broken(step))
+    if step in ("enter", "leave"):
+        monkeypatch.setattr(otel._CallSpan, step, _raise)
+    else:
+        monkeypatch.setattr(telemetry.exporter, "_tracer", _Broken(step))
     assert await rb.Policy(FAST)(flaky(1), idempotent=True)() == 1
+    if step == "leave":
+        assert "raised" in caplog.text
+        return  # a context that could not be left is the tracer's own
     assert not trace.get_current_span().get_span_context().is_valid
     assert "raised" in caplog.text
 

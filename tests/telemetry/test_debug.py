@@ -114,6 +114,7 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
     text = [record.getMessage() for record in caplog.records]
     lines = (tmp_path / "gasoline-logs.jsonl").read_text().splitlines()
     assert all(json.loads(line)["msg"] for line in lines)
+    assert [line for line in text if "escalate" in line]
     for grep in GREPS:
         assert [line for line in text if grep.search(line)], grep
         assert [line for line in lines if grep.search(line)], grep
