@@ -12,20 +12,20 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from .. import __version__
-from ..calls import circuits
 from ..calls.retry.budgets import BUDGETS
 from ..errors import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import open_links
 from ..world import current_world
+from .readings import known_circuits
 
 
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_MOST: Final = 1_000  # of a sort; how many more there are is said
+_MOST: Final = 1_000  # of a sort
 _STARTING: Final = frozenset(
     {
         BridgeState.IDLE,
@@ -71,8 +71,7 @@ class HealthApp:
             "version": __version__,
             "links": links[:_MOST],
             "circuits": [
-                {"key": redact(key, limit=100), "state": one.state, "retry_after": one.retry_after}
-                for key, one in sorted(circuits().items())[:_MOST]
+                {"key": redact(key, limit=100), "state": state} for key, state in known_circuits(_MOST)
             ],
             "retry_budgets": [
                 {"key": redact(one.key, limit=100), "remaining": round(one.remaining(now), 3)}

@@ -21,11 +21,16 @@ _STATES: Final = ("closed", "open", "half_open", "isolated", "disabled")
 _DEPTHS: Final = ((known.OUTBOX, "queued"), (known.UNCONFIRMED, "unconfirmed"), (known.INBOX, "unread"))
 
 
+def known_circuits(most: int) -> list[tuple[str, str]]:
+    """Return the key and the state of at most so many circuits: those that are not closed first, then by their keys."""
+    states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
+    return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
+
+
 def readings(most: int) -> Iterator[Reading]:
-    """Yield every gauge, summed over links of one name; of circuits the first `most`, by their key."""
+    """Yield every gauge, summed over links of one name; of circuits at most `most`."""
     yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
-    for key, circuit in sorted(circuits().items())[:most]:
-        now = circuit.state
+    for key, now in known_circuits(most):
         for state in _STATES:
             yield known.CIRCUIT_STATE, (key, state), float(state == now)
     for rule, level in standing_alerts():

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.exporters import health
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, simulate
 
@@ -73,8 +74,9 @@ def test_a_client_that_is_ready_is_listed_with_its_queues():
 
 
 @pytest.mark.requirement("X9")
-async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing():
+async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypatch):
     """An open circuit is another service that is ill; secrets in keys are masked."""
+    monkeypatch.setattr(health, "_MOST", 1_000_000)  # whatever other tests have left in this process
     budget = rb.agent.SpendBudget(10, name="tokens", mode="soft")
     budget.spend(4)
 
@@ -98,6 +100,22 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing():
     assert [one["remaining"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
     assert body["alerts"] == [{"rule": "failure", "level": "critical"}]
     rb.circuit(prices).reset()
+
+
+async def test_circuits_that_are_open_are_shown_first():
+    """Of more than are shown, those that matter."""
+
+    @rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="zz last of all"))
+    def down():
+        raise ConnectionResetError(104, "reset")
+
+    rb.capture(down)
+    rb.circuit("aa first of all")
+    shown = rb.health_app().status()["circuits"]
+    states = [one["state"] for one in shown]
+    assert states == sorted(states, key=lambda state: state == "closed")
+    assert "open" in states
+    rb.circuit(down).reset()
 
 
 async def test_a_store_that_refuses_is_shown(tmp_path):
