@@ -389,13 +389,9 @@ def event_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "states": states,
-    "errors": error_page,
-    "events": event_page,
-    "executed": executed_page,
-    "settings": settings_page,
-    "metrics": metrics_page,
-}
+    "states": states, "errors": error_page, "events": event_page, "executed": executed_page,
+    "settings": settings_page, "metrics": metrics_page,
+}  # fmt: skip
 
 
 if __name__ == "__main__":
