@@ -207,7 +207,7 @@ LOWEST = [  # what a release of a library that we stand on could break; not the 
         "tests/bridges",
         "tests/adapters",
     ),
-    *("tests/stores", "tests/testing", "tests/telemetry"),
+    *("tests/stores", "tests/testing", "tests/telemetry", "tests/exporters"),
 ]
 LOWEST_REAL = [
     *(
@@ -234,6 +234,7 @@ LOWEST_SAMPLE = [  # what each of them is used for, in seconds: for CI
     "tests/adapters/test_wrap_any.py",
     "tests/adapters/test_wrap_openai.py",
     "tests/stores/test_redis_state.py",
+    "tests/exporters",
 ]
 
 

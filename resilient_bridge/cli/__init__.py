@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Final
 
@@ -19,6 +19,7 @@ from .options import PRESETS, fault_plan, picture_path, positive, preset_name, s
 __all__ = ["main"]
 
 _SIGPIPE: Final = 141
+_USAGE: Final = 2
 _SCHEDULES: Final = """SCHEDULE is written as in code, with or without `Backoff.`: "decorrelated(1)",
 "exponential(0.5, cap=20, jitter='full')", "steps(1, 2, 5, then=exponential(10, cap=60))"; or it is a name: default, recursor,
 openviber, gasoline, ccsetup."""
@@ -54,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
-        return run(arguments)
+        with _debugging():
+            return run(arguments)
+    except _EnvironmentError as error:
+        print(f"resilient-bridge: {error}", file=sys.stderr)
+        return _USAGE
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # nobody reads on: `… | head`
@@ -70,6 +75,23 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     arguments = _parser().parse_args(words)
     arguments.command, arguments.words = command, words[1:]
     return arguments
+
+
+class _EnvironmentError(Exception):
+    """A variable that asks for what there is not."""
+
+
+def _debugging() -> AbstractContextManager[object]:
+    """Debug mode, if the environment asks for it: the lines go to stderr."""
+    if not os.environ.get("RESILIENT_BRIDGE_DEBUG") and "gasoline:" not in os.environ.get("DEBUG", ""):
+        return nullcontext()
+    from ..errors import ConfigError
+    from ..telemetry import Debug
+
+    try:
+        return Debug.from_env()
+    except ConfigError as error:
+        raise _EnvironmentError(str(error.failure)) from error
 
 
 def _unread() -> int:
@@ -172,6 +194,11 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--receipts",
         metavar="FILE",
         help="with --store: add a line to FILE for each line of input, once it is in the store or refused",
+    )
+    pipe.add_argument(
+        "--events",
+        metavar="FILE",
+        help="also append every event to FILE, each as one line of JSON, rotated at 10 MiB",
     )
     pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
     pipe.add_argument(
