@@ -11,7 +11,7 @@ import asyncio
 import json
 import shutil
 import sys
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..errors import redact
 from .doctor_mcp_page import Page, describe_tools, look_around, probe_tool, start
@@ -53,7 +53,7 @@ def _object(text: str | None) -> dict[str, Any]:
     found: object = json.loads(text) if text else {}
     if not isinstance(found, dict):
         raise ValueError("--probe-arguments: a JSON object expected")  # noqa: TRY004 -- wrong usage
-    return found
+    return cast("dict[str, Any]", found)
 
 
 async def _bounded(
@@ -126,7 +126,7 @@ def _text(server: dict[str, Any], page: Page) -> str:
 
 
 def _promise(page: Page) -> str:
-    reads = page.data.get("read_only") if page.data.get("trusts_read_only") else []
+    reads: Any = page.data.get("read_only") if page.data.get("trusts_read_only") else []
     repeated = (
         "no call is repeated after a loss" if not reads else "calls that only read are repeated after a loss"
     )

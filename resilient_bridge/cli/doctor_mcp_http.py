@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..adapters.sidecar.secrets_in_headers import resolved
 from ..adapters.sidecar.upstream import LostError
@@ -60,7 +61,7 @@ async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) ->
             1,
             {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "doctor", "version": "0"}},
         )
-        session = opened.headers.get(_SESSION)
+        session = opened.session
         page.row(
             "sessions",
             "has them" if session else "has none: every request stands alone",
@@ -102,15 +103,20 @@ async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) ->
 
 async def _post(
     client: httpx.AsyncClient, url: str, method: str, number: int, params: Mapping[str, Any] | None = None
-) -> httpx.Response:
-    """Make a request and return the beginning of its answer: of a stream all that comes within a second."""
+) -> _Posted:
+    """Make a request and return what came of its answer within a second; a stream goes on for as long as it likes."""
     body = {"jsonrpc": "2.0", "id": number, "method": method, **({"params": params} if params else {})}
-    request = client.build_request("POST", url, json=body)
-    response = await client.send(request, stream=True)
-    try:
-        async with asyncio.timeout(1.0):
-            await response.aread()
-    except TimeoutError:
-        response._content = b""  # noqa: SLF001 -- what came is of no interest, only that it is a stream
-    await response.aclose()
-    return response
+    content = b""
+    async with client.stream("POST", url, json=body) as response:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                content = await response.aread()
+    return _Posted(response.status_code, response.headers.get(_SESSION), content)
+
+
+class _Posted(NamedTuple):
+    """An answer: its status, the session that it names, and its body as far as it came."""
+
+    status_code: int
+    session: str | None
+    content: bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..adapters.sidecar.lists import hint_of
+from ..adapters.sidecar.message import object_of
 from ..errors import redact
 from .doctor_mcp_talk import LATEST, Talk, capabilities_of, greet
 from .doctor_rows import Row
@@ -39,7 +40,7 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
         page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
         return False
     result = answer["result"]
-    info = result.get("serverInfo") or {}
+    info = object_of(result.get("serverInfo"))
     name = " ".join(str(info.get(part, "")) for part in ("name", "version")).strip() or "unnamed"
     noise = f"; {talk.noise} lines of noise on stdout" if talk.noise else ""
     page.row(
@@ -90,7 +91,7 @@ async def look_around(talk: Talk, page: Page) -> None:
     )
     await talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
     unknown = await talk.ask("resilient-bridge/unknown")
-    code = ((unknown or {}).get("error") or {}).get("code")
+    code = object_of(object_of(unknown).get("error")).get("code")
     found = f"refused with {code}" if code is not None else "answered" if unknown else "not answered"
     page.row("unknown method", found, "" if unknown else "a client waits for ever", unknown_method=code)
 

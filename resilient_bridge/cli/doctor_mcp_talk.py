@@ -171,8 +171,9 @@ async def tools_of(talk: Talk) -> list[dict[str, Any]]:
     cursor: str | None = None
     for _ in range(_PAGES):
         answer = await talk.ask("tools/list", {} if cursor is None else {"cursor": cursor})
-        result = (answer or {}).get("result") or {}
-        found += [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
+        result = message.object_of(message.object_of(answer).get("result"))
+        tools: Any = result.get("tools")
+        found += [dict(message.object_of(tool)) for tool in tools or ()]
         cursor = result.get("nextCursor")
         if not cursor:
             break
@@ -181,5 +182,4 @@ async def tools_of(talk: Talk) -> list[dict[str, Any]]:
 
 def capabilities_of(result: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a server says that it can do."""
-    found = result.get("capabilities")
-    return found if isinstance(found, dict) else {}
+    return message.object_of(result.get("capabilities"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from . import message
-from .message import object_of
+from .message import list_of, object_of
 
 
 if TYPE_CHECKING:
@@ -302,8 +302,7 @@ class ModernClient:
         number = received.id
         self._listens[number] = wanted
         to_server: list[Message] = []
-        uris = wanted.get("resourceSubscriptions")
-        for uri in uris if isinstance(uris, list) else ():
+        for uri in list_of(wanted.get("resourceSubscriptions")):
             self._numbers -= 1
             self._own.add(self._numbers)
             to_server.append(message.request(self._numbers, "resources/subscribe", {"uri": uri}))
@@ -341,11 +340,10 @@ class ModernClient:
             return [(received, about)]
         found: list[tuple[Message, int | None]] = []
         for number, wanted in self._listens.items():
-            uris = wanted.get("resourceSubscriptions")
             is_wanted = (
                 wanted.get(change[1])
                 if change is not None
-                else isinstance(uris, list) and received.name in uris
+                else received.name in list_of(wanted.get("resourceSubscriptions"))
             )
             if is_wanted:
                 params = {**received.params, "_meta": {**received.meta, _SUBSCRIPTION: number}}

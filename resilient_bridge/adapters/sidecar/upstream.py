@@ -45,7 +45,7 @@ NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)
 class Receiver(Protocol):
     """Who is told what a connection hears. All of it is called in the loop's thread, and never blocks."""
 
-    def on_message(self, message: Message, request: int | None) -> None:
+    def on_message(self, message: Message, request: int | None, /) -> None:
         """The server sent a message: an answer, or something of its own.
 
         `request` is the request (its `id` on this connection) in whose answer stream it came, None where there is no such stream.
@@ -70,7 +70,7 @@ class Upstream(Protocol):
     async def open(self) -> None:
         """Start the child, or prepare the client; no message is sent by it. Raises LostError for what ends it."""
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message, /) -> None:
         """Send a message, in the order of the calls; its ids are ours. Never blocks, never raises: `on_unanswered` says what became of it.
 
         A request's id is an int that this connection has not seen before.

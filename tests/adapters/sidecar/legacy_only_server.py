@@ -1,38 +1,43 @@
-import sys, json
+"""An MCP server over pipes that knows sessions alone: before `initialize` it refuses every request. Standard library alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
 
 
-def out(m):
-    print(json.dumps({"jsonrpc": "2.0", **m}), flush=True)
+OPENED = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+    "serverInfo": {"name": "lo", "version": "1"},
+}
+RESULTS: dict[str, dict[str, Any]] = {
+    "initialize": OPENED,
+    "tools/list": {"tools": [{"name": "touch", "inputSchema": {"type": "object"}}]},
+    "resources/subscribe": {},
+    "tools/call": {"content": [{"type": "text", "text": "ok"}]},
+}
+is_open = False
 
 
-ready = False
+def write(**fields: Any) -> None:
+    """Send a message."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **fields}) + "\n")
+    sys.stdout.flush()
+
+
 for line in sys.stdin:
-    m = json.loads(line)
-    i = m.get("id")
-    meth = m.get("method")
-    p = m.get("params") or {}
-    if i is None:
+    message = json.loads(line)
+    method = message.get("method")
+    if "id" not in message:
         continue
-    if meth == "initialize":
-        ready = True
-        out(
-            {
-                "id": i,
-                "result": {
-                    "protocolVersion": "2025-06-18",
-                    "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-                    "serverInfo": {"name": "lo", "version": "1"},
-                },
-            }
-        )
-    elif not ready:
-        out({"id": i, "error": {"code": -32602, "message": "Invalid request parameters"}})
-    elif meth == "tools/list":
-        out({"id": i, "result": {"tools": [{"name": "touch", "inputSchema": {"type": "object"}}]}})
-    elif meth == "resources/subscribe":
-        out({"id": i, "result": {}})
-    elif meth == "tools/call":
-        out({"method": "notifications/tools/list_changed"})
-        out({"id": i, "result": {"content": [{"type": "text", "text": "ok"}]}})
+    is_open |= method == "initialize"
+    if not is_open:
+        write(id=message["id"], error={"code": -32602, "message": "Invalid request parameters"})
+    elif method in RESULTS:
+        if method == "tools/call":
+            write(method="notifications/tools/list_changed")
+        write(id=message["id"], result=RESULTS[method])
     else:
-        out({"id": i, "error": {"code": -32601, "message": "no " + meth}})
+        write(id=message["id"], error={"code": -32601, "message": f"no {method}"})

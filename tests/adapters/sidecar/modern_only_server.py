@@ -1,134 +1,82 @@
-import sys, json
+"""An MCP server over pipes that knows only 2026-07-28: it refuses whatever has no `_meta` of that version. Standard library alone."""
 
-V = "2026-07-28"
-K = "io.modelcontextprotocol/"
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
 
 
-def out(m):
-    print(json.dumps({"jsonrpc": "2.0", **m}), flush=True)
+VERSION, PREFIX = "2026-07-28", "io.modelcontextprotocol/"
+CACHED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+QUESTION = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "name?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    },
+}
+DISCOVERED = {
+    **CACHED,
+    "supportedVersions": [VERSION],
+    "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+    "instructions": "hi",
+    "_meta": {f"{PREFIX}serverInfo": {"name": "mo", "version": "9"}},
+}
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "touch")]
+listens: dict[Any, dict[str, Any]] = {}
 
 
-listens = {}
-for line in sys.stdin:
-    m = json.loads(line)
-    i = m.get("id")
-    meth = m.get("method")
-    p = m.get("params") or {}
-    meta = p.get("_meta", {})
-    if i is None:
-        if meth == "notifications/cancelled":
-            listens.pop(p["requestId"], None)
-        continue
-    if meth == "initialize" or meta.get(K + "protocolVersion") != V:
-        out(
-            {
-                "id": i,
-                "error": {
-                    "code": -32022,
-                    "message": "Unsupported protocol version",
-                    "data": {"supported": [V]},
-                },
-            }
-        )
-        continue
-    if meth == "server/discover":
-        out(
-            {
-                "id": i,
-                "result": {
-                    "resultType": "complete",
-                    "supportedVersions": [V],
-                    "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-                    "instructions": "hi",
-                    "ttlMs": 0,
-                    "cacheScope": "private",
-                    "_meta": {K + "serverInfo": {"name": "mo", "version": "9"}},
-                },
-            }
-        )
-    elif meth == "tools/list":
-        out(
-            {
-                "id": i,
-                "result": {
-                    "resultType": "complete",
-                    "tools": [
-                        {"name": "ask", "inputSchema": {"type": "object"}},
-                        {"name": "touch", "inputSchema": {"type": "object"}},
-                    ],
-                    "ttlMs": 0,
-                    "cacheScope": "private",
-                },
-            }
-        )
-    elif meth == "subscriptions/listen":
-        listens[i] = p["notifications"]
-        out(
-            {
-                "method": "notifications/subscriptions/acknowledged",
-                "params": {"notifications": p["notifications"], "_meta": {K + "subscriptionId": i}},
-            }
-        )
-    elif meth == "tools/call" and p["name"] == "ask":
-        if "inputResponses" in p:
-            out(
-                {
-                    "id": i,
-                    "result": {
-                        "resultType": "complete",
-                        "content": [
-                            {"type": "text", "text": json.dumps([p["inputResponses"], p.get("requestState")])}
-                        ],
-                    },
-                }
-            )
-        else:
-            out(
-                {
-                    "id": i,
-                    "result": {
-                        "resultType": "input_required",
-                        "inputRequests": {
-                            "k1": {
-                                "method": "elicitation/create",
-                                "params": {
-                                    "mode": "form",
-                                    "message": "name?",
-                                    "requestedSchema": {
-                                        "type": "object",
-                                        "properties": {"name": {"type": "string"}},
-                                    },
-                                },
-                            }
-                        },
-                        "requestState": "st8",
-                    },
-                }
-            )
-    elif meth == "tools/call":
-        for l, f in listens.items():
-            if f.get("toolsListChanged"):
-                out(
-                    {
-                        "method": "notifications/tools/list_changed",
-                        "params": {"_meta": {K + "subscriptionId": l}},
-                    }
-                )
-            for u in f.get("resourceSubscriptions", []):
-                out(
-                    {
-                        "method": "notifications/resources/updated",
-                        "params": {"uri": u, "_meta": {K + "subscriptionId": l}},
-                    }
-                )
-        out(
-            {
-                "id": i,
-                "result": {
-                    "resultType": "complete",
-                    "content": [{"type": "text", "text": str(meta.get(K + "logLevel"))}],
-                },
-            }
-        )
+def write(**fields: Any) -> None:
+    """Send a message."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def notice(method: str, listen: Any, **params: Any) -> None:
+    """Send a notification in the stream of a listener."""
+    write(method=method, params={**params, "_meta": {f"{PREFIX}subscriptionId": listen}})
+
+
+def call(number: Any, params: dict[str, Any]) -> None:
+    """`ask` wants input first; `touch` changes everything that somebody listens for."""
+    if params["name"] == "ask" and "inputResponses" not in params:
+        asked = {"resultType": "input_required", "inputRequests": {"k1": QUESTION}, "requestState": "st8"}
+        write(id=number, result=asked)
+        return
+    text = json.dumps([params.get("inputResponses"), params.get("requestState")])
+    if params["name"] == "touch":
+        text = str(params["_meta"].get(f"{PREFIX}logLevel"))
+        for listen, wanted in listens.items():
+            if wanted.get("toolsListChanged"):
+                notice("notifications/tools/list_changed", listen)
+            for uri in wanted.get("resourceSubscriptions", []):
+                notice("notifications/resources/updated", listen, uri=uri)
+    write(id=number, result={"resultType": "complete", "content": [{"type": "text", "text": text}]})
+
+
+def answer(number: Any, method: str, params: dict[str, Any]) -> None:
+    """Answer a request."""
+    if method == "initialize" or params.get("_meta", {}).get(f"{PREFIX}protocolVersion") != VERSION:
+        data = {"supported": [VERSION]}
+        write(id=number, error={"code": -32022, "message": "Unsupported protocol version", "data": data})
+    elif method == "server/discover":
+        write(id=number, result=DISCOVERED)
+    elif method == "tools/list":
+        write(id=number, result={**CACHED, "tools": TOOLS})
+    elif method == "subscriptions/listen":
+        listens[number] = params["notifications"]
+        notice("notifications/subscriptions/acknowledged", number, notifications=params["notifications"])
+    elif method == "tools/call":
+        call(number, params)
     else:
-        out({"id": i, "error": {"code": -32601, "message": "no " + meth}})
+        write(id=number, error={"code": -32601, "message": f"no {method}"})
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        answer(message["id"], message["method"], message.get("params") or {})
+    elif message.get("method") == "notifications/cancelled":
+        listens.pop(message["params"]["requestId"], None)
