@@ -424,11 +424,11 @@ class Sessions:
                 params = {"requestId": number, "reason": "the server was restarted"}
                 state.to_client(asked.client, message.notification("notifications/cancelled", params))
         pending, session.pending = session.pending, {}
-        for one in pending.values():
+        for number, one in pending.items():
             if isinstance(one, Own):
                 one.then(None, loss, now)
             else:
-                self._calls.lost(one, loss, now)
+                self._calls.lost(one, loss.of(number), now)
         self._refuse(loss, now)
         self._calls.flush(now)
 
