@@ -180,11 +180,14 @@ class Sessions:
     def _settled(self, session: Session, now: float) -> None:
         if session.phase not in (Phase.SETTLING, Phase.OPENING) or self._state.current is not session:
             return
+        if session.is_modern and session.phase is Phase.OPENING:
+            session.phase = Phase.SETTLING
+            self._list_again_modern(session, now)
+            if session.setting_up:
+                return
         session.phase, session.ready_at = Phase.READY, now
         state = self._state
         state.note("server_ready", "the server is back" if state.restarts else "", restarts=state.restarts)
-        if session.is_modern:
-            self._list_again_modern(session, now)
         self._calls.flush(now)
 
     def _list_again_modern(self, session: Session, now: float) -> None:
@@ -192,8 +195,10 @@ class Sessions:
         if self._state.envelope and self._state.restarts:
             for method in LISTS:
                 if self._state.known.page(method, "") is not None:
-                    session.is_listed |= method == "tools/list"
-                    self._list(session, method, now)
+                    number = self._list(session, method, now)
+                    if method == "tools/list":
+                        session.is_listed = True
+                        session.setting_up.add(number)
         self._list_once(session, now)
 
     def _list_once(self, session: Session, now: float) -> None:

@@ -396,6 +396,26 @@ def test_a_client_of_the_other_era_that_falls_back_has_its_full_time():
     assert client.answer(2).result == {"capabilities": {}}
 
 
+def test_without_sessions_too_a_call_waits_until_the_new_servers_tools_are_known():
+    """Its hints say what may be repeated: the next loss would find a read that nobody knows for one."""
+    harness = Harness()
+    harness.tools = [tool("look", readOnlyHint=True)]
+    client = harness.client()
+    client.ask(1, "tools/list", {"_meta": MODERN})
+    harness.die()
+    del harness.auto["tools/list"]
+    client.call(2, "look", _meta=MODERN)
+    harness.wait(1)
+    assert harness.got("tools/call") == []
+    harness.reply(harness.take("tools/list"), {"tools": harness.tools})
+    harness.take()
+    harness.auto["tools/list"] = {"tools": harness.tools}
+    harness.die()
+    harness.wait(5)
+    harness.reply(harness.take())
+    assert outcome(client.answer(2)) == ""
+
+
 def test_a_restart_by_hand():
     harness, client = ready()
     client.call(1, "order")
