@@ -71,14 +71,22 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "end"), CASES, ids=[f"{kind}-{end}".replace(" ", "-") for kind, end in CASES])
+@pytest.mark.parametrize(
+    ("kind", "end"), CASES, ids=[f"{kind}-{end}".replace(" ", "-") for kind, end in CASES]
+)
 def test_no_process_of_the_tree_is_left(kind, end, tmp_path):
     """After 5 s (and with -9, of a server that heeds the end of its input) none is there; the exit code is 0 unless we were killed."""
     command, _ = _commands(tmp_path)[kind]
     pipe = subprocess.PIPE
     with subprocess.Popen(stands_in_for(command, "--quiet"), stdin=pipe, stdout=pipe, text=True) as process:
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}) + "\n")
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        process.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}) + "\n"
+        )
         process.stdin.flush()
         assert "result" in json.loads(process.stdout.readline())
         tree = tree_of(process.pid)
