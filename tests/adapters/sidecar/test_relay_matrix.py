@@ -10,7 +10,7 @@ from tests.adapters.sidecar.harness import (
     ALL,
     CUT,
     DIED,
-    NEVER_SENT,
+    REFUSED,
     Harness,
     outcome,
     ready,
@@ -338,7 +338,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent():
     assert harness.records("call_finished")[-1]["was_sent"] is False
 
 
-@pytest.mark.parametrize(("loss", "may_have_run"), [(NEVER_SENT, False), (CUT, True)])
+@pytest.mark.parametrize(("loss", "may_have_run"), [(REFUSED, False), (CUT, True)])
 def test_what_was_refused_on_its_way_was_not_sent(loss, may_have_run):
     """A call is cancelled while it waits for another try: the event says whether the last one may have run."""
     harness, client = ready(url=True, repeat=("order",))
