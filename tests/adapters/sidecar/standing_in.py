@@ -128,11 +128,15 @@ def _stat(pid: int) -> tuple[int, str] | None:
     return int(fields[1]), fields[0]
 
 
+def _processes() -> dict[int, tuple[int, str]]:
+    """Each process's parent and state."""
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return {number: stat for number in numbers if (stat := _stat(number)) is not None}
+
+
 def tree_of(pid: int) -> list[int]:
     """The living processes below one, nearest first."""
-    parents = {
-        int(name): stat for name in os.listdir("/proc") if name.isdecimal() and (stat := _stat(int(name)))
-    }
+    parents = _processes()
     found, at = [pid], 0
     while at < len(found):
         found += [child for child, (parent, state) in parents.items() if parent == found[at] and state != "Z"]
@@ -142,11 +146,7 @@ def tree_of(pid: int) -> list[int]:
 
 def zombies_of(pid: int) -> list[int]:
     """The children of a process that ended and that it has not waited for."""
-    return [
-        int(name)
-        for name in os.listdir("/proc")
-        if name.isdecimal() and (stat := _stat(int(name))) and stat == (pid, "Z")
-    ]
+    return [child for child, stat in _processes().items() if stat == (pid, "Z")]
 
 
 def is_alive(pid: int) -> bool:
@@ -163,6 +163,16 @@ def kill_server(sidecar: int, number: int = signal.SIGKILL) -> int:
             os.kill(pid, number)
             killed += 1
     return killed
+
+
+def end_server(sidecar: int) -> None:
+    """Kill what the sidecar started, and return when it is dead; the sidecar may not know it yet.
+
+    One that is not quite dead takes bytes out of its pipe that it never looks at: that they did not run cannot be known.
+    """
+    tree = tree_of(sidecar)
+    assert kill_server(sidecar)
+    until(lambda: not any(map(is_alive, tree)), 10, "its end")
 
 
 def cpu_seconds(pid: int) -> float:

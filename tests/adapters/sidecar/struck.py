@@ -23,7 +23,6 @@ from typing import Any
 
 from resilient_bridge.testing import MCPStrike, MCPTrap
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.raw_client import Client
 from tests.adapters.sidecar.standing_in import (
     behind,
     kill_server,
@@ -184,9 +183,13 @@ CLIENTS: dict[str, Callable[..., servers.Command]] = {
 
 
 def plan_of(seed: int, kinds: Sequence[str], length: int, rate: float = 0.35) -> list[str]:
-    """What happens to each call."""
+    """What happens to each call; never three times in a row something, for a read is not sent a fourth time."""
     rng = Random(seed)
-    return [rng.choice(kinds) if rng.random() < rate else "answer" for _ in range(length)]
+    plan: list[str] = []
+    for _ in range(length):
+        kind = rng.choice(kinds) if rng.random() < rate else "answer"
+        plan.append(kind if len(plan) < 2 or "answer" in plan[-2:] else "answer")
+    return plan
 
 
 def _calls_of(label: str, calls: int) -> str:

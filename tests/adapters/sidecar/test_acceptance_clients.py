@@ -6,8 +6,8 @@ import http.client
 import json
 import random
 import re
+import subprocess
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -16,8 +16,6 @@ import pytest
 from tests.adapters.sidecar.feature_rows import COMMAND
 from tests.adapters.sidecar.raw_client import Http
 from tests.adapters.sidecar.standing_in import (
-    behind,
-    client_of,
     kill_server,
     listening,
     outcome_of,
@@ -35,10 +33,6 @@ def test_nothing_reaches_the_wrong_client(tmp_path):
     """20 clients whose ids are all 1, 2, 3 …, while the one server is killed ten times: answers, progress and logs are each one's own."""
     rng = random.Random(16)
     with listening(
-        COMMAND, "--shared", "--circuit", "100/1", "--quiet", "--events", str(tmp_path / "events")
-    ) as sidecar:
-        pass
-    with listening(
         COMMAND, "--shared", "--circuit", "100/1", "--events", str(tmp_path / "e.jsonl")
     ) as sidecar:
         is_over = threading.Event()
@@ -52,9 +46,10 @@ def test_nothing_reaches_the_wrong_client(tmp_path):
         striker = threading.Thread(target=strike)
         with ThreadPoolExecutor(CLIENTS) as threads:
             striker.start()
-            outcomes = sum(threads.map(lambda n: _talk(sidecar.url, n, striker), range(CLIENTS)), [])
+            talks = list(threads.map(lambda number: _talk(sidecar.url, number, striker), range(CLIENTS)))
         is_over.set()
         striker.join()
+    outcomes = [outcome for talk in talks for outcome in talk]
     assert len(outcomes) >= CLIENTS * ROUNDS
     assert set(outcomes) <= {"answered", "unknown"}
     assert outcomes.count("answered") > len(outcomes) / 3
@@ -113,8 +108,6 @@ def test_who_may_not_come_in_stays_out_and_no_secret_is_told(tmp_path, monkeypat
     told = lines + details + events.read_text()
     for secret in ("tea-secret", "hunter2secret", "verysecret", token):
         assert secret not in told
-    import subprocess
-
     refused = subprocess.run(
         stands_in_for(COMMAND, "--http", "0.0.0.0:0", "--no-token"),
         capture_output=True,

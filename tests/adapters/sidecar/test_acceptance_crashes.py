@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-import threading
-from collections import Counter
+import shlex
+import subprocess
 
 import pytest
 
@@ -15,9 +13,9 @@ from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.standing_in import (
     PREFIX,
     behind,
-    kill_server,
+    end_server,
     outcome_of,
-    records,
+    stands_in_for,
     text_of,
 )
 
@@ -37,7 +35,7 @@ def test_a_call_right_after_a_kill_is_made_and_made_once(tmp_path):
             answer = client.call("create_entities", {"entities": [entity]})
             assert outcome_of(answer) == "answered", text_of(answer)
             assert (f"{PREFIX}/restarted" in answer["result"].get("_meta", {})) is (number > 0)
-            kill_server(client.process.pid)
+            end_server(client.process.pid)
     names = [json.loads(line)["name"] for line in file.read_text().splitlines()]
     assert names == [f"m-{number}" for number in range(5)]
 
@@ -84,3 +82,25 @@ def test_an_idempotent_write_is_not_repeated_after_a_later_call(tmp_path):
         assert outcome_of(second.result(20)) == "answered"
     trap.assert_no_repeats()
     assert [trap.ran(marker) for marker in "abc"] == [2, 1, 2]
+
+
+# ---- other clients -----------------------------------------------------------------------------------------------------
+@pytest.mark.requirement("X7")
+@servers.needs("python", "servers", "inspector")
+def test_the_inspector_uses_the_time_server_through_the_sidecar():
+    """Its command line is a client of its own, and lists and calls as without the sidecar."""
+
+    # it swallows a "--" in the command that it is given, so that stands in a script
+    script = ("sh", "-c", shlex.join(stands_in_for(servers.clock(), "--quiet")))
+
+    def inspect(*arguments: str) -> dict:
+        command = (*servers.inspector(*script), *arguments)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True, cwd=servers.ROOT
+        )
+        return json.loads(done.stdout)
+
+    tools = inspect("--method", "tools/list")["tools"]
+    assert [tool["name"] for tool in tools] == ["get_current_time", "convert_time"]
+    call = ("--method", "tools/call", "--tool-name", "get_current_time", "--tool-arg", "timezone=UTC")
+    assert "UTC" in inspect(*call)["content"][0]["text"]

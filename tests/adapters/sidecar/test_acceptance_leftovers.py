@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,11 +12,9 @@ import pytest
 
 from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import (
     behind,
     is_alive,
-    outcome_of,
     stands_in_for,
     text_of,
     tree_of,

@@ -11,12 +11,11 @@ from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar.standing_in import (
     behind,
     cpu_seconds,
-    is_alive,
+    end_server,
     outcome_of,
     records,
-    tree_of,
-    until,
     text_of,
+    until,
     zombies_of,
 )
 
@@ -42,18 +41,14 @@ def test_a_crash_loop_is_bounded_told_and_recovered_from(tmp_path):
     config = tmp_path / "tea.toml"
     config.touch()
     command = (sys.executable, "-c", BROKEN, str(config), *trap.command[3:])
-    events = tmp_path / "events.jsonl"
-    with behind(command, "--circuit", "3/2", "--patience", "20", "--events", str(events)) as client:
+    with behind(command, "--circuit", "3/2", "--patience", "20") as client:
         sidecar = client.process.pid
         assert outcome_of(client.call("order", {"marker": "a", "item": ""})) == "answered"
         config.unlink()
         starts = tmp_path / "tea.toml.starts"
-        for pid in tree_of(sidecar):
-            import os
-
-            os.kill(pid, 9)
+        end_server(sidecar)
         first = client.call("order", {"marker": "b", "item": ""})
-        assert outcome_of(first) == "not_executed", (text_of(first), events.read_text())
+        assert outcome_of(first) == "not_executed"
         assert "tea.toml is missing" in text_of(first)
         begin = time.monotonic()
         second = client.call("order", {"marker": "c", "item": ""})
@@ -61,10 +56,9 @@ def test_a_crash_loop_is_bounded_told_and_recovered_from(tmp_path):
         assert outcome_of(second) == "not_executed"
         assert "tea.toml is missing" in text_of(second)
         assert zombies_of(sidecar) == []
-        before = cpu_seconds(sidecar), len(starts.read_text().splitlines())
+        before = cpu_seconds(sidecar)
         time.sleep(3)
-        assert cpu_seconds(sidecar) - before[0] < 0.5
-        assert len(starts.read_text().splitlines()) - before[1] <= 3
+        assert cpu_seconds(sidecar) - before < 0.5
         assert len(starts.read_text().splitlines()) <= 8
         config.touch()
         until(lambda: outcome_of(client.call("order", {"marker": "d", "item": ""})) == "answered", 20)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
+from itertools import pairwise
 
 import pytest
 
 from resilient_bridge.testing import MCPTrap
-from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.feature_rows import COMMAND
 from tests.adapters.sidecar.standing_in import (
     behind,
@@ -19,7 +18,6 @@ from tests.adapters.sidecar.standing_in import (
     resident,
     text_of,
 )
-from tests.peers.ports import Port
 
 
 pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5")]
@@ -46,7 +44,7 @@ def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path
         steps = [one["progress"] for one in client.notified("notifications/progress")]
         assert steps == sorted(set(steps))
         assert len(steps) >= away // 7
-        assert max(later - earlier for earlier, later in zip(heard, heard[1:], strict=False)) < 10
+        assert max(later - earlier for earlier, later in pairwise(heard)) < 10
     assert trap.ran("b") == 1
 
 
@@ -54,17 +52,17 @@ def test_a_server_that_stays_away_is_told_in_time(tmp_path):
     """Not executed when the patience is over, and not before; the events and the status say why."""
     events = tmp_path / "events.jsonl"
     trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
-    with trap.http(away=600) as url:
-        with behind(url, "--patience", "2", "--events", str(events), "--status-tool") as client:
-            client.call("order", {"marker": "a", "item": ""})
-            begin = time.monotonic()
-            answer = client.call("order", {"marker": "b", "item": ""})
-            assert outcome_of(answer) == "not_executed"
-            assert 1.5 < time.monotonic() - begin < 4
-            assert "safe to call it again" in text_of(answer)
-            status = json.loads(text_of(client.call("resilient_bridge_status")))
-            assert status["status"] in ("down", "degraded")
-            assert status["outcomes"]["not_executed"] == 1
+    options = ("--patience", "2", "--events", str(events), "--status-tool")
+    with trap.http(away=600) as url, behind(url, *options) as client:
+        client.call("order", {"marker": "a", "item": ""})
+        begin = time.monotonic()
+        answer = client.call("order", {"marker": "b", "item": ""})
+        assert outcome_of(answer) == "not_executed"
+        assert 1.5 < time.monotonic() - begin < 4
+        assert "safe to call it again" in text_of(answer)
+        status = json.loads(text_of(client.call("resilient_bridge_status")))
+        assert status["status"] in ("down", "degraded")
+        assert status["outcomes"]["not_executed"] == 1
     ended = [
         one["outcome"]
         for one in records(events, "call_finished")
