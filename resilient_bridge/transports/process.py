@@ -18,6 +18,7 @@ from typing import Final, cast
 from ..errors import redact
 from .lines import Lines, Outgoing
 from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
+from .unread import Unread
 
 
 STDERR_BYTES: Final = 8 * 1024
@@ -59,8 +60,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._tail_is_cut = False
         self._open_pipes = {_STDIN, _STDOUT, _STDERR}
         self._is_paused = self._is_closing = False
+        self._unread: Unread | None = None
         self._loop = asyncio.get_running_loop()
         self._verdict: asyncio.TimerHandle | None = None
+        self._begun: asyncio.Future[None] | None = None  # done once it is known whether it was started
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
@@ -73,6 +76,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """
         self._on_line, self._on_lost = on_line, on_lost
         calm = Calm()
+        self._begun = self._loop.create_future()
         starting = asyncio.ensure_future(
             self._loop.subprocess_exec(
                 lambda: self,
@@ -88,6 +92,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 calm.give_back()
             starting.result()
         finally:
+            self._begun.set_result(None)
             del (
                 starting
             )  # an exception that holds the frame that holds it would live until the next collection
@@ -132,6 +137,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if not line.is_handed and line in self._queue:
             self._queue.remove(line)
 
+    def was_read(self, line: Outgoing) -> bool:
+        """Return whether it may have read a line; once it is lost, False where the pipe still has the line's end."""
+        return line.is_handed and (self._unread is None or self._unread.may_have_read(line.end))
+
     def _flush(self) -> None:
         while self._queue and not (
             self._is_paused or self._is_going or self._is_closing or self._stdin.is_closing()
@@ -141,6 +150,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._stdin.is_closing():  # the pipe was broken, and empty before: none of it has left
                 return
             self._queue.popleft()
+            if self._unread is not None:
+                line.end = self._unread.wrote(len(line.data))
             line.handed()
 
     def pause_writing(self) -> None:
@@ -154,6 +165,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def close_input(self) -> None:
         """Close its stdin once it has what was written; most children end then."""
+        self._forget_unread()
         if not self._stdin.is_closing():
             self._stdin.close()
 
@@ -175,6 +187,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._tree = ProcessTree(self._transport, self._exited)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
         self._stdin.set_write_buffer_limits(high=0)
+        self._unread = Unread.of(self._stdin)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It wrote something."""
@@ -252,7 +265,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         else:
             self.loss = BrokenPipeError(errno.EPIPE, f"{self.program} closed its input and goes on running")
         self._queue.clear()
+        if self._unread is not None:
+            self._unread.take()
         self._on_lost()
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.close()
 
     def _stop_waiting(self) -> None:
         if self._verdict is not None:
@@ -270,6 +289,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_closing = True
         self._stop_waiting()
         self._queue.clear()
+        if self._begun is not None:
+            await calm.wait(self._begun)
+        if self.pid == 0:  # it was never started
+            calm.give_back()
+            return
+        self._forget_unread()
         self._stdin.close()
         if not await self._tree.is_ended_within(calm, seconds):
             await self._tree.end(calm, seconds)

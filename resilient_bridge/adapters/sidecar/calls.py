@@ -104,8 +104,9 @@ class Calls:
         self.flush(now)
 
     def _cancel(self, call: Call, note: Message, now: float, reason: str) -> None:
+        may_have_run = call.session is not None or call.unproven_losses > 0
         self._forget(call, note)
-        self._end(call, Outcome.CANCELLED, now, reason=reason, was_sent=call.sends > 0)
+        self._end(call, Outcome.CANCELLED, now, reason=reason, was_sent=may_have_run)
         if call.request.key is not None:
             self._state.actions.append(Drop(call.client.client, call.request.key))
 
@@ -301,7 +302,8 @@ class Calls:
 
     def _deliver(self, call: Call, answer: Message, outcome: Outcome, now: float, reason: str = "") -> None:
         key = call.request.key
-        self._end(call, outcome, now, reason=reason, was_sent=call.sends > 0)
+        was_sent = call.sends > 0 and outcome is not Outcome.NOT_EXECUTED
+        self._end(call, outcome, now, reason=reason, was_sent=was_sent)
         self._state.to_client(call.client, answer, key)
 
     def _end(self, call: Call, outcome: Outcome, now: float, *, reason: str, was_sent: bool) -> None:

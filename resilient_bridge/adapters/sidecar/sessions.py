@@ -149,17 +149,21 @@ class Sessions:
         self._settle(session, now)
 
     def _settle(self, session: Session, now: float) -> None:
-        if session.phase is Phase.SETTLING and session.is_initialized and not session.setting_up:
+        is_greeted = session.is_initialized or session.is_modern
+        if session.phase is Phase.SETTLING and is_greeted and not session.setting_up:
             self._settled(session, now)
 
     def _settled(self, session: Session, now: float) -> None:
         if session.phase not in (Phase.SETTLING, Phase.OPENING) or self._state.current is not session:
             return
+        if session.is_modern and session.phase is Phase.OPENING:
+            session.phase = Phase.SETTLING
+            self._list_again_modern(session, now)
+            if session.setting_up:
+                return
         session.phase, session.ready_at = Phase.READY, now
         state = self._state
         state.note("server_ready", "the server is back" if state.restarts else "", restarts=state.restarts)
-        if session.is_modern:
-            self._list_again_modern(session, now)
         self._calls.flush(now)
 
     def _list_again_modern(self, session: Session, now: float) -> None:
@@ -168,7 +172,7 @@ class Sessions:
             self.catalog.remember(session)
             for method in list(session.before):
                 session.is_listed |= method == "tools/list"
-                self.catalog.read(session, method, now)
+                self.catalog.read(session, method, now, is_awaited=method == "tools/list")
         self._list_once(session, now)
 
     def _list_once(self, session: Session, now: float) -> None:
@@ -295,11 +299,11 @@ class Sessions:
                 params = {"requestId": number, "reason": "the server was restarted"}
                 state.to_client(asked.client, message.notification("notifications/cancelled", params))
         pending, session.pending = session.pending, {}
-        for one in pending.values():
+        for number, one in pending.items():
             if isinstance(one, Own):
                 one.then(None, loss, now)
             else:
-                self._calls.lost(one, loss, now)
+                self._calls.lost(one, loss.of(number), now)
         self._refuse(loss, now)
         self._calls.flush(now)
 

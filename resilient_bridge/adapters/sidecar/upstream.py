@@ -36,6 +36,13 @@ class Loss:
     is_final: bool = False  # no new attempt can help: command not found, credentials refused, no MCP server
     retry_after: float | None = None  # seconds that the server asked to wait
     words: str = ""  # the last lines of stderr, or what the server said in its body; secrets masked
+    unread: frozenset[int] = (
+        frozenset()
+    )  # of a connection that ended: requests in it that provably were not carried out
+
+    def of(self, request: int) -> Loss:
+        """Return what the end of its connection is for one request."""
+        return attrs.evolve(self, executed=Executed.NO) if request in self.unread else self
 
 
 NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)

@@ -147,13 +147,11 @@ class ChildUpstream:
         child = self._child
         if child is None:
             return
-        loss = Loss(reason=_reason(child.loss), words=self.words)
-        unsent = Loss(reason=loss.reason, words=loss.words, executed=Executed.NO)
-        for number, outgoing in list(self._handed.items()):
-            if not outgoing.is_handed:
-                self._receiver.on_unanswered(number, unsent)
+        unread = frozenset(
+            number for number, outgoing in self._handed.items() if not child.was_read(outgoing)
+        )
         self._handed.clear()
-        self._receiver.on_lost(loss)
+        self._receiver.on_lost(Loss(reason=_reason(child.loss), words=self.words, unread=unread))
 
     @property
     def words(self) -> str:

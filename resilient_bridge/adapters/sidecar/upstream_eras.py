@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
+
 from . import message
 from .eras import MODERN, VERSION, LegacyClient, ModernClient
 
@@ -112,6 +114,10 @@ class BothErasUpstream:
 
     def on_lost(self, loss: Loss) -> None:
         self._then = None
+        if self._front is not None:
+            theirs = map(self._front.unanswered, loss.unread)
+            unread = frozenset(number for number in theirs if number is not None)
+            loss = attrs.evolve(loss, unread=unread)
         self._receiver.on_lost(loss)
 
     def on_note(self, text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.message import parse
-from tests.adapters.sidecar.harness import ALL, Harness, ready, tool
+from tests.adapters.sidecar.harness import ALL, CUT, REFUSED, Harness, ready, tool
 
 
 LISTED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
@@ -352,6 +352,17 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent():
     assert not harness.got("tools/call")
     assert not client.answers("x")
     assert harness.records("call_finished")[-1]["was_sent"] is False
+
+
+@pytest.mark.parametrize(("loss", "may_have_run"), [(REFUSED, False), (CUT, True)])
+def test_what_was_refused_on_its_way_was_not_sent(loss, may_have_run):
+    """A call is cancelled while it waits for another try: the event says whether the last one may have run."""
+    harness, client = ready(url=True, repeat=("order",))
+    client.call(1, "order")
+    harness.lose(harness.take(), loss)
+    client.tell("notifications/cancelled", {"requestId": 1})
+    assert harness.records("call_finished")[-1]["outcome"] == "cancelled"
+    assert harness.records("call_finished")[-1]["was_sent"] is may_have_run
 
 
 def test_a_cancellation_of_nothing_goes_nowhere():
