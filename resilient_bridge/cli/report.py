@@ -64,7 +64,8 @@ def _misuse(names: list[str], out: str | None) -> str:
 
 
 def _page_name(log: str) -> str:
-    return "report.html" if log == _STDIN else str(Path(log).with_suffix(".html"))
+    path = Path(log)
+    return str(path.with_suffix(".html")) if path.name and log != _STDIN else "report.html"
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------
@@ -73,8 +74,12 @@ def _page_name(log: str) -> str:
 def _read(names: list[str], since: float | None, until: float | None) -> Incident:
     """Read all files, the one with the earliest line first."""
     incident, progress = Incident(since=since, until=until), _Progress(names)
+    last_parts = [Path(name).name for name in names]
     for name in sorted(dict.fromkeys(names), key=_first_time):
-        source = incident.source("stdin" if name == _STDIN else name)
+        short = Path(name).name
+        source = incident.source(
+            "stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name
+        )
         with _opened(name) as file:
             for line in _lines(file):
                 incident.take(line)

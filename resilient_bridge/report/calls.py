@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from .lines import Record, count_in, failure_in, number_in, text_in
-from .series import Bins, Largest, Named, add
+from .series import Bins, Largest, Named, Tally, add
 
 
 _BUCKETS: Final = 96
@@ -37,23 +37,18 @@ class Call:
 class CallsOf:
     """All calls of one name."""
 
-    outcomes: Named[list[int]] = attrs.field(factory=lambda: Named[list[int]](lambda: [0], 12))
+    outcomes: Tally = attrs.field(factory=lambda: Tally(12))
     seconds: list[int] = attrs.field(factory=lambda: [0] * _BUCKETS)
     longest: float = 0.0
     retries: int = 0
     waited: float = 0.0
-    rejected_by: Named[list[int]] = attrs.field(factory=lambda: Named[list[int]](lambda: [0], 8))
+    rejected_by: Tally = attrs.field(factory=lambda: Tally(8))
     why: str = ""
-
-    @property
-    def count(self) -> int:
-        """How many calls have ended."""
-        return sum(one[0] for one in self.outcomes.values())
 
     @property
     def bad(self) -> int:
         """How many of them ended without what was asked for, cancelled ones aside."""
-        return sum(one[0] for outcome, one in self.outcomes.items() if outcome not in GOOD | _NOT_COUNTED)
+        return sum(number for outcome, number in self.outcomes.items() if outcome not in GOOD | _NOT_COUNTED)
 
     def quantile(self, share: float) -> float:
         """The time that so large a share of the calls stayed under, to a fifth."""
@@ -73,7 +68,7 @@ class Calls:
         self.slowest: Largest[Call] = Largest(25)
         self.failed: Largest[Call] = Largest(25)  # the latest
         self.good, self.bad = Bins(add), Bins(add)
-        self.outcomes: Named[list[int]] = Named(lambda: [0], 20)
+        self.outcomes = Tally(20)
         self.retries, self.waited = 0, 0.0
         self.waits: Largest[tuple[float, str, int, float, str]] = Largest(15)  # at, name, attempt, wait, code
 
@@ -97,13 +92,13 @@ class Calls:
             self.retries, self.waited = self.retries + 1, self.waited + wait
             self.waits.add(wait, (record.at, name, count_in(fields, "attempt"), wait, code))
         elif event == "CallRejected":
-            self.by_name.of(text_in(fields, "name")).rejected_by.of(text_in(fields, "by"))[0] += 1
+            self.by_name.of(text_in(fields, "name")).rejected_by.count(text_in(fields, "by"))
 
     def _finished(self, record: Record, name: str, attempts: int, why: str) -> None:
         seconds, outcome = number_in(record.fields, "seconds"), text_in(record.fields, "outcome") or "unknown"
         one = self.by_name.of(name or "(no name)")
-        one.outcomes.of(outcome)[0] += 1
-        self.outcomes.of(outcome)[0] += 1
+        one.outcomes.count(outcome)
+        self.outcomes.count(outcome)
         one.seconds[_bucket(seconds)] += 1
         one.longest = max(one.longest, seconds)
         call = Call(record.at, name or "(no name)", outcome, seconds, attempts, why)

@@ -54,6 +54,7 @@ _STEPS: Final = (
     *(10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000, 7_776_000, 31_536_000),
 )
 _TICKS: Final = 6
+_SMALLEST: Final = 0.01
 PARTS: Final = 120
 """Bars along the time."""
 
@@ -144,15 +145,17 @@ def _box(window: Window, span: Span, look: str) -> str:
     return f'<rect class="s-{look}" x="{x:.3f}%" width="{max(end - x, 0.05):.3f}%" y="1" height="16"><title>{esc(words)}</title></rect>'
 
 
-def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]], top: float) -> str:
-    """Return a row of bars: `stacks` are looks with a value for each part of the window, drawn on top of each other up to `top`."""
+def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """Return a row of bars: `stacks` are looks with a value for each part of the time, drawn on top of each other; "" if all are small."""
     boxes: list[str] = []
-    top = math.ceil(top)
-    count = max((len(values) for _, values in stacks), default=1)
+    columns = [sum(column) for column in zip(*(values for _, values in stacks), strict=True)]
+    top, count = math.ceil(max(columns)), len(columns)
+    if max(columns) < _SMALLEST:
+        return ""
     base = [0.0] * count
     for look, values in stacks:
         for index, value in enumerate(values):
-            height = 60 * value / top if top else 0
+            height = 60 * value / top
             if height > 0:
                 y = 64 - base[index] - max(height, 1.5)
                 boxes.append(
@@ -167,14 +170,10 @@ def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]], to
     return f'<div class="row tall"><span class="name">{esc(name)} <small>{esc(note)}</small></span>{picture}{"".join(boxes)}</svg>{scale}</div>'
 
 
-def legend(looks: Sequence[tuple[str, str]]) -> str:
-    """Return what the looks and letters mean: a swatch or a letter, and words."""
+def legend(looks: str) -> str:
+    """Return what the looks and letters mean, from `good: ready, G: a gap`: a swatch or a letter, and words."""
     items: list[str] = []
-    for look, words in looks:
-        swatch = (
-            f'<b class="letter">{look}</b>'
-            if len(look) == 1
-            else f'<svg width="22" height="12" aria-hidden="true" focusable="false"><rect class="s-{look}" width="22" height="12"/></svg>'
-        )
-        items.append(f"<li>{swatch} {esc(words)}</li>")
+    for look, _, words in (part.partition(": ") for part in looks.split(", ")):
+        swatch = f'<svg width="22" height="12" aria-hidden="true" focusable="false"><rect class="s-{look}" width="22" height="12"/></svg>'
+        items.append(f"<li>{swatch if len(look) > 1 else f'<b class=letter>{look}</b>'} {esc(words)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

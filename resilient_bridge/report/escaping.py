@@ -9,41 +9,36 @@ from typing import Final
 from .lines import safe
 
 
-_LONG: Final = 24
-NUMBER: Final = "n"
-"""A column of numbers."""
+_LONG: Final = 24  # characters of a word that may be broken
 
 
 def esc(text: object) -> str:
     """Return text for HTML, secrets masked once more."""
-    return html.escape(safe(str(text)), quote=True)
+    return html.escape(f"{text:,}" if isinstance(text, int) else safe(str(text)), quote=True)
 
 
-def table(
-    ident: str,
-    caption: str,
-    columns: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[object]],
-    note: str = "",
-) -> str:
-    """Return a table with a caption and scopes; "" without rows. `columns` are heads, with NUMBER for numbers or "" for text."""
+def table(ident: str, caption: str, heads: str, rows: Iterable[Sequence[object]]) -> str:
+    """Return a table with a caption and scopes; "" without rows. `heads` are the columns, of which those with # are numbers."""
+    columns = heads.split(", ")
+    kinds = ["n" if head.startswith("#") else "" for head in columns]
     body: list[str] = []
     for row in rows:
         cells = [f'<th scope="row"{_kind(row[0])}>{esc(row[0])}</th>']
         cells += [
             f"<td{_kind(value, kind)}>{esc(value)}</td>"
-            for value, (_, kind) in zip(row[1:], columns[1:], strict=True)
+            for value, kind in zip(row[1:], kinds[1:], strict=True)
         ]
         body.append(f"<tr>{''.join(cells)}</tr>")
     if not body:
         return ""
-    heads = "".join(
-        f'<th scope="col"{f" class={kind}" if kind else ""}>{esc(head)}</th>' for head, kind in columns
+    top = "".join(
+        f'<th scope="col"{_kind("", kind)}>{esc(head.lstrip("#"))}</th>'
+        for head, kind in zip(columns, kinds, strict=True)
     )
-    foot = f"<p class=note>{esc(note)}</p>" if note else ""
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{ident}"><table><caption id="{ident}">{esc(caption)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table></div>{foot}"
+        f'<div class="scroll{" two" if len(columns) == 2 else ""}" role="region" tabindex="0" aria-labelledby="{ident}"><table>'
+        f'<caption id="{ident}">{esc(caption[:1].upper() + caption[1:])}</caption>'
+        f"<thead><tr>{top}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 

@@ -13,7 +13,7 @@ from .calls import Calls
 from .guards import Guards
 from .lines import Damage, Fields, Record, count_in, failure_in, first_text, number_in, read_line, text_in
 from .links import Links
-from .series import Bins, First, Named, add
+from .series import First, Named, Tally
 
 
 _IN_DOUBT: Final = frozenset({"DeliveryUnknown", "MessageDropped", "MessageQuarantined", "DuplicateConflict"})
@@ -76,11 +76,10 @@ class Incident:
         self._since, self._until = since, until
         self.sources: list[Source] = []
         self.links, self.calls, self.guards = Links(), Calls(), Guards()
-        self.events: Named[list[int]] = Named(lambda: [0], 150)
-        self.over_time = Bins(add)
+        self.events = Tally(150)
         self.codes: Named[Code] = Named(Code, 150)
         self.doubts: First[Doubt] = First(150)
-        self.doubts_by: Named[list[int]] = Named(lambda: [0], 100)
+        self.doubts_by = Tally(100)
         self.notable: First[Notable] = First(200)
         self.versions: First[str] = First(5)
         self.begin: float | None = None
@@ -123,8 +122,7 @@ class Incident:
             return
         self.begin = at if self.begin is None else min(self.begin, at)
         self.end = at if self.end is None else max(self.end, at)
-        self.over_time.add(at, 1)
-        self.events.of(record.event or "(a line of the program's own)")[0] += 1
+        self.events.count(record.event or "(a line of the program's own)")
         if not record.event:
             self.own += 1
             return
@@ -169,7 +167,7 @@ class Incident:
         event, fields = record.event, record.fields
         if event in _IN_DOUBT:
             kind, reason = text_in(fields, "type"), text_in(fields, "reason")
-            self.doubts_by.of(f"{event}: {reason}" if reason else event)[0] += 1
+            self.doubts_by.count(f"{event}: {reason}" if reason else event)
             key = text_in(fields, "key") or text_in(fields, "id")
             self.doubts.add(Doubt(record.at, event, kind, key, reason))
         elif event == "Started":

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from .lines import Fields, Record, count_in, failure_in, number_in, safe, seconds_of, text_in
-from .series import Bins, First, Lane, Largest, Span, add
+from .series import Bins, First, Lane, Largest, Span, Tally, add
 
 
 READY, CONNECTING, WAITING, DOWN, CLOSED = "ready", "connecting", "waiting", "down", "closed"
@@ -89,7 +89,7 @@ class Links:
         self.folded = 0
         self.outages: Largest[Outage] = Largest(100)
         self.gaps: First[Gap] = First(200)
-        self.verdicts: dict[str, int] = {}
+        self.verdicts = Tally(10)
         self.losses = 0
         self.down = 0.0
         self.in_group = {group: Bins(add) for group in GROUPS}
@@ -178,8 +178,7 @@ class Links:
 
     def _resumed(self, link: Link, at: float, fields: Fields) -> None:
         verdict = text_in(fields, "verdict") or "UNKNOWN"
-        if len(self.verdicts) < 20 or verdict in self.verdicts:
-            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+        self.verdicts.count(verdict)
         if link.outage is not None:
             link.outage.verdict, link.outage.replayed = verdict, count_in(fields, "replayed")
         if verdict != "RECOVERED":

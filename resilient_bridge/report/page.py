@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from .charts import DEFS, Window
-from .escaping import NUMBER, esc, section, table
+from .escaping import esc, section, table
 from .incident import Incident
 from .sections_calls import calls, codes, server
 from .sections_links import circuits, links, outages, queues
 from .style import CSS, SCRIPT
 from .summary import damaged, headline
-from .wording import count, duration, moment
+from .wording import duration, listed, moment
 
 
 _HASH: Final = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -87,20 +87,20 @@ def _tiles(incident: Incident) -> str:
     facts = incident.links
     longest = next(iter(facts.outages), None)
     bad = sum(one.bad for one in incident.calls.by_name.values())
-    total = sum(one[0] for one in incident.calls.outcomes.values())
-    server_losses = incident.events.get("server_lost", [0])[0]
+    total = incident.calls.outcomes.total
+    server_losses = incident.events.get("server_lost", 0)
     alerts = sum(guard.troubles for guard in incident.guards.of["alert"].values())
     shown = [
         ("links" if facts.seen > 1 else "link", f"{facts.seen:,}", facts.seen),
         ("outages", f"{facts.outages.seen:,}", facts.seen),
         ("longest outage", duration(longest.seconds(incident.end or 0.0)) if longest else "none", facts.seen),
-        ("re-joins not known to be whole", f"{facts.gaps.seen:,}", facts.seen),
+        ("gaps, or unknown", f"{facts.gaps.seen:,}", facts.seen),
         ("losses of the MCP server", f"{server_losses:,}", incident.guards.of["server"]),
         ("calls", f"{total:,}", total),
         ("calls without success", f"{bad:,}", total),
         ("repeats", f"{incident.calls.retries:,}", incident.calls.retries),
-        ("messages in doubt or dropped", f"{incident.doubts.seen:,}", facts.seen),
-        ("alerts", f"{alerts:,}", alerts),
+        ("messages in doubt", f"{incident.doubts.seen:,}", facts.seen),
+        ("alerts raised", f"{alerts:,}", alerts),
         ("damaged lines", f"{damaged(incident):,}", damaged(incident)),
     ]
     rows = "".join(
@@ -110,19 +110,15 @@ def _tiles(incident: Incident) -> str:
 
 
 def _messages(incident: Incident, window: Window) -> str:
-    counts = [
-        (name, f"{one[0]:,}")
-        for name, one in sorted(incident.doubts_by.items(), key=lambda item: -item[1][0])
-    ]
     rows = [(window.stamp(one.at), one.what, one.type, one.key, one.reason) for one in incident.doubts]
     return section(
         "messages",
         "Messages in doubt, dropped or set aside",
-        table("t-doubts", "By kind and reason", [("what", ""), ("messages", NUMBER)], counts),
+        table("t-doubts", "By kind and reason", "what, #messages", incident.doubts_by.ranked()),
         table(
             "t-doubt",
-            _first(incident.doubts.seen, len(rows), "message"),
-            [("time (UTC)", ""), ("what", ""), ("type", ""), ("key or id", ""), ("reason", "")],
+            listed(incident.doubts.seen, len(rows), "message"),
+            "at (UTC), what, type, key or id, reason",
             rows,
         ),
         lead="DeliveryUnknown: it was handed out, nobody will ever know whether it arrived, and it is not repeated. Ask the server by its key.",
@@ -131,52 +127,31 @@ def _messages(incident: Incident, window: Window) -> str:
 
 def _others(incident: Incident, window: Window) -> str:
     rows = [(window.stamp(one.at), one.what, one.text) for one in incident.notable]
-    heads = [("time (UTC)", ""), ("what", ""), ("about", "")]
-    return section(
-        "others",
-        "Also happened",
-        table("t-others", _first(incident.notable.seen, len(rows), "event"), heads, rows),
-    )
+    caption = listed(incident.notable.seen, len(rows), "event")
+    return section("others", "Also happened", table("t-others", caption, "at (UTC), what, about", rows))
 
 
 def _log(incident: Incident) -> str:
-    counts = [
-        (name, f"{one[0]:,}") for name, one in sorted(incident.events.items(), key=lambda item: -item[1][0])
-    ]
-    files = [(one.name, f"{one.lines:,}", f"{one.damaged.seen:,}") for one in incident.sources]
+    files = [(one.name, one.lines, one.damaged.seen) for one in incident.sources]
     wrong = [
         (f"{one.name}, line {number}", reason) for one in incident.sources for number, reason in one.damaged
     ]
-    said = [f"written by {', '.join(incident.versions)}"] if incident.versions else []
-    if incident.lost:
-        said.append(
-            f"{count(incident.lost, 'line')} could not be written when they happened, and {'is' if incident.lost == 1 else 'are'} missing"
-        )
-    if incident.cut:
-        said.append(f"{count(incident.cut, 'line')} too long or not readable when written: cut")
-    if incident.left_out:
-        said.append(f"{count(incident.left_out, 'event')} outside of the time asked for")
-    if incident.structured:
-        said.append(
-            f"{count(incident.structured, 'structured line')}: these carry no phases; the form of events does"
-        )
-    if incident.events.folded or incident.links.folded or incident.calls.by_name.folded:
-        said.append("names beyond the first few hundred are counted together")
-    lead = ("; ".join(said) + ".") if said else ""
+    folded = incident.events.folded or incident.links.folded or incident.calls.by_name.folded
+    remarks = {
+        f"Written by {', '.join(incident.versions)}.": incident.versions,
+        f"Lines that could not be written when they happened, and are missing: {incident.lost:,}.": incident.lost,
+        f"Lines that were cut or not readable when they were written: {incident.cut:,}.": incident.cut,
+        f"Events outside of the time asked for, left out: {incident.left_out:,}.": incident.left_out,
+        f"Structured lines, which carry no phases: {incident.structured:,}.": incident.structured,
+        "Names beyond the first few hundred are counted together.": folded,
+    }
     return section(
         "log",
         "The log itself",
-        table("t-files", "Files", [("file", ""), ("lines", NUMBER), ("damaged", NUMBER)], files),
+        table("t-files", "Files", "file, #lines, #damaged", files),
         table(
-            "t-damaged",
-            _first(damaged(incident), len(wrong), "damaged line"),
-            [("where", ""), ("what is wrong", "")],
-            wrong,
+            "t-damaged", listed(damaged(incident), len(wrong), "damaged line"), "where, what is wrong", wrong
         ),
-        table("t-events", "Events by name", [("event", ""), ("times", NUMBER)], counts),
-        lead=lead[:1].upper() + lead[1:],
+        table("t-events", "Events by name", "event, #times", incident.events.ranked()),
+        lead=" ".join(remark for remark, is_true in remarks.items() if is_true),
     )
-
-
-def _first(seen: int, shown: int, what: str) -> str:
-    return count(seen, what).capitalize() if seen == shown else f"The first {shown} of {count(seen, what)}"

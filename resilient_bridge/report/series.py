@@ -214,6 +214,31 @@ class First(list[T]):
             self.append(item)
 
 
+class Tally(dict[str, int]):
+    """How often each name came; what is more than `most` names is counted under `(others)`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.folded = 0
+
+    def count(self, name: str) -> None:
+        """Count one."""
+        if name not in self and len(self) >= self._most:
+            self.folded += 1
+            name = OTHERS
+        self[name] = self.get(name, 0) + 1
+
+    @property
+    def total(self) -> int:
+        """How many came."""
+        return sum(self.values())
+
+    def ranked(self) -> list[tuple[str, int]]:
+        """The names and their numbers, the most frequent first."""
+        return sorted(self.items(), key=lambda item: -item[1])
+
+
 class Named(dict[str, T]):
     """Values by name, made when first asked for; more than `most` names share one value under `(others)`."""
 

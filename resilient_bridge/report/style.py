@@ -29,7 +29,7 @@ h1{font-size:.95rem;font-weight:600;letter-spacing:.02em;color:var(--soft);margi
 .trouble{border-color:var(--alarm)}
 .meta{color:var(--soft);margin:0 0 1.4rem;font-size:.92rem;overflow-wrap:anywhere}
 dl.tiles{display:flex;flex-wrap:wrap;gap:1px;margin:0 0 1.4rem;background:var(--rule);border:1px solid var(--rule);border-radius:8px;overflow:hidden}
-dl.tiles div{background:var(--card);padding:.75rem .95rem;flex:1 1 8.2rem;display:flex;flex-direction:column-reverse;justify-content:flex-end}
+dl.tiles div{background:var(--card);padding:.75rem .95rem;flex:1 1 7.2rem;display:flex;flex-direction:column-reverse;justify-content:flex-end}
 dl.tiles dt{color:var(--soft);font-size:.82rem;line-height:1.3} dl.tiles dd{margin:0;font-size:1.45rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.25}
 nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:0 0 .6rem;font-size:.92rem}
 a{color:var(--link)}
@@ -58,6 +58,7 @@ h3{font-size:1rem;margin:1.3rem 0 .3rem}
 .defs{position:absolute}
 .scroll{overflow-x:auto;margin:.9rem 0 .4rem}
 table{border-collapse:collapse;width:100%;font-size:.88rem;line-height:1.4}
+.two table{width:auto;min-width:min(26rem,100%)}
 caption{text-align:left;font-weight:600;font-size:.95rem;padding:0 0 .4rem;caption-side:top}
 th,td{text-align:left;vertical-align:top;padding:.38rem .9rem .38rem .4rem;border-bottom:1px solid var(--rule)}
 .w{overflow-wrap:anywhere;min-width:9rem}
@@ -69,7 +70,7 @@ footer{color:var(--soft);font-size:.84rem;padding-top:1rem;padding-bottom:2.5rem
 @media(max-width:720px){header,main,footer{padding-left:.95rem;padding-right:.95rem}header{padding-top:1.3rem}.row{grid-template-columns:minmax(0,1fr);gap:1px;margin-bottom:9px}.ruler{gap:0}
 .row small{display:inline;margin-left:.3rem}.minor{display:none}.scale{top:auto;bottom:0}.row{padding-right:2rem}dl.tiles div{flex-basis:45%}dl.tiles dd{font-size:1.2rem}}
 @media print{body{font-size:10pt;background:#fff}header,main,footer{max-width:none;padding:0}nav,.filter{display:none}.scroll{overflow:visible}
-section{padding-top:.8rem}.row,tr,dl.tiles{break-inside:avoid}h2,caption{break-after:avoid}thead{display:table-header-group}table{font-size:8.5pt}svg,dl.tiles,tr{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+section{padding-top:.8rem}.row,tr,dl.tiles{break-inside:avoid}h2,h3,caption,.ruler,.lead{break-after:avoid}thead{display:table-header-group}table{font-size:8.5pt}svg,dl.tiles,tr{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .row{grid-template-columns:11rem minmax(0,1fr)} th,td{padding:.2rem .6rem .2rem .2rem;overflow-wrap:break-word} .w{min-width:0} a{color:inherit;text-decoration:none}@page{margin:14mm}}
 """
 )

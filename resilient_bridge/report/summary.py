@@ -32,7 +32,7 @@ def headline(incident: Incident) -> tuple[bool, str]:
     )
     if is_quiet:
         return False, f"Nothing went wrong in {duration(incident.span)}."
-    return True, "No connection and no call was lost; some attempts failed or something was guarded."
+    return True, "Some attempts failed; no connection and no call was lost."
 
 
 def _links(incident: Incident) -> str:
@@ -52,15 +52,15 @@ def _links(incident: Incident) -> str:
 
 
 def _server(incident: Incident) -> str:
-    losses = incident.events.get("server_lost", [0])[0]
+    losses = incident.events.get("server_lost", 0)
     return f"the MCP server was lost {'once' if losses == 1 else f'{losses:,} times'}" if losses else ""
 
 
 def _calls(incident: Incident) -> str:
-    outcomes = {name: one[0] for name, one in incident.calls.outcomes.items()}
+    outcomes = incident.calls.outcomes
     unknown = outcomes.get("unknown", 0)
     bad = sum(one.bad for one in incident.calls.by_name.values()) - unknown
-    total = sum(outcomes.values())
+    total = outcomes.total
     said = [f"{bad:,} of {count(total, 'call')} did not succeed"] if bad else []
     if unknown:
         said.append(f"{count(unknown, 'call')} may or may not have run")
@@ -68,7 +68,7 @@ def _calls(incident: Incident) -> str:
 
 
 def _doubts(incident: Incident) -> str:
-    events = {name: one[0] for name, one in incident.events.items()}
+    events = incident.events
     unknown, dropped = events.get("DeliveryUnknown", 0), sum(events.get(name, 0) for name in _LOST)
     said = [f"{count(unknown, 'message')} may or may not have arrived"] if unknown else []
     if dropped:
@@ -87,7 +87,7 @@ def as_text(incident: Incident, width: int = 80) -> str:
     lines = [headline(incident)[1]]
     if incident.begin is not None and incident.end is not None:
         lines.append(
-            f"{moment(incident.begin)} to {moment(incident.end)} UTC, {count(sum(one[0] for one in incident.events.values()), 'event')}"
+            f"{moment(incident.begin)} to {moment(incident.end)} UTC, {count(incident.events.total, 'event')}"
         )
     for outage in list(incident.links.outages)[:3]:
         cause = f"{outage.code} {outage.message}".strip()
@@ -124,7 +124,7 @@ def as_data(incident: Incident) -> dict[str, Any]:
             {"name": one.name, "lines": one.lines, "damaged": one.damaged.seen, "damaged_lines": [list(row) for row in one.damaged]}
             for one in incident.sources
         ],
-        "events": _counts(incident.events),
+        "events": dict(incident.events.ranked()),
         "links": {
             "seen": links.seen,
             "outages": links.outages.seen,
@@ -136,8 +136,8 @@ def as_data(incident: Incident) -> dict[str, Any]:
         "outages": [{**attrs.asdict(one), "seconds": one.seconds(end)} for one in links.outages],
         "gaps": [attrs.asdict(one) for one in links.gaps],
         "calls": {
-            name: {"outcomes": _counts(one.outcomes), "p50": one.quantile(0.5), "p95": one.quantile(0.95), "max": one.longest,
-                   "retries": one.retries, "waited": one.waited, "rejected_by": _counts(one.rejected_by)}
+            name: {"outcomes": dict(one.outcomes.ranked()), "p50": one.quantile(0.5), "p95": one.quantile(0.95), "max": one.longest,
+                   "retries": one.retries, "waited": one.waited, "rejected_by": dict(one.rejected_by.ranked())}
             for name, one in calls.by_name.items()
         },
         "slowest": [attrs.asdict(one) for one in calls.slowest],
@@ -148,12 +148,8 @@ def as_data(incident: Incident) -> dict[str, Any]:
         },
         "restarts": incident.guards.restarts,
         "codes": {code: attrs.asdict(one) for code, one in incident.codes.items()},
-        "in_doubt": {"counts": _counts(incident.doubts_by), "first": [attrs.asdict(one) for one in incident.doubts]},
+        "in_doubt": {"counts": dict(incident.doubts_by.ranked()), "first": [attrs.asdict(one) for one in incident.doubts]},
         "notable": [attrs.asdict(one) for one in incident.notable],
         "lost_by_the_log": incident.lost,
         "left_out": incident.left_out,
     }  # fmt: skip
-
-
-def _counts(named: dict[str, list[int]]) -> dict[str, int]:
-    return {name: one[0] for name, one in sorted(named.items(), key=lambda item: -item[1][0])}

@@ -10,6 +10,11 @@ def count(number: float, one: str, many: str = "") -> str:
     return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
 
 
+def listed(seen: int, shown: int, one: str, which: str = "first") -> str:
+    """Return how many there are, and which of them follow: `3 outages`, `123 outages: the 100 longest`."""
+    return count(seen, one) + (f": the {shown} {which}" if shown < seen else "")
+
+
 def duration(seconds: float) -> str:
     """Return a length of time with two units at most: 4 ms, 2.5 s, 4 min 12 s, 3 h 5 min, 2 d 4 h."""
     if seconds < 0.0005:
