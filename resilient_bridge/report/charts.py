@@ -149,7 +149,7 @@ def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) ->
     """Return a row of bars: `stacks` are looks with a value for each part of the time, drawn on top of each other; "" if all are small."""
     boxes: list[str] = []
     columns = [sum(column) for column in zip(*(values for _, values in stacks), strict=True)]
-    top, count = math.ceil(max(columns)), len(columns)
+    top, count = math.ceil(0.98 * max(columns)), len(columns)  # an edge of bins may add a little
     if max(columns) < _SMALLEST:
         return ""
     base = [0.0] * count

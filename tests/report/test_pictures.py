@@ -36,6 +36,7 @@ parent.document.title = JSON.stringify({inner: innerWidth, whole: document.docum
 
 pytestmark = [
     pytest.mark.campaign,
+    pytest.mark.timeout(300),
     pytest.mark.requirement("X10"),
     pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium"),
 ]
@@ -46,7 +47,7 @@ def browse(tmp_path: Path, file: Path, *options: str) -> str:
     profile = tmp_path / f"profile-{len(list(tmp_path.iterdir()))}"
     done = subprocess.run(
         [BROWSER, *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", *options, file.as_uri()],
-        capture_output=True, text=True, timeout=90, check=True,
+        capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     assert not re.search(r"CONSOLE.*", done.stderr), re.search(r"CONSOLE.*", done.stderr)
     return done.stdout
