@@ -52,10 +52,10 @@ class CallsOf:
 
     def quantile(self, share: float) -> float:
         """The time that so large a share of the calls stayed under, to a fifth."""
-        left = share * sum(self.seconds)
+        remaining = share * sum(self.seconds)
         for index, count in enumerate(self.seconds):
-            left -= count
-            if count and left <= 0:
+            remaining -= count
+            if count and remaining <= 0:
                 return min(self.longest, _FIRST * _STEP**index)
         return 0.0
 

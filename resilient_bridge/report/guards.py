@@ -97,13 +97,13 @@ class Guards:
 def _why(record: Record) -> str:
     """What the event says besides the state, in words."""
     fields, failure = record.fields, failure_in(record.fields)
-    said = [text_in(fields, "reason"), text_in(failure, "code")]
+    parts = [text_in(fields, "reason"), text_in(failure, "code")]
     if "limit" in fields and "spent" in fields:
-        said.append(f"spent {number_in(fields, 'spent'):g} of {number_in(fields, 'limit'):g}")
+        parts.append(f"spent {number_in(fields, 'spent'):g} of {number_in(fields, 'limit'):g}")
     if "threshold" in fields:
-        said.append(f"{number_in(fields, 'value'):.4g}, threshold {number_in(fields, 'threshold'):g}")
+        parts.append(f"{number_in(fields, 'value'):.4g}, threshold {number_in(fields, 'threshold'):g}")
     if fields.get("retry_after") is not None and record.event == "CircuitOpened":
-        said.append(f"for {number_in(fields, 'retry_after'):g} s")
+        parts.append(f"for {number_in(fields, 'retry_after'):g} s")
     if "wait" in fields:
-        said.append(f"started again after {number_in(fields, 'wait'):g} s")
-    return ", ".join(part for part in said if part)
+        parts.append(f"started again after {number_in(fields, 'wait'):g} s")
+    return ", ".join(part for part in parts if part)

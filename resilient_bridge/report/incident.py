@@ -84,7 +84,7 @@ class Incident:
         self.versions: First[str] = First(5)
         self.begin: float | None = None
         self.end: float | None = None
-        self.left_out = 0
+        self.outside = 0
         self.own = 0
         self.structured = 0
         self.lost = 0
@@ -118,7 +118,7 @@ class Incident:
     def _record(self, record: Record) -> None:
         at = record.at
         if (self._since is not None and at < self._since) or (self._until is not None and at > self._until):
-            self.left_out += 1
+            self.outside += 1
             return
         self.begin = at if self.begin is None else min(self.begin, at)
         self.end = at if self.end is None else max(self.end, at)
@@ -180,8 +180,8 @@ class Incident:
 
 def _text(fields: Fields) -> str:
     failure = failure_in(fields)
-    said = [text_in(fields, name) for name in _SAYING]
-    said.append(": ".join(part for part in (text_in(failure, "code"), text_in(failure, "message")) if part))
+    parts = [text_in(fields, name) for name in _SAYING]
+    parts.append(": ".join(part for part in (text_in(failure, "code"), text_in(failure, "message")) if part))
     if "seconds" in fields:
-        said.append(f"{number_in(fields, 'seconds'):g} s")
-    return ", ".join(part for part in said if part)
+        parts.append(f"{number_in(fields, 'seconds'):g} s")
+    return ", ".join(part for part in parts if part)

@@ -141,7 +141,7 @@ def _log(incident: Incident) -> str:
         f"Written by {', '.join(incident.versions)}.": incident.versions,
         f"Lines that could not be written when they happened, and are missing: {incident.lost:,}.": incident.lost,
         f"Lines that were cut or not readable when they were written: {incident.cut:,}.": incident.cut,
-        f"Events outside of the time asked for, left out: {incident.left_out:,}.": incident.left_out,
+        f"Events outside of the time asked for, left out: {incident.outside:,}.": incident.outside,
         f"Structured lines, which carry no phases: {incident.structured:,}.": incident.structured,
         "Names beyond the first few hundred are counted together.": folded,
     }

@@ -40,8 +40,8 @@ class Bins:
             return
         first, last = self._indices(start, end)
         for index in range(first, last + 1):
-            left = (self._start or 0.0) + index * self.width
-            self.values[index] += value * max(0.0, min(end, left + self.width) - max(start, left))
+            edge = (self._start or 0.0) + index * self.width
+            self.values[index] += value * max(0.0, min(end, edge + self.width) - max(start, edge))
 
     def hold(self, start: float, end: float, value: float) -> None:
         """Take a value that was true from `start` to `end`, for each bin in between."""
@@ -52,11 +52,11 @@ class Bins:
     def sums(self, begin: float, end: float, count: int) -> list[float]:
         """Return what came in each of `count` equal parts of a time; a bin on a border is divided."""
         parts, width = [0.0] * count, (end - begin) / count
-        for left, value in self._points():
-            first = max(0, min(count - 1, int((left - begin) / width)))
-            last = max(0, min(count - 1, int((left + self.width - begin) / width)))
+        for edge, value in self._points():
+            first = max(0, min(count - 1, int((edge - begin) / width)))
+            last = max(0, min(count - 1, int((edge + self.width - begin) / width)))
             inside = [
-                min(begin + (i + 1) * width, left + self.width) - max(begin + i * width, left)
+                min(begin + (i + 1) * width, edge + self.width) - max(begin + i * width, edge)
                 for i in range(first, last + 1)
             ]
             whole = sum(max(0.0, one) for one in inside)
@@ -67,9 +67,9 @@ class Bins:
     def highest(self, begin: float, end: float, count: int) -> list[float]:
         """Return the highest value in each of `count` equal parts of a time."""
         parts, width = [0.0] * count, (end - begin) / count
-        for left, value in self._points():
-            first = max(0, min(count - 1, int((left - begin) / width)))
-            last = max(0, min(count - 1, int((left + self.width - begin) / width - 1e-9)))
+        for edge, value in self._points():
+            first = max(0, min(count - 1, int((edge - begin) / width)))
+            last = max(0, min(count - 1, int((edge + self.width - begin) / width - 1e-9)))
             for i in range(first, last + 1):
                 parts[i] = max(parts[i], value)
         return parts
@@ -153,7 +153,7 @@ class Lane:
 
 
 def _halved(spans: list[Span]) -> list[Span]:
-    """Merge neighbours, the shortest pairs first, so that about half are left; long spans stay as they are."""
+    """Merge neighbours, the shortest pairs first, so that about half remain; long spans stay as they are."""
     lengths = sorted(two.end - one.start for one, two in pairwise(spans))
     limit = lengths[len(lengths) // 2]
     merged: list[Span] = []

@@ -21,11 +21,11 @@ def headline(incident: Incident) -> tuple[bool, str]:
     """Return whether there was trouble, and one sentence about it."""
     if incident.end is None:
         return False, "This log has no event that can be read."
-    said = [
+    parts = [
         part for part in (_links(incident), _server(incident), _calls(incident), _doubts(incident)) if part
     ]
-    if said:
-        sentence = "; ".join(said)
+    if parts:
+        sentence = "; ".join(parts)
         return True, f"{sentence[0].upper()}{sentence[1:]}."
     is_quiet = not incident.codes and not any(
         guard.troubles for named in incident.guards.of.values() for guard in named.values()
@@ -61,19 +61,19 @@ def _calls(incident: Incident) -> str:
     unknown = outcomes.get("unknown", 0)
     bad = sum(one.bad for one in incident.calls.by_name.values()) - unknown
     total = outcomes.total
-    said = [f"{bad:,} of {count(total, 'call')} did not succeed"] if bad else []
+    parts = [f"{bad:,} of {count(total, 'call')} did not succeed"] if bad else []
     if unknown:
-        said.append(f"{count(unknown, 'call')} may or may not have run")
-    return " and ".join(said)
+        parts.append(f"{count(unknown, 'call')} may or may not have run")
+    return " and ".join(parts)
 
 
 def _doubts(incident: Incident) -> str:
     events = incident.events
     unknown, dropped = events.get("DeliveryUnknown", 0), sum(events.get(name, 0) for name in _LOST)
-    said = [f"{count(unknown, 'message')} may or may not have arrived"] if unknown else []
+    parts = [f"{count(unknown, 'message')} may or may not have arrived"] if unknown else []
     if dropped:
-        said.append(f"{count(dropped, 'message')} {'was' if dropped == 1 else 'were'} not delivered")
-    return " and ".join(said)
+        parts.append(f"{count(dropped, 'message')} {'was' if dropped == 1 else 'were'} not delivered")
+    return " and ".join(parts)
 
 
 def damaged(incident: Incident) -> int:
@@ -151,5 +151,5 @@ def as_data(incident: Incident) -> dict[str, Any]:
         "in_doubt": {"counts": dict(incident.doubts_by.ranked()), "first": [attrs.asdict(one) for one in incident.doubts]},
         "notable": [attrs.asdict(one) for one in incident.notable],
         "lost_by_the_log": incident.lost,
-        "left_out": incident.left_out,
+        "outside": incident.outside,
     }  # fmt: skip

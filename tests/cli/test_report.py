@@ -130,7 +130,7 @@ def test_only_a_part_of_the_time(written, capsys):
     )
     facts = json.loads(capsys.readouterr().out)
     assert BEGIN + 120 <= facts["begin"] < facts["end"] <= BEGIN + 240
-    assert facts["left_out"] > 0
+    assert facts["outside"] > 0
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_wrong_use_is_one_line(tmp_path, capsys, monkeypatch, arguments, wrong):
         (tmp_path / name).write_bytes(line(BEGIN, "Note"))
     (tmp_path / "empty.jsonl").touch()
     assert cli.main(["report", *arguments]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"resilient-bridge report: {wrong}\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"resilient-bridge report: {wrong}\n")
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "a.html").read_bytes() == line(BEGIN, "Note")
 
 
-def test_a_wrong_time_is_said_at_once(capsys):
+def test_a_wrong_time_is_refused_at_once(capsys):
     """By the parser, as for every option."""
     with pytest.raises(SystemExit) as ended:
         cli.main(["report", "a.jsonl", "--since", "yesterday"])
@@ -172,8 +172,8 @@ def test_a_reader_that_has_gone_ends_it_quietly(written):
     command = [sys.executable, "-m", "resilient_bridge", "report", str(written), "--out", "-"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
-    said = process.stderr.read().decode()
+    captured = process.stderr.read().decode()
     process.stderr.close()
     assert process.wait(60) in (2, 141)
-    assert "Traceback" not in said
-    assert len(said.splitlines()) <= 1
+    assert "Traceback" not in captured
+    assert len(captured.splitlines()) <= 1

@@ -41,7 +41,7 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
         named = {"bridge": name, "session_id": session}
         return at, line(at, "StateChanged", **named, previous=previous, state=new, reason=reason, **depth)
 
-    def told(event: str, **fields: Any) -> tuple[float, bytes]:
+    def event_line(event: str, **fields: Any) -> tuple[float, bytes]:
         return at, line(at, event, bridge=name, session_id=session, **fields)
 
     for new, reason in (
@@ -53,10 +53,10 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
         yield to(new, reason)
         at += 0.01 + rng.random() / 20
     while (at := at + rng.expovariate(1 / often)) < BEGIN + seconds:
-        yield told("Disconnected", reason="connection_lost", failure=RESET)
+        yield event_line("Disconnected", reason="connection_lost", failure=RESET)
         yield to("BACKOFF", "connection_lost")
         for attempt, wait in enumerate((1, 2, 5, 10, 30, 30, 30), 1):
-            yield told(
+            yield event_line(
                 "ReconnectScheduled", attempt=attempt, wait=wait, reason="connection_lost", failure=REFUSED
             )
             at, queued = at + wait, queued + rng.randrange(wait + 1)
@@ -69,7 +69,7 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
             yield to(new, "connected")
             at += 0.05
         verdict = rng.choice(("RECOVERED", "RECOVERED", "RECOVERED", "GAP", "UNKNOWN"))
-        yield told(
+        yield event_line(
             "Resumed",
             verdict=verdict,
             reason="buffer_overflow",
@@ -167,26 +167,26 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
 def sidecar(rng: Random, seconds: float) -> Iterator[tuple[float, bytes]]:
     """A sidecar's events: its times are numbers."""
 
-    def told(at: float, event: str, **fields: Any) -> tuple[float, bytes]:
+    def event_line(at: float, event: str, **fields: Any) -> tuple[float, bytes]:
         return at, json.dumps({"at": round(at, 6), "event": event, **fields}).encode() + b"\n"
 
     at, number, restarts = BEGIN, 0, 0
-    yield told(at, "server_ready", restarts=0)
-    yield told(at + 0.01, "tools_known", repeated=["search"])
+    yield event_line(at, "server_ready", restarts=0)
+    yield event_line(at + 0.01, "tools_known", repeated=["search"])
     while (at := at + rng.expovariate(0.5)) < BEGIN + seconds:
         number += 1
         lost = rng.random() < 0.06
         outcome = "unknown" if lost else rng.choice(("answered",) * 20 + ("failed", "not_executed"))
         why = {"reason": "connection_lost"} if lost else {}
-        yield told(at, "call_finished", call=number, method="tools/call", outcome=outcome, name=rng.choice(("order", "search")), **why,
+        yield event_line(at, "call_finished", call=number, method="tools/call", outcome=outcome, name=rng.choice(("order", "search")), **why,
                    sends=1, was_sent=True, seconds=round(rng.expovariate(10), 6))  # fmt: skip
         if lost:
             restarts += 1
-            yield told(at, "server_lost", reason="exit code 137", wait=1.0)
+            yield event_line(at, "server_lost", reason="exit code 137", wait=1.0)
             at += 1 + rng.random() * 4
-            yield told(at, "server_ready", restarts=restarts)
+            yield event_line(at, "server_ready", restarts=restarts)
             if rng.random() < 0.3:
-                yield told(at, "list_changed", list="tools/list")
+                yield event_line(at, "list_changed", list="tools/list")
 
 
 def log(

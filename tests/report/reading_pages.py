@@ -55,6 +55,6 @@ class Page(HTMLParser):
         """The attributes of every tag of that name."""
         return [attrs for name, attrs in self.tags if name == tag]
 
-    def said(self, tag: str) -> list[str]:
+    def texts_in(self, tag: str) -> list[str]:
         """The texts that stand directly in such a tag."""
         return [text for name, text in self.texts if name == tag]

@@ -273,7 +273,7 @@ def test_damaged_lines_are_counted_and_named_by_their_number():
 def test_only_the_time_asked_for_counts():
     """What is left out is counted as that."""
     incident = incident_of([line(BEGIN + n, "Note") for n in range(10)], since=BEGIN + 3, until=BEGIN + 5)
-    assert (incident.events.total, incident.left_out, incident.span) == (3, 7, 2)
+    assert (incident.events.total, incident.outside, incident.span) == (3, 7, 2)
 
 
 @pytest.mark.parametrize(

@@ -81,12 +81,12 @@ def colours(png: bytes) -> dict[tuple[int, ...], int]:
     for start in range(0, len(raw), stride + 1):
         row = bytearray(raw[start + 1 : start + 1 + stride])
         for i in range(stride):
-            left, up, corner = (
+            before_it, up, corner = (
                 row[i - size] if i >= size else 0,
                 before[i],
                 before[i - size] if i >= size else 0,
             )
-            row[i] = (row[i] + _predicted(raw[start], left, up, corner)) & 255
+            row[i] = (row[i] + _predicted(raw[start], before_it, up, corner)) & 255
         for i in range(0, stride, size):
             pixel = tuple(row[i : i + 3])
             found[pixel] = found.get(pixel, 0) + 1
@@ -94,11 +94,11 @@ def colours(png: bytes) -> dict[tuple[int, ...], int]:
     return found
 
 
-def _predicted(sort: int, left: int, up: int, corner: int) -> int:
+def _predicted(sort: int, before_it: int, up: int, corner: int) -> int:
     if sort < 4:
-        return (0, left, up, (left + up) // 2)[sort]
-    near = left + up - corner
-    return min((left, up, corner), key=lambda one: abs(near - one))
+        return (0, before_it, up, (before_it + up) // 2)[sort]
+    near = before_it + up - corner
+    return min((before_it, up, corner), key=lambda one: abs(near - one))
 
 
 @pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
