@@ -26,7 +26,7 @@ _GROUP_OF: Final = {
 _FINAL: Final = frozenset({"CLOSING", "CLOSED", "DRAINING"})
 DEPTHS: Final = ("queued", "unconfirmed", "unread")
 """Never sent; handed out and unanswered; accepted and not yet taken."""
-_MOST_LINKS: Final = 10_000
+_MOST_LINKS: Final = 5_000
 _DETAILED: Final = 500  # the links that come first are drawn in up to 200 spans, those after them in 8
 _MOST_WAITS: Final = 12
 

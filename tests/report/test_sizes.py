@@ -83,7 +83,7 @@ def varied(count: int, start: int = 0):
     )
     for number in range(start, start + count):
         kind = kinds[number % len(kinds)]
-        yield f'{{"at":{BEGIN + number / 50},{kind % (number // 12) if "%d" in kind else kind}}}'.encode()
+        yield f'{{"at":{BEGIN + number / 50},{kind % number if "%d" in kind else kind}}}'.encode()
 
 
 @pytest.mark.requirement("X10")
