@@ -13,7 +13,7 @@ from typing import Final
 
 from .. import __version__
 from .mcp_options import EPILOG, add_mcp
-from .options import PRESETS, fault_plan, picture_path, positive, preset_name, seconds, whole
+from .options import PRESETS, fault_plan, moment, picture_path, positive, preset_name, seconds, whole
 
 
 __all__ = ["main"]
@@ -40,6 +40,8 @@ _DIALECT: Final = (
 )
 _TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
 why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""
+_LOGS: Final = """Damaged lines are counted and named. Exit codes: 0 done, whatever the log says; 2 wrong usage, or a file that cannot be read or
+written."""
 _ACTIONS: Final = {
     "run": "begin, or go on where an earlier run ended",
     "resume": "go on where it halted, with the phase that failed",
@@ -118,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_classify(commands)
     _add_workflow(commands)
     _add_check(commands)
+    _add_report(commands)
     return parser
 
 
@@ -388,3 +391,23 @@ def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser])
                 help="why, for the end (default: %(default)s)",
             )
         action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    report = _command(commands, "report", "make one page of an incident from logs of events", _LOGS)
+    report.add_argument(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="files of a SessionLog, of pipe --events or mcp --events; - for stdin",
+    )
+    report.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where the page goes; - for stdout (default: the first LOG, ending in .html)",
+    )
+    report.add_argument("--since", type=moment, metavar="TIME", help="leave out what was before, in ISO 8601")
+    report.add_argument("--until", type=moment, metavar="TIME", help="leave out what was after")
+    report.add_argument(
+        "--json", action="store_true", help="the facts as one JSON object on one line; a page only with --out"
+    )
