@@ -35,13 +35,13 @@ def test_nothing_reaches_the_wrong_client(tmp_path):
     with listening(
         COMMAND, "--shared", "--circuit", "100/1", "--events", str(tmp_path / "e.jsonl")
     ) as sidecar:
-        is_over = threading.Event()
+        is_over, kills = threading.Event(), []
 
         def strike():
             for _ in range(KILLS):
-                if is_over.wait(rng.uniform(0.2, 0.5)):
+                kills.append(kill_server(sidecar.process.pid))
+                if is_over.wait(rng.uniform(0.3, 0.6)):
                     return
-                kill_server(sidecar.process.pid)
 
         striker = threading.Thread(target=strike)
         with ThreadPoolExecutor(CLIENTS) as threads:
@@ -50,10 +50,13 @@ def test_nothing_reaches_the_wrong_client(tmp_path):
         is_over.set()
         striker.join()
     outcomes = [outcome for talk in talks for outcome in talk]
+    assert len(kills) == KILLS
     assert len(outcomes) >= CLIENTS * ROUNDS
     assert set(outcomes) <= {"answered", "unknown"}
     assert outcomes.count("answered") > len(outcomes) / 3
-    assert len(records(tmp_path / "e.jsonl", "server_lost")) >= KILLS / 2
+    assert (
+        len(records(tmp_path / "e.jsonl", "server_lost")) >= 3
+    )  # a kill that meets a start is none that it hears of
 
 
 def _talk(url, number, striker):

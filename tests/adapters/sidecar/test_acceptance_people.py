@@ -22,8 +22,9 @@ pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5"
 ASKED = ["roots/list", "sampling/createMessage", "elicitation/create"]
 
 
-@pytest.mark.parametrize("wire", ["stdio", "http"])
-@pytest.mark.parametrize("method", ASKED)
+@pytest.mark.parametrize(
+    ("method", "wire"), [*((method, "stdio") for method in ASKED), ("elicitation/create", "http")]
+)
 def test_a_question_ends_with_the_server_that_asked(method, wire):
     """The client hears `cancelled`, the late answer harms nothing, and the call that asked ends as unknown."""
     if wire == "stdio":
