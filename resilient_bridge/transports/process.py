@@ -63,7 +63,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._unread: Unread | None = None
         self._loop = asyncio.get_running_loop()
         self._verdict: asyncio.TimerHandle | None = None
-        self._begun: asyncio.Future[None] | None = None  # done once it is known whether it was started
+        self._started: asyncio.Future[None] | None = None  # done once it is known whether it was started
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
@@ -76,7 +76,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """
         self._on_line, self._on_lost = on_line, on_lost
         calm = Calm()
-        self._begun = self._loop.create_future()
+        self._started = self._loop.create_future()
         starting = asyncio.ensure_future(
             self._loop.subprocess_exec(
                 lambda: self,
@@ -92,7 +92,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 calm.give_back()
             starting.result()
         finally:
-            self._begun.set_result(None)
+            self._started.set_result(None)
             del (
                 starting
             )  # an exception that holds the frame that holds it would live until the next collection
@@ -289,8 +289,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_closing = True
         self._stop_waiting()
         self._queue.clear()
-        if self._begun is not None:
-            await calm.wait(self._begun)
+        if self._started is not None:
+            await calm.wait(self._started)
         if self.pid == 0:  # it was never started
             calm.give_back()
             return

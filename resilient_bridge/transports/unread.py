@@ -20,11 +20,11 @@ _CHUNK: Final = 65536
 class Unread:
     """Counts the bytes that were written to a pipe, and after the reader's end those that it left."""
 
-    def __init__(self, kept: int) -> None:
-        """Own `kept`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input."""
-        self._kept: int | None = kept
+    def __init__(self, descriptor: int) -> None:
+        """Own `descriptor`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input."""
+        self._descriptor: int | None = descriptor
         self._written = 0
-        self._left = 0
+        self._unread = 0
 
     @classmethod
     def of(cls, pipe: asyncio.WriteTransport) -> Self | None:
@@ -43,25 +43,25 @@ class Unread:
 
     def take(self) -> None:
         """Take out what is unread, and give the pipe up."""
-        if self._kept is None:
+        if self._descriptor is None:
             return
         with suppress(
             OSError
         ):  # without /proc nothing is proven; an empty pipe that others can write to is one, too
-            source = os.open(f"/proc/self/fd/{self._kept}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            source = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 while count := len(os.read(source, _CHUNK)):
-                    self._left += count
+                    self._unread += count
             finally:
                 os.close(source)
         self.close()
 
     def may_have_read(self, end: int) -> bool:
         """Whether the reader may have acted on the line that ends there: it has all but, at most, the line break."""
-        return self._written - self._left >= end - 1
+        return self._written - self._unread >= end - 1
 
     def close(self) -> None:
         """Give the pipe up. May be called again."""
-        if self._kept is not None:
-            os.close(self._kept)
-            self._kept = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

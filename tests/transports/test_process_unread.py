@@ -32,7 +32,7 @@ READS = (
         ),  # more than a pipe holds: what is left proves less
     ],
 )
-async def test_what_the_child_left_in_the_pipe_was_not_read(lines, was_read):
+async def test_what_is_unread_in_the_pipe_was_not_read(lines, was_read):
     """A child that is gone cannot have acted on a line whose end it never took."""
     async with leaving_nothing(), running(command=READS) as witness:
         sent = [witness.child.send(line, lambda: None) for line in lines]
@@ -41,13 +41,13 @@ async def test_what_the_child_left_in_the_pipe_was_not_read(lines, was_read):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("turns", [1, 2, 5])
-async def test_what_is_closed_while_it_starts_is_ended(turns):
+@pytest.mark.parametrize("steps", [1, 2, 5])
+async def test_what_is_closed_while_it_starts_is_ended(steps):
     """Whoever closes it need not know how far it is."""
     async with leaving_nothing():
         witness = Witness(*CHILD)
         starting = asyncio.create_task(witness.start())
-        for _ in range(turns):
+        for _ in range(steps):
             await asyncio.sleep(0)
         await witness.child.close(5)
         await starting

@@ -99,10 +99,12 @@ def outcome_of(answer: Message) -> str:
     """How a request ended: "unknown" and "not_executed" in the sidecar's words, else "answered" or "failed" in the server's."""
     if "error" in answer:
         return str((answer["error"].get("data") or {}).get(f"{PREFIX}/outcome", "failed"))
-    return told(answer["result"].get("_meta") or {}, text_of(answer), answer["result"].get("isError", False))
+    return outcome_in(
+        answer["result"].get("_meta") or {}, text_of(answer), answer["result"].get("isError", False)
+    )
 
 
-def told(meta: dict[str, Any], text: str, is_error: bool) -> str:
+def outcome_in(meta: dict[str, Any], text: str, is_error: bool) -> str:
     """The same of what a client printed; the words and the machine's form must agree."""
     by_meta = str(meta.get(f"{PREFIX}/outcome", ""))
     by_text = {"OUTCOME UNKNOWN:": "unknown", "NOT EXECUTED:": "not_executed"}

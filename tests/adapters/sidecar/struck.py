@@ -30,7 +30,7 @@ from tests.adapters.sidecar.standing_in import (
     outcome_of,
     stands_in_for,
     text_of,
-    told,
+    outcome_in,
 )
 
 
@@ -44,14 +44,14 @@ class Tally:
 
     calls: int = 0
     faults: int = 0
-    told: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0  # seconds from a loss to `OUTCOME UNKNOWN`
     wrong: list[str] = field(default_factory=list)
 
     def judge(self, marker: str, outcome: str, ran: int, text: str = "") -> None:
         """Hold what a write was told against how often it ran."""
         self.calls += 1
-        self.told[outcome] += 1
+        self.outcomes[outcome] += 1
         allowed = {"answered": (1,), "unknown": (0, 1), "not_executed": (0,)}.get(outcome, ())
         if ran not in allowed:
             self.wrong.append(f"{marker}: {outcome}, ran {ran} times: {text[:200]}")
@@ -59,7 +59,7 @@ class Tally:
     def read(self, marker: str, outcome: str, text: str = "") -> None:
         """A read that may be repeated: it is answered, whatever happens."""
         self.calls += 1
-        self.told[outcome] += 1
+        self.outcomes[outcome] += 1
         if outcome != "answered":
             self.wrong.append(f"{marker}: a read was told {outcome}: {text[:200]}")
 
@@ -206,7 +206,7 @@ def _run_client(command: servers.Command) -> list[dict[str, Any]]:
 def _judged(label: str, lines: list[dict[str, Any]], ran: Counter[str], tally: Tally) -> None:
     for line in lines:
         text = line.get("text") or str(line.get("error"))
-        outcome = "error" if "error" in line else told(line["meta"], line["text"], line["isError"])
+        outcome = "error" if "error" in line else outcome_in(line["meta"], line["text"], line["isError"])
         if line["name"] == "order":
             tally.judge(f"{label}-{line['n']}", outcome, ran[f"{label}-{line['n']}"], text)
         else:
@@ -275,8 +275,8 @@ def main() -> None:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             tally = run(Path(folder), 16, calls)
-        told_ = [tally.told[outcome] for outcome in ("answered", "unknown", "not_executed")]
-        numbers = [tally.calls, tally.faults, *told_, len(tally.wrong)]
+        counts = [tally.outcomes[outcome] for outcome in ("answered", "unknown", "not_executed")]
+        numbers = [tally.calls, tally.faults, *counts, len(tally.wrong)]
         sys.stdout.write(f"| {name} | {' | '.join(map(str, numbers))} | {time.monotonic() - begin:.0f} s |\n")
         sys.stdout.flush()
         for line in tally.wrong:

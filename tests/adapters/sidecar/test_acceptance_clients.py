@@ -82,7 +82,7 @@ def _talk(url, number, striker):
 
 
 @pytest.mark.requirement("X5")
-def test_who_may_not_come_in_stays_out_and_no_secret_is_told(tmp_path, monkeypatch):
+def test_who_may_not_come_in_stays_out_and_no_secret_is_shown(tmp_path, monkeypatch):
     """Foreign origins and hosts, no token and a wrong one; an address that others reach needs a token; secrets are in no event, line or health."""
     monkeypatch.setenv("TEA_TOKEN", "tea-secret-0123456789")
     events = tmp_path / "events.jsonl"
@@ -108,9 +108,9 @@ def test_who_may_not_come_in_stays_out_and_no_secret_is_told(tmp_path, monkeypat
         assert set(health) == {"status"}
         details = json.dumps(_get(sidecar.url, "/health", good))
         lines = "\n".join(line for line in sidecar.lines if "token for clients" not in line)
-    told = lines + details + events.read_text()
+    shown = lines + details + events.read_text()
     for secret in ("tea-secret", "hunter2secret", "verysecret", token):
-        assert secret not in told
+        assert secret not in shown
     refused = subprocess.run(
         stands_in_for(COMMAND, "--http", "0.0.0.0:0", "--no-token"),
         capture_output=True,

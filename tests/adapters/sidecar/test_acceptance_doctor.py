@@ -26,7 +26,7 @@ def doctor(*target: str) -> dict:
 
 
 @servers.needs("node", "servers")
-def test_hints_are_told_as_what_a_repeat_would_risk(tmp_path):
+def test_hints_are_shown_as_what_a_repeat_would_risk(tmp_path):
     """The filesystem server reads, writes idempotently, and edits; killed between calls it is there again with the same tools."""
     found = doctor("--", *servers.filesystem(tmp_path))
     assert found["exit_code"] == 0

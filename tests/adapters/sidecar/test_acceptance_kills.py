@@ -25,14 +25,14 @@ def _rows():
 
 
 @pytest.mark.parametrize("name", list(_rows()))
-def test_nothing_runs_twice_and_what_is_told_is_true(name, tmp_path):
+def test_nothing_runs_twice_and_what_is_reported_is_true(name, tmp_path):
     """A sample of the campaign."""
     run, _, calls = RUNS[name]
     tally = run(tmp_path, 16, calls)
     assert tally.wrong == []
     assert tally.calls == calls
     assert tally.faults > 0
-    assert tally.told["answered"] > calls / 3
+    assert tally.outcomes["answered"] > calls / 3
 
 
 @pytest.mark.campaign

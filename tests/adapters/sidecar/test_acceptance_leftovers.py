@@ -71,7 +71,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("kind", "end"), CASES, ids=[f"{kind}-{end}".replace(" ", "-") for kind, end in CASES]
 )
-def test_no_process_of_the_tree_is_left(kind, end, tmp_path):
+def test_no_process_of_the_tree_remains(kind, end, tmp_path):
     """After 5 s (and with -9, of a server that heeds the end of its input) none is there; the exit code is 0 unless we were killed."""
     command, _ = _commands(tmp_path)[kind]
     pipe = subprocess.PIPE

@@ -35,7 +35,7 @@ runpy.run_module("resilient_bridge.testing.mcp_trap", run_name="__main__")
 
 
 @pytest.mark.requirement("X5")
-def test_a_crash_loop_is_bounded_told_and_recovered_from(tmp_path):
+def test_a_crash_loop_is_bounded_reported_and_recovered_from(tmp_path):
     """It is started a few times, then left alone; calls fail at once with its last words; there is no zombie, no CPU time; mended, it is back."""
     trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
     config = tmp_path / "tea.toml"

@@ -48,7 +48,7 @@ def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path
     assert trap.ran("b") == 1
 
 
-def test_a_server_that_stays_away_is_told_in_time(tmp_path):
+def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
     """Not executed when the patience is over, and not before; the events and the status say why."""
     events = tmp_path / "events.jsonl"
     trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])

@@ -56,7 +56,7 @@ def _killed_while_asking(client, sidecar, method):
     assert kill_server(sidecar)
     assert outcome_of(call.result(2)) == "unknown"
     assert client.wait_for(
-        lambda: number in [said["requestId"] for said in client.notified("notifications/cancelled")], 2
+        lambda: number in [notice["requestId"] for notice in client.notified("notifications/cancelled")], 2
     )
     may_answer.set()  # the person's answer comes late
     client.answers[method] = lambda _: ANSWERS[method]
