@@ -27,10 +27,10 @@ from tests.adapters.sidecar.standing_in import (
     behind,
     kill_server,
     listening,
+    outcome_in,
     outcome_of,
     stands_in_for,
     text_of,
-    outcome_in,
 )
 
 
