@@ -10,6 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
+from shutil import move, rmtree
 from tempfile import TemporaryDirectory
 
 import nox
@@ -117,6 +118,26 @@ def small_servers(session: nox.Session) -> None:
         *("-k", "not openhands", "tests/bridges/servers", *session.posargs),
         env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
     )
+
+
+SITE = (
+    "zensical>=0.0.73,<1",
+    "mkdocstrings>=1.0",
+    "mkdocstrings-python>=2.0",
+)  # a newer one is taken where it can be installed
+
+
+@nox.session(venv_backend="uv")
+def site(session: nox.Session) -> None:
+    """The documentation as a site, in site/: a warning is an error, and every link is followed."""
+    session.install("-q", *SITE)
+    with TemporaryDirectory() as pages:
+        session.run("python", "-m", "website", pages)
+        with session.chdir(pages):
+            session.run("zensical", "build", "--strict")
+        session.run("python", "-m", "website", "check", f"{pages}/site")
+        rmtree("site", ignore_errors=True)
+        move(f"{pages}/site", "site")
 
 
 @nox.session
