@@ -24,6 +24,7 @@ from resilient_bridge.telemetry import call_events, work_events
 from .reference_executed import executed_page
 from .reference_layout import page, table
 from .reference_settings import settings_page
+from .reference_wire import wire_page
 
 
 STATES = {
@@ -362,6 +363,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "events": event_page,
     "executed": executed_page,
     "settings": settings_page,
+    "wire": wire_page,
 }
 
 
