@@ -140,6 +140,19 @@ def site(session: nox.Session) -> None:
         move(f"{pages}/site", "site")
 
 
+FRAMEWORKS = ("langgraph", "openai-agents", "pydantic-ai-slim", "fastmcp")
+
+
+@nox.session(venv_backend="uv")
+def frameworks(session: nox.Session) -> None:
+    """The examples under agent frameworks, installed and run: they print what their docstrings say. CI does not wait for it."""
+    tools = ("pytest>=9", "pytest-timeout", "pytest-xdist", "anyio", "sybil", "certifi")
+    session.install("-q", "-e", ".", *FRAMEWORKS, *tools)
+    session.run("python", "-m", "pytest", "-q", "-n", "0", "tests/frameworks.py")
+    installed = session.run("uv", "pip", "list", "-q", "--python", f"{session.bin}/python", silent=True)
+    session.log(", ".join(line for line in installed.splitlines() if line.split()[0] in FRAMEWORKS))
+
+
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Branch coverage of the README's tests: at least 90 %. CI does not wait for it: the tracer makes them take three times as long."""
