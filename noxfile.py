@@ -140,6 +140,36 @@ def site(session: nox.Session) -> None:
         move(f"{pages}/site", "site")
 
 
+@nox.session(venv_backend="uv")
+def package(session: nox.Session) -> None:
+    """What a release consists of, in dist/: both distributions, checked, the wheel installed and run, an SBOM, the notes."""
+    rmtree("dist", ignore_errors=True)
+    session.install("-q", "build", "cyclonedx-bom", "twine")
+    session.run("python", "-m", "build", "--quiet")
+    built = [str(path) for path in sorted(Path("dist").iterdir())]
+    session.run("python", "-m", "twine", "check", "--strict", *built)
+    with TemporaryDirectory() as fresh:
+        python = f"{fresh}/venv/bin/python"
+        session.run("uv", "venv", "-q", f"{fresh}/venv")
+        session.run(
+            "uv",
+            "pip",
+            "install",
+            "-q",
+            "--python",
+            python,
+            *(path for path in built if path.endswith(".whl")),
+        )
+        with session.chdir(fresh):  # so that nothing is imported from here
+            session.run(f"{fresh}/venv/bin/resilient-bridge", "demo", "--duration", "2", external=True)
+        session.run(
+            "cyclonedx-py", "environment", "--output-reproducible", "-o", "dist/sbom.cdx.json", python
+        )
+    Path("dist/release-notes.md").write_text(
+        session.run("python", "-m", "website.release_notes", silent=True)
+    )
+
+
 FRAMEWORKS = ("langgraph", "openai-agents", "pydantic-ai-slim", "fastmcp")
 
 

@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from website import api, links, navigation
 from website.check import problems
 from website.pages import ROOT, site, title
+from website.readme import packaged
+from website.release_notes import CHANGELOG, notes
 
 
 pytestmark = pytest.mark.requirement("X11")
@@ -99,3 +102,40 @@ def test_the_check_finds_what_leads_nowhere(tmp_path):
         "a.html: b.html#y leads nowhere",
         "a.html: c.html leads nowhere",
     ]
+
+
+def test_no_link_of_the_packaged_readme_is_relative():
+    """An index has no pages of this repository: without an address the links go, with one they are absolute."""
+    text = (ROOT / "README.md").read_text()
+    for shown in (packaged(text), packaged(text, "https://host/blob/v1/")):
+        targets = [
+            found["target"]
+            for is_prose, part in links.prose(shown)
+            if is_prose
+            for found in links.LINK.finditer(part)
+        ]
+        assert [target for target in targets if not target.startswith("https://")] == []
+    assert "(https://host/blob/v1/docs/tutorial.md)" in packaged(text, "https://host/blob/v1/")
+    assert "in the source distribution" in packaged(text)
+    assert "[The tutorial]" not in packaged(text)
+
+
+def test_release_notes_are_the_part_of_the_changelog():
+    """Of one version, without its heading; a version that is not there is named."""
+    text = "# Changelog\n\n## Unreleased\n\n- new\n\n## 1.0.0 - 2026-12-01\n\n### Added\n\n- old\n"
+    assert notes(text) == "- new\n"
+    assert notes(text, "1.0.0") == "### Added\n\n- old\n"
+    with pytest.raises(LookupError, match=r"Unreleased, 1\.0\.0"):
+        notes(text, "2.0.0")
+    assert "### Added" in notes(CHANGELOG.read_text())
+
+
+def test_the_workflow_runs_three_systems_and_four_pythons():
+    """And sessions that there are."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    matrix = workflow["jobs"]["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    assert [name.partition("-")[0] for name in matrix["os"]] == ["ubuntu", "macos", "windows"]
+    asked = re.findall(r'nox -s "?(\w+)', (ROOT / ".github/workflows/ci.yml").read_text())
+    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+    assert {"lowest", "package", "tests"} <= set(asked) <= set(sessions)
