@@ -10,6 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
+from shutil import move, rmtree
 from tempfile import TemporaryDirectory
 
 import nox
@@ -117,6 +118,69 @@ def small_servers(session: nox.Session) -> None:
         *("-k", "not openhands", "tests/bridges/servers", *session.posargs),
         env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
     )
+
+
+SITE = (
+    "zensical>=0.0.73,<1",
+    "mkdocstrings>=1.0",
+    "mkdocstrings-python>=2.0",
+)  # a newer one is taken where it can be installed
+
+
+@nox.session(venv_backend="uv")
+def site(session: nox.Session) -> None:
+    """The documentation as a site, in site/: a warning is an error, and every link is followed."""
+    session.install("-q", *SITE)
+    with TemporaryDirectory() as pages:
+        session.run("python", "-m", "website", pages)
+        with session.chdir(pages):
+            session.run("zensical", "build", "--strict")
+        session.run("python", "-m", "website", "check", f"{pages}/site")
+        rmtree("site", ignore_errors=True)
+        move(f"{pages}/site", "site")
+
+
+@nox.session(venv_backend="uv")
+def package(session: nox.Session) -> None:
+    """What a release consists of, in dist/: both distributions, checked, the wheel installed and run, an SBOM, the notes."""
+    rmtree("dist", ignore_errors=True)
+    session.install("-q", "build", "cyclonedx-bom", "twine")
+    session.run("python", "-m", "build", "--quiet")
+    built = [str(path) for path in sorted(Path("dist").iterdir())]
+    session.run("python", "-m", "twine", "check", "--strict", *built)
+    with TemporaryDirectory() as fresh:
+        python = f"{fresh}/venv/bin/python"
+        session.run("uv", "venv", "-q", f"{fresh}/venv")
+        session.run(
+            "uv",
+            "pip",
+            "install",
+            "-q",
+            "--python",
+            python,
+            *(path for path in built if path.endswith(".whl")),
+        )
+        with session.chdir(fresh):  # so that nothing is imported from here
+            session.run(f"{fresh}/venv/bin/resilient-bridge", "demo", "--duration", "2", external=True)
+        session.run(
+            "cyclonedx-py", "environment", "--output-reproducible", "-o", "dist/sbom.cdx.json", python
+        )
+    Path("dist/release-notes.md").write_text(
+        session.run("python", "-m", "website.release_notes", silent=True)
+    )
+
+
+FRAMEWORKS = ("langgraph", "openai-agents", "pydantic-ai-slim", "fastmcp")
+
+
+@nox.session(venv_backend="uv")
+def frameworks(session: nox.Session) -> None:
+    """The examples under agent frameworks, installed and run: they print what their docstrings say. CI does not wait for it."""
+    tools = ("pytest>=9", "pytest-timeout", "pytest-xdist", "anyio", "sybil", "certifi")
+    session.install("-q", "-e", ".", *FRAMEWORKS, *tools)
+    session.run("python", "-m", "pytest", "-q", "-n", "0", "tests/frameworks.py")
+    installed = session.run("uv", "pip", "list", "-q", "--python", f"{session.bin}/python", silent=True)
+    session.log(", ".join(line for line in installed.splitlines() if line.split()[0] in FRAMEWORKS))
 
 
 @nox.session

@@ -25,6 +25,7 @@ from .reference_executed import executed_page
 from .reference_layout import page, table
 from .reference_metrics import metrics_page
 from .reference_settings import settings_page
+from .reference_wire import wire_page
 
 
 STATES = {
@@ -390,7 +391,7 @@ def event_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "states": states, "errors": error_page, "events": event_page, "executed": executed_page,
-    "settings": settings_page, "metrics": metrics_page,
+    "settings": settings_page, "metrics": metrics_page, "wire": wire_page,
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import attrs
@@ -15,6 +16,8 @@ from resilient_bridge.protocol.transitions import REASONS as KNOWN_REASONS
 from resilient_bridge.protocol.transitions import mermaid
 
 from .reference import ABOUT_PREFIX, ACTIONS, PAGES, REASONS, STATES, closes, records, statuses
+from .reference_presets import ABOUT, PRESETS, preset_page
+from .reference_wire import TYPES, frames
 
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
@@ -24,6 +27,31 @@ REFERENCE = Path(__file__).parents[1] / "docs/reference"
 def test_the_page_is_what_the_package_says(name):
     """docs/reference/NAME.md is generated: `python -m tests.reference NAME > docs/reference/NAME.md` renews it."""
     assert (REFERENCE / f"{name}.md").read_text() == PAGES[name]()
+
+
+@pytest.mark.requirement("X11")
+@pytest.mark.parametrize("name", ABOUT)
+def test_the_page_of_a_preset_is_what_the_preset_says(name):
+    """docs/presets/NAME.md is generated: `python -m tests.reference_presets` renews them."""
+    assert (PRESETS / f"{name}.md").read_text() == preset_page(name)
+
+
+def test_every_preset_has_a_page():
+    """And no other has."""
+    assert set(ABOUT) == set(rb.presets.__all__) - {"BridgePolicy"}
+    assert {path.stem for path in PRESETS.iterdir()} == set(ABOUT)
+
+
+def test_every_type_of_a_captured_frame_is_explained():
+    """The table of types on the page of the wire has each that the client or the bridge sent of its own accord."""
+    sent = {
+        (sender, re.search('"type":"(\\w+)"', text)[1])
+        for scene in frames().values()
+        for sender, text in scene
+    }
+    ours = {("client", "tool_result"), ("client", "git_status_request")}
+    theirs = {("bridge", "git_status_response"), ("bridge", "claude_event")}
+    assert sent - ours - theirs <= {(sender, kind.strip("`")) for sender, kind, _about in TYPES}
 
 
 def test_the_page_of_states_holds_the_diagram_of_the_core():

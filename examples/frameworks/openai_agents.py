@@ -1,0 +1,70 @@
+"""Tools of a Toolbox under the OpenAI Agents SDK.
+
+The function that the SDK reads the schema from calls the toolbox and returns `to_llm()`: a failure is an answer with a suggestion, not the
+SDK's "An error occurred". The model here says what it is told to; for a real one, `rb.wrap(AsyncOpenAI())` goes into `OpenAIChatCompletionsModel`.
+
+    $ python examples/frameworks/openai_agents.py
+    tool: 21 degrees in Rome
+    answer: It has 21 degrees.
+"""
+
+import asyncio
+import json
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+import resilient_bridge as rb
+
+
+toolbox = rb.Toolbox(rb.presets.openviber)
+calls = 0
+
+
+@toolbox.tool(name="weather", idempotent=True)
+async def look(city: str) -> str:
+    global calls
+    calls += 1
+    if calls == 1:
+        raise ConnectionResetError(104, "connection reset")  # repeated by the toolbox's policy
+    return f"21 degrees in {city}"
+
+
+@function_tool
+async def weather(city: str) -> str:
+    """Return the weather of a city."""
+    return (await toolbox.call("weather", {"city": city})).to_llm()
+
+
+class Scripted(Model):
+    """A model that asks for the weather once, and then answers."""
+
+    async def get_response(self, system_instructions, input, *_rest, **_more) -> ModelResponse:
+        if isinstance(input, str) or len(input) == 1:
+            call = {
+                "arguments": '{"city": "Rome"}',
+                "call_id": "call-1",
+                "name": "weather",
+                "type": "function_call",
+            }
+            output = [ResponseFunctionToolCall(**call)]
+        else:
+            text = ResponseOutputText(annotations=[], text="It has 21 degrees.", type="output_text")
+            message = {"id": "message-1", "role": "assistant", "status": "completed", "type": "message"}
+            output = [ResponseOutputMessage(content=[text], **message)]
+        return ModelResponse(output=output, usage=Usage(), response_id=None)
+
+    def stream_response(self, *_args, **_more):
+        raise NotImplementedError
+
+
+async def main() -> None:
+    agent = Agent(name="assistant", model=Scripted(), tools=[weather])
+    result = await Runner.run(agent, "How is Rome?", run_config=RunConfig(tracing_disabled=True))
+    print("tool:", json.loads(result.new_items[1].output)["result"])
+    print("answer:", result.final_output)
+
+
+if __name__ == "__main__":
+    with rb.testing.virtual_time():  # only here: do not wait between repeats
+        asyncio.run(main())

@@ -1,0 +1,195 @@
+"""A page for each preset: what it says, where each number comes from, and its source. `python -m tests.reference_presets` writes docs/presets.
+
+Rule: a value is read from the preset; only where it comes from is written here: the section of the specification, and the row of
+docs/reference/promises.md that a test proves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import resilient_bridge as rb
+
+from .reference_layout import table
+from .requirements import SOURCES
+
+
+PRESETS = Path(__file__).parents[1] / "docs/presets"
+
+
+class Value(NamedTuple):
+    """A value of a preset, and where it comes from."""
+
+    about: str
+    read: Callable[[Any], object]
+    section: str
+    row: str
+
+
+class Preset(NamedTuple):
+    """The specification of a preset, by its letter in tests/requirements.py, and its values."""
+
+    letter: str
+    use: str
+    values: list[Value]
+
+
+def _tool(name: str) -> Callable[[Any], object]:
+    return lambda preset: preset.tools[name]
+
+
+ABOUT = {
+    "default": Preset(
+        "",
+        "Where nothing is known about the server. It is what `BridgeClient`, `reconnecting` and `BridgePolicy()` have when nothing is said.",
+        [
+            Value("a link is tried again", lambda p: p.reconnect, "ours: spread out, without end", "R3"),
+            Value("a dead peer is noticed", lambda p: p.heartbeat, "ReCursor's times", "V13"),
+            Value(
+                "what waits to be sent", lambda p: p.outbox, "ours; the window is OpenViber's 5 minutes", "V9"
+            ),
+            Value("how far back a replay goes", lambda p: p.replay, "ours", "R14"),
+            Value("calls", lambda p: p.calls, "ours: `rb.resilient`", "R15"),
+        ],
+    ),
+    "recursor": Preset(
+        "R",
+        "A `BridgeClient` of a ReCursor bridge, and the tools of its agent.",
+        [
+            Value("a link is tried again", lambda p: p.reconnect.backoff, "CONN_WEBSOCKET_CLOSED", "R3"),
+            Value(
+                "how often, and then",
+                lambda p: f"{p.reconnect.attempts}, {p.reconnect.on_exhausted}",
+                "CONN_WEBSOCKET_CLOSED",
+                "R3",
+            ),
+            Value(
+                "after a connect timeout",
+                lambda p: p.reconnect.rules["CONN_TIMEOUT"].backoff,
+                "CONN_TIMEOUT",
+                "R6",
+            ),
+            Value(
+                "attempts on the cached address", lambda p: p.reconnect.reuse_address_on, "CONN_TIMEOUT", "R6"
+            ),
+            Value("a session is kept", lambda p: f"{p.reconnect.grace:g} s", "SESS_NOT_FOUND", "R4"),
+            Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Pattern", "R15"),
+            Value("calls", lambda p: p.calls.layers[0], "TOOL_EXECUTION_FAILED", "R11"),
+            *(
+                Value(f"tool `{name}`", _tool(name), "TOOL_TIMEOUT", "R12")
+                for name in ("bash", "read_file", "edit_file", "search")
+            ),
+        ],
+    ),
+    "ccsetup": Preset(
+        "C",
+        "The steps of a [workflow](../how-to/run-a-workflow.md) of an agent: it has no link of its own.",
+        [Value("a transient failure", lambda p: p.calls.layers[0], "Transient Recovery", "C2")],
+    ),
+    "stdiobus": Preset(
+        "S",
+        "An MCP client whose server delegates to agents: `rb.reconnecting(…, rb.presets.stdiobus)` obeys the two lists of names.",
+        [
+            Value("may be repeated", lambda p: p.repeatable, "which operations are safe to repeat", "S8"),
+            Value(
+                "if the error is marked retryable",
+                lambda p: p.repeatable_if_marked,
+                "which operations are safe to repeat",
+                "S8",
+            ),
+            Value("calls", lambda p: p.calls, "names no delays, so they are those of `default`", "S9"),
+        ],
+    ),
+    "gasoline": Preset(
+        "G",
+        "A browser extension's daemon, and the commands that are run in a page.",
+        [
+            Value(
+                "a link is tried again", lambda p: p.reconnect.backoff, "Exponential Backoff Schedule", "G2"
+            ),
+            Value("calls", lambda p: p.calls.layers[0], "Exponential Backoff Schedule", "G2"),
+            Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Defaults", "G2"),
+            Value("tool `execute_js`", _tool("execute_js"), "Execute JS Timeout Example", "G4"),
+            *(
+                Value(f"tool `{name}`", _tool(name), "Timing Constants", "G1")
+                for name in ("default", "query", "async_command", "startup", "poll", "health", "long_handler")
+            ),
+        ],
+    ),
+    "openviber": Preset(
+        "V",
+        "It talks to its board, to models of several providers, and to tools.",
+        [
+            Value("a link is tried again", lambda p: p.reconnect.backoff, "4, Reconnection Strategy", "V7"),
+            Value(
+                "how often, and then",
+                lambda p: f"{p.reconnect.attempts}, {p.reconnect.on_exhausted}",
+                "4, Reconnection Strategy",
+                "V7",
+            ),
+            Value("a dead peer is noticed", lambda p: p.heartbeat, "8, Crash Detection", "V13"),
+            Value("the server dedupes", lambda p: p.dialect.dedupes, "4, Idempotency", "V9"),
+            Value("calls of a model", lambda p: p.calls.layers[0], "2, Retry Policy", "V1"),
+            Value("calls of a local model", _tool("local"), "2, Provider-Specific Behavior", "V2"),
+            *(
+                Value(f"tool `{name}`", _tool(name), "3, Timeout Handling", "V5")
+                for name in ("default", "shell_command", "web_scrape", "browser_action")
+            ),
+        ],
+    ),
+}
+
+
+def _shown(value: object) -> str:
+    return f"`{value}`" if isinstance(value, str) else f"`{value!r}`"
+
+
+def preset_page(name: str) -> str:
+    """The text of docs/presets/NAME.md."""
+    preset, about = getattr(rb.presets, name), ABOUT[name]
+    module = import_module(f"resilient_bridge.presets._{name}")
+    whose = SOURCES[about.letter] if about.letter else "What we recommend"
+    rows = ((value.about, _shown(value.read(preset)), value.section, value.row) for value in about.values)
+    return "\n".join(
+        [
+            f"# `presets.{name}`",
+            "",
+            "Generated by `python -m tests.reference_presets`; edit that file or the package instead.",
+            "",
+            f"{whose}. {about.use} What is not listed is as in [`presets.default`](default.md)."
+            if about.letter
+            else f"{whose}. {about.use}",
+            "",
+            "[How to use a preset](../how-to/use-a-preset.md), and how to change a number of one.",
+            "",
+            *table(
+                "what | value | section of the specification"
+                if about.letter
+                else "what | value | whose numbers",
+                [row[:3] for row in rows],
+            ),
+            "",
+            "Promised and tested: ["
+            + ", ".join(sorted({value.row for value in about.values}, key=lambda row: (row[0], int(row[1:]))))
+            + "](../reference/promises.md).",
+            "",
+            "## Source",
+            "",
+            f"`resilient_bridge/presets/_{name}.py`:",
+            "",
+            "```py",
+            inspect.getsource(module).rstrip(),
+            "```",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    PRESETS.mkdir(exist_ok=True)
+    for name in ABOUT:
+        (PRESETS / f"{name}.md").write_text(preset_page(name))

@@ -1,0 +1,141 @@
+"""The site has every page, and every page leads on. What the generator makes of them is checked by `nox -s site`, with warnings as errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from website import api, links, navigation
+from website.check import problems
+from website.pages import ROOT, site, title
+from website.readme import packaged
+from website.release_notes import CHANGELOG, notes
+
+
+pytestmark = pytest.mark.requirement("X11")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return site()
+
+
+def test_every_document_is_a_page(pages):
+    """Each file under docs/, the README, the changelog and each example are there."""
+    documents = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    examples = {f"examples/{path.stem}.md" for path in (ROOT / "examples").glob("*.py")}
+    assert documents | examples | {"index.md", "project/changelog.md", "project/contributing.md"} <= set(
+        pages
+    )
+
+
+def test_every_page_is_in_the_navigation(pages):
+    """And nothing else is."""
+    shown = re.findall(r"'([\w/.-]+\.md)'", str(navigation.navigation(pages)))
+    assert sorted(shown) == sorted(pages)
+
+
+def test_a_guide_that_the_index_by_task_leaves_out_is_named(pages):
+    """So that a new guide is not lost."""
+    with pytest.raises(ValueError, match=r"how-to/new\.md"):
+        navigation.navigation({**pages, "how-to/new.md": "# New"})
+
+
+def test_every_public_name_is_on_an_api_page(pages):
+    """The names of api.md are those that the package exports; the docstring of each is on one page."""
+    text = (ROOT / "docs/reference/api.md").read_text()
+    listed = api.anchors(text)
+    assert set(listed) == set(re.findall(r"^\| \[`([\w.]+)`\]", text, re.MULTILINE))
+    for name, goal in listed.items():
+        page, _, anchor = goal.partition("#")
+        assert f"::: {anchor}\n" in pages[page], name
+
+
+def test_links_lead_to_pages_of_the_site(pages):
+    """Whatever a page links to is a page, with its own path."""
+    for name, text in pages.items():
+        for is_prose, part in links.prose(text):
+            for found in links.LINK.finditer(part) if is_prose else ():
+                target = found["target"].partition("#")[0]
+                if target and "://" not in target:
+                    path = (Path("/") / name).parent / target
+                    assert str(path.resolve()).removeprefix("/") in pages, (name, target)
+
+
+def test_a_link_out_of_the_site_is_refused():
+    """It would work on a clone and lead nowhere in the site."""
+    with pytest.raises(links.NoPageError, match=r"docs/a\.md.*\.\./LICENSE"):
+        links.rewritten("[text](../LICENSE)", "docs/a.md", "a.md", lambda _path, _text: None)
+
+
+def test_links_are_moved_and_code_is_not():
+    """A source file leads to the docstring of the name that the link shows; a block of code stays as it is."""
+    text = "[`Gap`](../../p.py) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
+    goals = {"p.py": "api/n.md#rb.Gap", "docs/b.md": "b.md"}
+    moved = links.rewritten(text, "docs/reference/a.md", "reference/a.md", lambda path, _text: goals[path])
+    assert moved == (
+        "[`Gap`](../api/n.md#rb.Gap) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
+    )
+
+
+def test_llms_txt_names_every_page(pages):
+    """With its title and what it is about, in the order of the navigation."""
+    text = navigation.llms(pages, "What it is.")
+    assert text.startswith("# resilient-bridge\n\n> What it is.\n")
+    listed = re.findall(r"^- \[.+\]\(([\w/.-]+\.md)\)", text, re.MULTILINE)
+    assert sorted(listed) == sorted(pages)
+    assert f"[{title(pages['strategies/breaker.md'])}](strategies/breaker.md): " in text
+
+
+def test_the_check_finds_what_leads_nowhere(tmp_path):
+    """A file that is not there, an anchor that is not there, a script of another site; and nothing else."""
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top"><a href="b.html#x">1</a><a href="b.html#y">2</a><a href="c.html">3</a><a href="#top">4</a>'
+        '<a href="https://host/">5</a><script src="https://host/s.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<p id="x">')
+    assert problems(tmp_path) == [
+        "a.html: loads https://host/s.js",
+        "a.html: b.html#y leads nowhere",
+        "a.html: c.html leads nowhere",
+    ]
+
+
+def test_no_link_of_the_packaged_readme_is_relative():
+    """An index has no pages of this repository: without an address the links go, with one they are absolute."""
+    text = (ROOT / "README.md").read_text()
+    for shown in (packaged(text), packaged(text, "https://host/blob/v1/")):
+        targets = [
+            found["target"]
+            for is_prose, part in links.prose(shown)
+            if is_prose
+            for found in links.LINK.finditer(part)
+        ]
+        assert [target for target in targets if not target.startswith("https://")] == []
+    assert "(https://host/blob/v1/docs/tutorial.md)" in packaged(text, "https://host/blob/v1/")
+    assert "in the source distribution" in packaged(text)
+    assert "[The tutorial]" not in packaged(text)
+
+
+def test_release_notes_are_the_part_of_the_changelog():
+    """Of one version, without its heading; a version that is not there is named."""
+    text = "# Changelog\n\n## Unreleased\n\n- new\n\n## 1.0.0 - 2026-12-01\n\n### Added\n\n- old\n"
+    assert notes(text) == "- new\n"
+    assert notes(text, "1.0.0") == "### Added\n\n- old\n"
+    with pytest.raises(LookupError, match=r"Unreleased, 1\.0\.0"):
+        notes(text, "2.0.0")
+    assert "### Added" in notes(CHANGELOG.read_text())
+
+
+def test_the_workflow_runs_three_systems_and_four_pythons():
+    """And sessions that there are."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    matrix = workflow["jobs"]["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    assert [name.partition("-")[0] for name in matrix["os"]] == ["ubuntu", "macos", "windows"]
+    asked = re.findall(r'nox -s "?(\w+)', (ROOT / ".github/workflows/ci.yml").read_text())
+    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+    assert {"lowest", "package", "tests"} <= set(asked) <= set(sessions)

@@ -1,0 +1,42 @@
+"""Writes the site's pages for the generator: `python -m website DIRECTORY`, then `zensical build --strict` in it.
+
+`python -m website check DIRECTORY` follows every link of what was built.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+from .check import problems
+from .navigation import llms, navigation
+from .pages import ROOT, site
+
+
+def write(directory: Path) -> None:
+    """Write the pages, llms.txt and the generator's configuration."""
+    pages = site()
+    for name, text in pages.items():
+        path = directory / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
+    (directory / "docs/llms.txt").write_text(llms(pages, summary))
+    settings = (ROOT / "website/mkdocs.yml").read_text().replace("SOURCE", json.dumps(str(ROOT)))
+    (directory / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(navigation(pages))}\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or check what was built; return 1 if a link is broken."""
+    if arguments[0] == "check":
+        found = problems(Path(arguments[1]))
+        sys.stdout.writelines(f"{problem}\n" for problem in found)
+        return bool(found)
+    write(Path(arguments[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
