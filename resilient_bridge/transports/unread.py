@@ -33,7 +33,7 @@ class Unread:
             return None
         try:
             return cls(os.dup(cast("Any", pipe.get_extra_info("pipe")).fileno()))
-        except OSError:  # no descriptor is free
+        except (OSError, ValueError):  # no descriptor is free; or the child is gone already, and the pipe closed
             return None
 
     def wrote(self, count: int) -> int:

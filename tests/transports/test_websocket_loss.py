@@ -109,12 +109,14 @@ async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial, u
 
 
 @pytest.mark.parametrize("stage", ["tcp", "tls", "upgrade"])
-async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, leaving_nothing):
+async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, leaving_nothing, until):
     """Whichever handshake hangs, the cancelled call takes its socket and tasks with it."""
     scheme, context = ("ws", None) if stage == "tcp" else ("wss", trusting)
     async with leaving_nothing(), recorder(serving("good") if stage == "upgrade" else None) as server:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(None) as patience:
+                task = asyncio.ensure_future(until(lambda: server.connections))
+                task.add_done_callback(lambda _: patience.reschedule(asyncio.get_running_loop().time() + 0.1))
                 await open_websocket(f"{scheme}://localhost:{server.port}/", ssl=context, max_frame_bytes=MIB)
         assert server.connections == 1
     gc.collect()
