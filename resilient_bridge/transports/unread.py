@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Unread:
         if sys.platform != "linux":
             return None
         try:
-            return cls(os.dup(cast("Any", pipe.get_extra_info("pipe")).fileno()))
+            return cls(os.dup(pipe.get_extra_info("pipe").fileno()))
         except (OSError, ValueError):  # no descriptor is free; the child is gone, and its pipe closed
             return None
 
