@@ -24,8 +24,12 @@ def write(directory: Path) -> None:
         path.write_text(text)
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
     (directory / "docs/llms.txt").write_text(llms(pages, summary))
+    drawing = directory / "package/dist/mermaid.min.js"  # where `npm pack` has put it, if it was asked to
+    extra = f"extra_javascript: [{drawing.name}]\n" if drawing.exists() else ""
+    if drawing.exists():
+        drawing.replace(directory / "docs" / drawing.name)
     settings = (ROOT / "website/mkdocs.yml").read_text().replace("SOURCE", json.dumps(str(ROOT)))
-    (directory / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(navigation(pages))}\n")
+    (directory / "mkdocs.yml").write_text(f"{settings}{extra}nav: {json.dumps(navigation(pages))}\n")
 
 
 def main(arguments: list[str]) -> int:
