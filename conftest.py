@@ -15,7 +15,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Generator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it starts with `&`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Every client of HTTP reads the roots of all the world's certificates, of which a peer on loopback has none: one is enough.
-    certifi.where = cache(_one_root)
+    os.environ["SSL_CERT_FILE"] = root = _one_root()
+    certifi.where = lambda: root
     # Hundreds of processes import the package: each would compile it, which is half of the time that they take.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import calls as calls
     from . import client as client
     from . import errors as errors
+    from . import exporters as exporters
     from . import presets as presets
     from . import protocol as protocol
     from . import settings as settings
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import Peer as Peer
     from .adapters import Reconnecting as Reconnecting
+    from .adapters import Sidecar as Sidecar
     from .adapters import reconnecting as reconnecting
+    from .adapters import run_sidecar as run_sidecar
+    from .adapters import serve_sidecar as serve_sidecar
     from .adapters import stdio as stdio
     from .adapters import wrap as wrap
     from .agent import Toolbox as Toolbox
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
     from .errors import OutcomeUnknownError as OutcomeUnknownError
     from .errors import RejectedError as RejectedError
     from .errors import Severity as Severity
+    from .exporters import health_app as health_app
     from .presets import BridgePolicy as BridgePolicy
     from .protocol import Gap as Gap
     from .protocol import Message as Message
@@ -80,6 +85,8 @@ if TYPE_CHECKING:
     from .settings import Config as Config
     from .settings import dump as dump
     from .settings import load as load
+    from .telemetry import Alerts as Alerts
+    from .telemetry import Debug as Debug
     from .telemetry import events as events
     from .telemetry import listen as listen
     from .telemetry.events import BridgeState as BridgeState
@@ -91,7 +98,8 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "adapters": (
-        "EventSource HTTPAdapter HTTPMiddleware HTTPTransport Peer Reconnecting reconnecting stdio wrap"
+        "EventSource HTTPAdapter HTTPMiddleware HTTPTransport Peer Reconnecting reconnecting "
+        "run_sidecar serve_sidecar Sidecar stdio wrap"
     ),
     "agent": "Toolbox Workflow",
     "=agent": "agent",
@@ -107,6 +115,8 @@ _NAMES = {
         "OutcomeUnknownError RejectedError Severity"
     ),
     "=errors": "errors",
+    "=exporters": "exporters",
+    "exporters": "health_app",
     "presets": "BridgePolicy",
     "=presets": "presets",
     "protocol": "Gap Message",
@@ -114,7 +124,7 @@ _NAMES = {
     "protocol.policies": "Dialect Heartbeat Inbox Outbox Reconnect Replay",
     "settings": "Config dump load",
     "=stores": "stores",
-    "telemetry": "listen",
+    "telemetry": "Alerts Debug listen",
     "telemetry.events": "BridgeState Verdict",
     "=telemetry.events": "events",
     "=testing": "testing",

@@ -19,10 +19,11 @@ from resilient_bridge.classification.statuses import status_finding
 from resilient_bridge.protocol.policies.dialect import Dialect
 from resilient_bridge.protocol.policies.losses import LossAction, meaning
 from resilient_bridge.protocol.transitions import mermaid
-from resilient_bridge.telemetry import call_events, work_events
+from resilient_bridge.telemetry import alert_events, call_events, debug_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import page, table
+from .reference_metrics import metrics_page
 from .reference_settings import settings_page
 from .reference_wire import wire_page
 
@@ -300,14 +301,15 @@ def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
     return [
         value
-        for room in (events, call_events, work_events)
+        for room in (events, call_events, alert_events, debug_events, work_events)
         for value in vars(room).values()
         if inspect.isclass(value) and issubclass(value, events.Event) and value.__module__ == room.__name__
     ]
 
 
 def _fields(record: type[events.Event]) -> str:
-    shown = [f"`{field.name}: {field.type}`" for field in attrs.fields(record) if field.name != "at"]
+    shared = [field.name for field in attrs.fields(events.Event)]
+    shown = [f"`{field.name}: {field.type}`" for field in attrs.fields(record) if field.name not in shared]
     return ", ".join(shown)
 
 
@@ -343,7 +345,8 @@ def event_page() -> str:
             "```",
         ],
         [
-            "Each has `at: datetime`, with its time zone, and:",
+            "Each has `at: datetime`, with its time zone, `bridge: str`, the name of the client or link that it is about (`BridgeClient(name=)`,",
+            "`reconnecting(name=)`; empty for one without a name, and for all other events), and:",
             "",
             *table(
                 "event | says | fields",
@@ -353,18 +356,43 @@ def event_page() -> str:
                 ),
             ),
         ],
+        [
+            "## As a line of JSON",
+            "",
+            "`rb.stores.SessionLog(path)` and `resilient-bridge pipe --events FILE` write each event as one object on one line, in this order:",
+            "",
+            *table(
+                "key | value",
+                (
+                    ("`at`", "when, in ISO 8601, to the millisecond, in UTC"),
+                    ("`event`", "the name of the event, as in the table above"),
+                    ("`bridge`", "only if the client or link has a name"),
+                    (
+                        "each field",
+                        (
+                            "by its name; a failure as its `to_dict()`, an enum as its word, another time in ISO 8601, money as text; "
+                            "a secret as `[redacted]`, a text of more than 500 characters cut"
+                        ),
+                    ),
+                    (
+                        "`lost`",
+                        "only in the `StoreRecovered` of the log itself: how many lines could not be written",
+                    ),
+                    ("`cut`", "in the place of the fields of an event whose line is longer than 64 KiB"),
+                ),
+            ),
+            "",
+            "Lines that a program writes itself (`SessionLog.write`) have `at` and whatever it said, and no `event`. Keys may be added, and none",
+            "changes its meaning. The first line of `pipe --events` is `Started`, with `version`, `python` and `command`.",
+        ],
         ["States and reasons are in [states](states.md), failures in [errors](errors.md)."],
     )
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "states": states,
-    "errors": error_page,
-    "events": event_page,
-    "executed": executed_page,
-    "settings": settings_page,
-    "wire": wire_page,
-}
+    "states": states, "errors": error_page, "events": event_page, "executed": executed_page,
+    "settings": settings_page, "metrics": metrics_page, "wire": wire_page,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

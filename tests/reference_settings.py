@@ -37,6 +37,7 @@ TAKES = {
     "secret": "`env:NAME` or `file:PATH`",
     "address": "a `ws://` or `wss://` URL, or `env:NAME`",
     "headers": "a table of texts; secrets as `env:NAME`",
+    "seconds_by_name": "a table of durations by name",
 }
 PLAIN = {
     "dedupes": '`true`, `false` or `"stated"`',
@@ -44,6 +45,10 @@ PLAIN = {
     "close": "a close code, or the first and last of a range",
     "status": "an HTTP status, or the first and last of a range",
     "proof": '`"session"` or `"barrier"`',
+    "headers": "a table of texts; secrets as `env:NAME` or `file:PATH`",
+    "env": "a table of texts",
+    "check": "a table: a tool, and the tool that shows what it did",
+    "concurrency": "a table of whole numbers by tool",
     "close_code": "a close code from 1000 to 4999",
 }
 
@@ -57,6 +62,8 @@ def _takes(name: str, form: Form) -> str:
         is_schedule = form.of is rb.Backoff
         link = "a schedule" if is_schedule else f"[{form.of.__name__}](#{form.of.__name__.lower()})"
         return f"a list, each {link}" if form.kind == "values" else link
+    if form.kind == "policies" and form.of is not rb.Policy:
+        return f"a table of [{form.of.__name__}](#{form.of.__name__.lower()}) by name"
     size = ', or a size such as `"8MiB"`' if name.endswith("bytes") else ""
     return TAKES[form.kind] + size
 

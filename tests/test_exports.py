@@ -88,7 +88,7 @@ def test_no_public_name_is_that_of_a_module_beside_it():
 def _public() -> set[str]:
     """Each public name once, from the namespace that it is documented in."""
     names = set(rb.__all__)
-    for space in ("agent", "errors", "stores", "testing"):
+    for space in ("agent", "errors", "exporters", "stores", "testing"):
         names |= {f"{space}.{name}" for name in getattr(rb, space).__all__ if name not in rb.__all__}
     return names
 

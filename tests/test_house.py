@@ -119,12 +119,12 @@ def test_only_a_world_makes_a_random_source_without_a_seed():
     assert found == []
 
 
-def test_every_bridge_of_testing_is_held_to_its_contract():
-    """Each testing/server*.py stands in the import contract that keeps `protocol` and `client` out of it."""
+def test_every_server_of_testing_is_held_to_its_contract():
+    """Each testing/server*.py and mcp_trap*.py stands in the import contract that keeps `protocol`, `client` and `adapters` out of it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     witness = next(contract for contract in contracts if contract["id"] == "witness")
-    bridges = {f"resilient_bridge.testing.{path.stem}" for path in (PACKAGE / "testing").glob("server*")}
-    assert bridges == set(witness["source_modules"])
+    servers = [*(PACKAGE / "testing").glob("server*"), *(PACKAGE / "testing").glob("mcp_trap*")]
+    assert {f"resilient_bridge.testing.{path.stem}" for path in servers} == set(witness["source_modules"])
 
 
 def test_importing_the_package_loads_nothing_else():

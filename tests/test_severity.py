@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
@@ -52,6 +53,25 @@ def test_an_error_that_no_policy_had_to_do_with_stays_at_debug(caplog):
 
 
 @pytest.mark.parametrize("severity", rb.Severity)
+def test_what_is_counted_noticed_and_alerted(severity):
+    """By the page: a metric from warning on, a notice from error on, an alert from critical on."""
+    noticed = []
+    registry = CollectorRegistry()
+
+    @rb.Policy(rb.Retry(attempts=1))(idempotent=True)
+    def ask() -> None:
+        raise _error(severity)
+
+    with rb.exporters.prometheus.install(registry=registry), rb.Alerts(notify=noticed.append) as alerts:
+        rb.capture(ask)
+        alerted = alerts.active()
+        counted = f'severity="{severity}"' in generate_latest(registry).decode()
+    assert ("counted" if counted else "no") == _row(severity)[2]
+    assert ("yes" if noticed else "no") == _row(severity)[3]
+    assert ("at once" if alerted else "no") == _row(severity)[4]
+
+
+@pytest.mark.parametrize("severity", rb.Severity)
 def test_critical_and_fatal_open_the_circuit_at_once(severity):
     """One such failure in a window of fifty is enough; any other is counted like all."""
 
@@ -64,7 +84,7 @@ def test_critical_and_fatal_open_the_circuit_at_once(severity):
     opened = [event.reason for event in seen if isinstance(event, rb.events.CircuitOpened)]
     assert opened == (["critical"] if severity in ALARMING else [])
     assert rb.circuit(ask).state == ("open" if severity in ALARMING else "closed")
-    assert _row(severity)[2] == ("opens at once" if severity in ALARMING else "as any failure")
+    assert _row(severity)[5] == ("opens at once" if severity in ALARMING else "as any failure")
 
 
 def test_a_fatal_failure_ends_the_session():
@@ -72,7 +92,7 @@ def test_a_fatal_failure_ends_the_session():
     fatal = [code for code, row in errors.CODES.items() if row.severity is rb.Severity.FATAL]
     assert fatal
     assert {meaning(rb.Failure.of(code), ()) for code in fatal} == {LossAction.FAIL}
-    assert [severity for severity in rb.Severity if _row(severity)[3] == "ends"] == [rb.Severity.FATAL]
+    assert [severity for severity in rb.Severity if _row(severity)[6] == "ends"] == [rb.Severity.FATAL]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +101,7 @@ def test_a_fatal_failure_ends_the_session():
 def test_the_page_lists_the_codes_of_each_severity(severity):
     """All of them, but for the usual one."""
     codes = sorted(code for code, row in errors.CODES.items() if row.severity is severity)
-    assert re.findall(r"`(\w+)`", _row(severity)[4]) == codes
+    assert re.findall(r"`(\w+)`", _row(severity)[7]) == codes
 
 
 @pytest.mark.parametrize("severity", rb.Severity)

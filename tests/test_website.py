@@ -10,7 +10,7 @@ import yaml
 
 from website import api, links, navigation
 from website.check import problems
-from website.pages import ROOT, site, title
+from website.pages import ROOT, assets, site, title
 from website.readme import packaged
 from website.release_notes import CHANGELOG, notes
 
@@ -62,7 +62,7 @@ def test_links_lead_to_pages_of_the_site(pages):
                 target = found["target"].partition("#")[0]
                 if target and "://" not in target:
                     path = (Path("/") / name).parent / target
-                    assert str(path.resolve()).removeprefix("/") in pages, (name, target)
+                    assert str(path.resolve()).removeprefix("/") in {*pages, *assets()}, (name, target)
 
 
 def test_a_link_out_of_the_site_is_refused():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .check import problems
 from .navigation import llms, navigation
-from .pages import ROOT, site
+from .pages import ROOT, assets, site
 
 
 def write(directory: Path) -> None:
@@ -22,6 +22,10 @@ def write(directory: Path) -> None:
         path = directory / "docs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    for name, source in assets().items():
+        path = directory / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.read_bytes())
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
     (directory / "docs/llms.txt").write_text(llms(pages, summary))
     drawing = directory / "package/dist/mermaid.min.js"  # where `npm pack` has put it, if it was asked to

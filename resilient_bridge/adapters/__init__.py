@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .processes.child_process import stdio as stdio
     from .processes.peer import Peer as Peer
     from .sdk.clients import wrap as wrap
+    from .sidecar.options import Sidecar as Sidecar
+    from .sidecar.serving import run_sidecar as run_sidecar
+    from .sidecar.serving import serve_sidecar as serve_sidecar
     from .sse.event_source import EventSource as EventSource
 
 _NAMES = {
@@ -31,6 +34,8 @@ _NAMES = {
     "links.link_health": "LinkHealth",
     "links.reconnecting": "Reconnecting reconnecting",
     "sdk.clients": "wrap",
+    "sidecar.options": "Sidecar",
+    "sidecar.serving": "run_sidecar serve_sidecar",
     "sse.event_source": "EventSource",
     "processes.child_process": "stdio",
     "processes.peer": "Peer",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..classification import failure_or_none
 from ..errors import RejectedError
-from ..telemetry import emit, events
-from ..telemetry.hub import HUB
+from ..telemetry import events
+from ..telemetry.hub import HUB, tell
 from .frame import CallFrame
 
 
@@ -53,7 +53,7 @@ def call_returned(plan: CallReported, first: CallFrame, *, fell_back: bool = Fal
 
 def call_ended(plan: CallReported, first: CallFrame, error: BaseException) -> None:
     """A call has raised."""
-    if HUB.listening:  # also for a stream: it has not begun
+    if HUB.listening:  # also for a stream: it has not stream
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
@@ -67,7 +67,7 @@ def block_finished(plan: CallReported, first: CallFrame, error: BaseException | 
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def stream_finished(plan: CallReported, held: CallFrame, begun: Stream, error: BaseException | None) -> None:
+def stream_finished(plan: CallReported, held: CallFrame, stream: Stream, error: BaseException | None) -> None:
     """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
     if not HUB.listening or held.world.is_disabled:
         return
@@ -76,7 +76,7 @@ def stream_finished(plan: CallReported, held: CallFrame, begun: Stream, error: B
     if error is not None and not isinstance(error, GeneratorExit):
         failure = _failure(error)
         outcome = "failed" if isinstance(error, Exception) else "cancelled"
-    tell_finished(plan, outcome, begun.attempts, _seconds(held), begun.waited, failure)
+    tell_finished(plan, outcome, stream.attempts, _seconds(held), stream.waited, failure)
 
 
 def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
@@ -88,7 +88,7 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
     failure: Failure | None,
 ) -> None:
     """Emit the event."""
-    emit(
+    tell(
         events.CallFinished(
             name=plan.name,
             outcome=outcome,
@@ -106,7 +106,7 @@ def rejected(
 ) -> None:
     """A layer did not admit an attempt."""
     if HUB.listening:
-        emit(events.CallRejected(name=name, by=by, key=key, failure=failure))
+        tell(events.CallRejected(name=name, by=by, key=key, failure=failure))
 
 
 def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:

@@ -1,4 +1,4 @@
-"""The command line: names, options and exit codes. Rule: a command's own modules load when that command runs, so that
+"""The command line: what every command has in common. Rule: a command's own modules load when that command runs, so that
 `--help` answers at once."""
 
 from __future__ import annotations
@@ -7,56 +7,62 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Final
 
-from .. import __version__
-from .options import PRESETS, fault_plan, picture_path, positive, preset_name, seconds, whole
+from .commands import parser
 
 
 __all__ = ["main"]
 
 _SIGPIPE: Final = 141
-_SCHEDULES: Final = """SCHEDULE is written as in code, with or without `Backoff.`: "decorrelated(1)",
-"exponential(0.5, cap=20, jitter='full')", "steps(1, 2, 5, then=exponential(10, cap=60))"; or it is a name: default, recursor,
-openviber, gasoline, ccsetup."""
-_FORMS: Final = """WHAT is read by its form: a code (SESS_NOT_FOUND), an errno's name (ECONNREFUSED), a number (429 is a
-status, 1008 a close code, 137 an exit code, -32601 a code of JSON-RPC), a JSON object, else an error's text. With an option it is
-the text that came with that: a body, a close reason, the end of stderr, a message."""
-_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings, or a store
-or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
-
-_DOCTOR: Final = """It connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
-dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
-not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments."""
-_CHECK: Final = """Names of functions are let pass and listed, because only your program has them. Exit codes: 0 all is right; 1 it is not, each
-mistake with its path and line; 2 wrong usage, or no such file."""
-_DIALECT: Final = (
-    "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\""
-)
-_TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
-why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""
-_ACTIONS: Final = {
-    "run": "begin, or go on where an earlier run ended",
-    "resume": "go on where it halted, with the phase that failed",
-    "skip": "leave a phase out; resume goes on",
-    "abort": "end it; the next run begins anew",
-    "status": "tell how far it is, also while it runs",
-}
+_USAGE: Final = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
-        return run(arguments)
+        with _debugging():
+            return run(arguments)
+    except _EnvironmentError as error:
+        print(f"resilient-bridge: {error}", file=sys.stderr)
+        return _USAGE
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # nobody reads on: `… | head`
         return _unread()
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    command: list[str] | None = None
+    if (
+        words[:1] in (["mcp"], ["doctor"]) and "--" in words
+    ):  # after it stands another program's command, dashes and all
+        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = parser().parse_args(words)
+    arguments.command, arguments.words = command, words[1:]
+    return arguments
+
+
+class _EnvironmentError(Exception):
+    """A variable that asks for what there is not."""
+
+
+def _debugging() -> AbstractContextManager[object]:
+    """Debug mode, if the environment asks for it: the lines go to stderr."""
+    if not os.environ.get("RESILIENT_BRIDGE_DEBUG") and "gasoline:" not in os.environ.get("DEBUG", ""):
+        return nullcontext()
+    from ..errors import ConfigError
+    from ..telemetry import Debug
+
+    try:
+        return Debug.from_env()
+    except ConfigError as error:
+        raise _EnvironmentError(str(error.failure)) from error
 
 
 def _unread() -> int:
@@ -66,259 +72,3 @@ def _unread() -> int:
         os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
     return _SIGPIPE
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="resilient-bridge", description="Resilience for agents and their bridges, on the command line."
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands)
-    _add_pipe(commands)
-    _add_doctor(commands)
-    _add_serve(commands)
-    _add_backoff(commands)
-    _add_classify(commands)
-    _add_workflow(commands)
-    _add_check(commands)
-    return parser
-
-
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage] -- argparse names it so
-    name: str,
-    text: str,
-    epilog: str = "",
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text, epilog=epilog)
-    command.set_defaults(run=f"{name}:run")
-    return command
-
-
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    demo = _command(
-        commands, "demo", "see it survive: an embedded bridge, a broken line, and a ledger of every message"
-    )
-    demo.add_argument(
-        "--seed", type=int, default=0, help="which faults come when, and what is sent (default: %(default)s)"
-    )
-    demo.add_argument(
-        "--duration",
-        type=seconds,
-        default=20.0,
-        metavar="SECONDS",
-        help="how long messages flow (default: %(default)g)",
-    )
-    demo.add_argument(
-        "--rate",
-        type=positive,
-        default=20.0,
-        metavar="N",
-        help="messages a second, each way (default: %(default)g)",
-    )
-    breaks = demo.add_mutually_exclusive_group()
-    breaks.add_argument(
-        "--faults",
-        type=fault_plan,
-        metavar="PLAN",
-        help="how many faults, in the seed's order, or a comma list of names in yours (default: each kind once): "
-        "cut, reset, fin, half-open, restart, restart-lost, expire, truncate, broken-buffer",
-    )
-    breaks.add_argument(
-        "--crash",
-        nargs="?",
-        const=0,
-        type=whole(1, 1_000),
-        metavar="N",
-        help="instead kill the client's process (kill -9) so many times, each time restarted on one store "
-        "(default: as many as fit)",
-    )
-    demo.add_argument(
-        "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
-    )
-
-
-def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines"
-    pipe = _command(commands, "pipe", text, _EXIT_CODES)
-    pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
-    pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
-    pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
-    pipe.add_argument("--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the preset's)")
-    pipe.add_argument(
-        "--preset", type=preset_name, default="default", metavar="NAME", help=", ".join(PRESETS)
-    )
-    pipe.add_argument(
-        "--store",
-        metavar="FILE",
-        help="keep what is accepted, and the position, in FILE: a run that was killed is continued by the next",
-    )
-    pipe.add_argument(
-        "--receipts",
-        metavar="FILE",
-        help="with --store: add a line to FILE for each line of input, once it is in the store or refused",
-    )
-    pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
-    pipe.add_argument(
-        "--drain",
-        type=seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long the end of input waits for confirmations (default: %(default)g)",
-    )
-    pipe.add_argument(
-        "--keep-open",
-        action="store_true",
-        help="after the end of input go on printing what arrives, until Ctrl-C",
-    )
-
-
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "find out what a bridge guarantees: connect, cut the connection, look at what comes back"
-    doctor = _command(commands, "doctor", text, _DOCTOR)
-    doctor.add_argument(
-        "--bridge", required=True, metavar="URL", help="ws:// or wss:// address of the bridge"
-    )
-    doctor.add_argument(
-        "--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the one that its first frames fit)"
-    )
-    doctor.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
-    doctor.add_argument(
-        "--session",
-        metavar="ID",
-        help="the session to join (default: a new one); a client that is in it may lose it",
-    )
-    doctor.add_argument(
-        "--seconds",
-        type=seconds,
-        default=20.0,
-        metavar="N",
-        help="how long it may take altogether (default: %(default)g)",
-    )
-    doctor.add_argument(
-        "--probe-type",
-        metavar="TYPE",
-        help="with --probe-runs-twice: send one message of TYPE twice, with one id and key, to see whether a repetition is noticed; "
-        "the message may have its effect twice",
-    )
-    doctor.add_argument(
-        "--probe-runs-twice",
-        action="store_true",
-        help="yes, the message of --probe-type may have its effect twice",
-    )
-    doctor.add_argument("--json", action="store_true", help="one JSON object on one line instead")
-
-
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "run the embedded bridge: lines typed here go to the client, what it sends is printed"
-    serve = _command(commands, "serve", text)
-    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
-    serve.add_argument(
-        "--dialect",
-        metavar="DIALECT",
-        help="speak a family of home-made bridges, such as \"sequence(field='seq', ask='last_seq')\" (default: ReCursor's envelopes)",
-    )
-    serve.add_argument(
-        "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
-    )
-
-
-def _add_backoff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    backoff = _command(
-        commands, "backoff", "look at a schedule of waits: a table, a picture, runs", _SCHEDULES
-    )
-    backoff.add_argument("schedule", metavar="SCHEDULE", help="a Backoff as in code, or a name")
-    backoff.add_argument(
-        "-n", type=whole(1, 1_000), default=10, metavar="N", help="how many waits (default: %(default)s)"
-    )
-    backoff.add_argument(
-        "--samples",
-        type=whole(0, 100),
-        metavar="K",
-        help="also K possible runs (default: none, or one with --seed)",
-    )
-    backoff.add_argument(
-        "--seed", type=whole(0, 10**18), metavar="S", help="the seed of the first run (default: 0)"
-    )
-    shown = backoff.add_mutually_exclusive_group()
-    shown.add_argument("--plot", action="store_true", help="also draw it, in plain characters")
-    shown.add_argument("--json", action="store_true", help="one JSON object on one line instead")
-    backoff.add_argument(
-        "--out",
-        type=picture_path,
-        metavar="FILE",
-        help="also write a picture (.svg), or table and picture as text (.txt)",
-    )
-
-
-def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    classify = _command(
-        commands, "classify", "explain an error: what it means, whether repeating helps, what to do", _FORMS
-    )
-    classify.add_argument("what", nargs="?", metavar="WHAT", help="an error's text, code or number")
-    value = classify.add_mutually_exclusive_group()
-    value.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
-    value.add_argument("--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code")
-    value.add_argument(
-        "--exit-code",
-        type=whole(-64, 255),
-        metavar="N",
-        help="a process's exit code; negative: ended by a signal",
-    )
-    value.add_argument("--errno", metavar="NAME", help="an errno's name, or its number on this system")
-    value.add_argument("--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP")
-    classify.add_argument(
-        "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
-    )
-    classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")
-
-
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    check = _command(
-        commands, "check", "check a file of settings: every mistake at once, and nothing started", _CHECK
-    )
-    check.add_argument("file", nargs="?", metavar="FILE", help="a .toml, .json or .yaml file")
-    check.add_argument("--env", action="store_true", help="lay the variables RESILIENT_BRIDGE_… over it")
-    check.add_argument(
-        "--explain", action="store_true", help="also print every setting in force, and its source"
-    )
-    check.add_argument(
-        "--schema", action="store_true", help="print the JSON schema of settings instead, for editors"
-    )
-    check.add_argument(
-        "--providers", action="store_true", help="also connect to each URL of the table `providers`"
-    )
-    check.add_argument(
-        "--timeout",
-        type=seconds,
-        default=5.0,
-        metavar="SECONDS",
-        help="how long all providers together have (default: %(default)g)",
-    )
-    check.add_argument("--json", action="store_true", help="one JSON object on one line instead")
-
-
-def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    workflow = _command(
-        commands,
-        "workflow",
-        "run a workflow, look how far it is, resume it, skip a phase, abort it",
-        _TARGETS,
-    )
-    actions = workflow.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for name, text in _ACTIONS.items():
-        action = actions.add_parser(name, help=text, description=text, epilog=_TARGETS)
-        action.add_argument("target", metavar="TARGET", help="where the workflow is defined")
-        if name == "skip":
-            action.add_argument(
-                "phase", nargs="?", metavar="PHASE", help="which one (default: the one that it halted at)"
-            )
-            action.add_argument(
-                "--reason",
-                default="skipped by hand",
-                metavar="TEXT",
-                help="why, for the end (default: %(default)s)",
-            )
-        action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")

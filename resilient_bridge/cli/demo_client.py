@@ -20,9 +20,9 @@ from ..errors import BridgeError, SessionError
 from ..protocol import Gap
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..transports.standard_streams import lines_of
 from .demo_pace import PATIENCE, QUICK, pause
 from .demo_story import Story
-from .pipe_streams import lines_of
 
 
 _STDOUT: Final = 1
@@ -68,7 +68,7 @@ class Life:
                     self._receipts.put_nowait(receipt)
                 self._look_up(set(untold) - {receipt.idempotency_key for receipt in earlier})
                 work = [loop.create_task(part) for part in (self._read(), self._send(), self._settle())]
-                stop = loop.create_task(_told_to_stop())
+                stop = loop.create_task(_asked_to_stop())
                 await asyncio.wait([stop, *work], return_when=asyncio.FIRST_COMPLETED)
                 if not stop.done():  # one of them ended, with an error
                     await asyncio.gather(*work)
@@ -143,7 +143,7 @@ def _on_gap(gap: Gap) -> None:
     report("gap", gap.reason)
 
 
-async def _told_to_stop() -> bool:
+async def _asked_to_stop() -> bool:
     """Wait for the parent's word; False: there is no parent any more."""
     async for _ in lines_of(0):
         return True

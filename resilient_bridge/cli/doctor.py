@@ -50,6 +50,12 @@ class Report(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine the bridge and print what was found out; 0, 1 if it could not be reached or refused us, 2 for what cannot work."""
+    if arguments.mcp is not None:
+        from .doctor_mcp import run as examine_server
+
+        return examine_server(arguments)
+    if arguments.command is not None or arguments.header or arguments.probe_tool:
+        return complain("doctor", "a command, --header and --probe-tool need --mcp")
     if (arguments.probe_type is not None) != arguments.probe_runs_twice:
         wanted = "--probe-type TYPE and --probe-runs-twice, or neither, expected: the message may have its effect twice"
         return complain("doctor", wanted)

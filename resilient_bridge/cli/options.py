@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 
@@ -88,6 +89,17 @@ def preset_name(text: str) -> str:
     if text not in PRESETS:
         raise argparse.ArgumentTypeError(f"one of {', '.join(PRESETS)} expected, got {text!r}")
     return text
+
+
+def moment(text: str) -> float:
+    """A time in ISO 8601, UTC if it has no zone, as seconds since 1970."""
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"a time such as 2026-02-16T10:30:00Z expected, got {text[:40]!r}"
+        ) from None
 
 
 def token_from(name: str | None) -> str | None:

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final, NamedTuple
 
 import attrs
@@ -21,14 +21,15 @@ from ..client import BridgeClient, Receipt
 from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
 from ..protocol import Gap
 from ..protocol.policies import Dialect
+from ..stores import SessionLog
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
-from .pipe_events import line_of, line_of_gap
+from .pipe_events import line_of, line_of_gap, started
 from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
-from .pipe_streams import LINE_TOO_LONG, Output, lines_of
 from .printing import USAGE, complain, words_of
 
 
@@ -66,6 +67,7 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
         store=arguments.store,
         receipts=arguments.receipts,
         dialect=dialect or policy.dialect,
+        events=arguments.events,
     )
     client = BridgeClient(
         arguments.url,
@@ -92,8 +94,16 @@ class Pipe:
     """One run: a feeder (stdin to sends), a settler (what became of each), a printer (messages to stdout)."""
 
     def __init__(
-        self, *, drain: float, keep_open: bool, store: str | None, receipts: str | None, dialect: Dialect
+        self,
+        *,
+        drain: float,
+        keep_open: bool,
+        store: str | None,
+        receipts: str | None,
+        dialect: Dialect,
+        events: str | None = None,
     ) -> None:
+        self._log = None if events is None else SessionLog(events)
         self._forms = forms_of(dialect)
         self._is_envelope = dialect.encode is None
         # What nothing can confirm is done with once it is written.
@@ -120,7 +130,9 @@ class Pipe:
         with suppress(NotImplementedError):  # an event loop without signal handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._signalled)
-        with listen(self._tell), muted():
+        with self._log or nullcontext(), listen(self._tell), muted():
+            if self._log is not None:
+                self._log.write(started("pipe"))
             async with client:
                 code = self._continue(client)
                 if code:

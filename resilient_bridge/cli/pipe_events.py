@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Final
 
+from .. import __version__
 from ..protocol import Gap
 from ..telemetry import events
 
@@ -16,6 +18,16 @@ _RARE: Final = (
     events.ClockJumped,
     events.DuplicateConflict,
 )
+
+
+def started(command: str) -> dict[str, str]:
+    """The first record of a run's event log: what wrote it."""
+    return {
+        "event": "Started",
+        "version": __version__,
+        "python": platform.python_version(),
+        "command": command,
+    }
 
 
 def line_of(event: events.Event) -> str | None:

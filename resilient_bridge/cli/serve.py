@@ -16,10 +16,10 @@ from typing import Any, Final
 from ..errors import Failure, ProtocolError
 from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
+from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_line
-from .pipe_streams import LINE_TOO_LONG, Output, lines_of
 
 
 _USAGE: Final = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
@@ -15,6 +15,9 @@ from ..protocol.policies.dialect import Dialect
 
 if TYPE_CHECKING:
     from ..calls.policy import EnvironmentSource, Source
+
+
+_LONGEST_NAME: Final = 100
 
 
 def check_url(url: object) -> None:
@@ -67,6 +70,13 @@ def check_health_check(check: object, dialect: Dialect) -> None:
         raise config_error(
             "BridgeClient.health_check", "a dialect with a ping, which is the second opinion", "none"
         )
+
+
+def checked_name(name: object, path: str = "BridgeClient.name") -> str:
+    """A name for events, metrics and health: text in one line, of 100 characters at most; empty: it has none."""
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise config_error(path, f"text in one line, {_LONGEST_NAME} characters at most", name)
+    return name
 
 
 def checked_policy(policy: object, dialect: object = None, path: str = "BridgeClient.policy") -> BridgePolicy:

@@ -6,16 +6,12 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import (
-    AttemptTimeoutError,
-    Failure,
-    config_error,
-    stays_here,
-)
+from ..errors import AttemptTimeoutError, Failure, config_error, stays_here
 from ..presets import default as default_policy
 from ..protocol import Session
 from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
+from ..telemetry.open_links import opened
 from ..world import current_world
 from .arguments import (
     check_dialect,
@@ -25,6 +21,7 @@ from .arguments import (
     check_request,
     check_session,
     check_url,
+    checked_name,
     checked_policy,
     from_settings,
     message_of,
@@ -76,7 +73,7 @@ class BridgeClient:
     `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the SHA-256
     of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick, is asked every
     `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer sends a probe, as
-    `reconnect_now()` does, and ends the link only if that is not answered either.
+    `reconnect_now()` does, and ends the link only if that is not answered either. `name` is what events, metrics and health call it.
 
     Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
     fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work, and from
@@ -101,6 +98,7 @@ class BridgeClient:
         pin: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
         health_check: Check | None = None,
+        name: str = "",
     ) -> None:
         chosen = checked_policy(policy, dialect)
         check_url(url)
@@ -111,7 +109,7 @@ class BridgeClient:
             url, token=token, headers=headers, pin=pin, ssl=ssl, reconnect=chosen.reconnect, dialect=chosen.dialect
         )  # fmt: skip
         self._build(
-            dial, chosen, session_id, store, on_gap, receive=receive, health_check=health_check,
+            dial, chosen, session_id, store, on_gap, receive=receive, health_check=health_check, name=name,
             on_connect=on_connect, backfill=backfill, can_refresh=any(map(callable, (url, token, headers))),
         )  # fmt: skip
 
@@ -131,6 +129,7 @@ class BridgeClient:
         on_gap: OnGap | None = None,
         receive: bool = True,
         health_check: Check | None = None,
+        name: str = "",
     ) -> Self:
         """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
         check_factory(factory)
@@ -141,7 +140,7 @@ class BridgeClient:
         self._build(
             FactoryDialer(factory, token, keeps_bytes=chosen.dialect.decode is not None), chosen, session_id, store, on_gap,
             receive=receive, health_check=health_check, on_connect=on_connect, backfill=backfill,
-            can_refresh=callable(token),
+            name=name, can_refresh=callable(token),
         )  # fmt: skip
         return self
 
@@ -171,6 +170,7 @@ class BridgeClient:
         health_check: Check | None,
         on_connect: OnConnect | None,
         backfill: Backfill | None,
+        name: str,
         can_refresh: bool,
     ) -> None:
         check_session(session_id, on_gap)
@@ -196,7 +196,7 @@ class BridgeClient:
         )
         self._policy = policy
         self._session = session
-        self._driver = Driver(session, used_store, world.loop_wall)
+        self._driver = Driver(session, used_store, world.loop_wall, checked_name(name))
         self._supervisor = Supervisor(
             self._driver, dial, policy.reconnect.connect_timeout, on_connect, backfill
         )
@@ -230,6 +230,7 @@ class BridgeClient:
         loop = self._driver.loop
         if self._is_recorded:
             await open_store(self._driver)
+        opened(self, self._driver.name)
         self._task = loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
         if self._check is not None:
             self._checking = loop.create_task(self._check.run(), name="resilient_bridge health check")
@@ -360,7 +361,7 @@ class BridgeClient:
         """A snapshot for a health endpoint, which may live in another thread of this process."""
         self._driver.guard.check_process()
         driver = self._driver
-        return health_of(self._session, self._check, driver.now() if driver.guard.loop is not None else None)
+        return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""

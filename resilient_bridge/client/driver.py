@@ -14,11 +14,10 @@ from attrs import evolve
 
 from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
-from ..telemetry import emit
 from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
-from .streams import EventStream, deliver
+from .streams import EventStream, tell
 
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ class Connection(Protocol):
 class Driver:
     """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
 
-    def __init__(self, session: Session, store: Store, wall: Callable[[], float]) -> None:
-        self.session = session
+    def __init__(self, session: Session, store: Store, wall: Callable[[], float], name: str = "") -> None:
+        self.session, self.name = session, name
         self.store = store
         self.is_durable = store.is_durable
         store.on_failure = self._on_store
-        self._failed_store = False
+        self.has_failed_store = False
         self.is_stored = self.is_durable  # has the store to know what is about to move?
         self._recorded: tuple[Watermark, str] | None = (
             None  # the session whose record is active, and its name there
@@ -129,8 +128,7 @@ class Driver:
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
         for event in events:
-            deliver(self.streams, event)
-            emit(event)
+            tell(self, event, self.session)
 
     def _arm(self, now: Now) -> None:
         due = self.session.next_timer()
@@ -252,8 +250,8 @@ class Driver:
             self.session.fail(error.failure, "superseded", now)
             if self.pump is not None:
                 self.pump.end(error.failure)
-        elif not self._failed_store:
-            self._failed_store = True
+        elif not self.has_failed_store:
+            self.has_failed_store = True
             self.session.events.append(
                 StoreFailed(at=now.at, store=repr(self.store), degraded=False, failure=error.failure)
             )
@@ -261,8 +259,8 @@ class Driver:
 
     def store_works(self) -> None:
         """The store has kept something."""
-        if self._failed_store:
-            self._failed_store = False
+        if self.has_failed_store:
+            self.has_failed_store = False
             now = self.now()
             self.session.events.append(StoreRecovered(at=now.at, store=repr(self.store)))
             self.after(now)

@@ -27,7 +27,8 @@ class Health:
     (the fatal one, the last loss of the link, the answer that is missing); None while READY.
 
     Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks` for nothing that we
-    wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised.
+    wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised. `store_failed`: the
+    store refuses, and has not worked since.
     """
 
     ready: bool
@@ -44,6 +45,7 @@ class Health:
     stray_acks: int = 0
     failed_checks: int = 0
     check_errors: int = 0
+    store_failed: bool = False
 
 
 def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) -> Failure | None:
@@ -72,8 +74,9 @@ def not_ready(driver: Driver, timeout: object) -> BridgeError:
     return driver.error(shown)
 
 
-def health_of(session: Session, check: HealthCheck | None, now: Now | None) -> Health:
+def health_of(driver: Driver, check: HealthCheck | None, now: Now | None) -> Health:
     """The snapshot of this moment; without `now` (no loop is here) it does not say what is being waited for."""
+    session = driver.session
     inbound, outbound = session.inbound, session.outbound
     return Health(
         ready=session.state is BridgeState.READY,
@@ -90,4 +93,5 @@ def health_of(session: Session, check: HealthCheck | None, now: Now | None) -> H
         stray_acks=outbound.stray_acks,
         failed_checks=check.failed if check is not None else 0,
         check_errors=check.errors if check is not None else 0,
+        store_failed=driver.has_failed_store,
     )

@@ -54,6 +54,10 @@ class Secrets:
             details=self._masked(dict(failure.details)),
         )
 
+    def text(self, text: str) -> str:
+        """`text` without any of the values."""
+        return str(self._masked(text))
+
     def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
             for secret in sorted(self._values, key=len, reverse=True):  # a part of one leaves no rest of it

@@ -7,20 +7,26 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..telemetry.events import Closed, GaveUp
+import attrs
+
+from ..telemetry import emit
+from ..telemetry.events import Closed, Disconnected, GaveUp, ReconnectScheduled, StateChanged, Suspended
 
 
 if TYPE_CHECKING:
+    from ..protocol import Session
     from ..telemetry.events import Event
     from ..transports.loop_guard import LoopGuard
 
 
 _MOST: Final = 1_000
+_OF_A_SESSION: Final = (StateChanged, Disconnected, ReconnectScheduled, Suspended, GaveUp)
 
 
 class Source(Protocol):
     """What has events: a client, or a link."""
 
+    name: str
     streams: list[Any]  # weak references to event streams: who drops one in the middle is forgotten
 
     @property
@@ -65,7 +71,22 @@ class EventStream:
         return self._events.popleft()
 
 
-def deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
+def tell(source: Source, event: Event, session: Session | None = None) -> None:
+    """Hand an event to the source's own streams and to every listener, with the source's name, its session, and for a new state its queues."""
+    more: dict[str, Any] = {"bridge": source.name} if source.name else {}
+    if session is not None and isinstance(event, _OF_A_SESSION):
+        more["session_id"] = session.session_id
+        if isinstance(event, StateChanged):
+            outbox = session.outbound.outbox
+            more["queued"], more["unconfirmed"] = len(outbox.queued), len(outbox.unconfirmed)
+            more["unread"] = len(session.inbound.inbox)
+    if more:
+        event = attrs.evolve(event, **more)
+    _deliver(source.streams, event)
+    emit(event)
+
+
+def _deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
     """Put an event into every stream that somebody still has; forget the others."""
     for reference in tuple(streams):
         stream = reference()

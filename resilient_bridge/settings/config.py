@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 import attrs
 
+from ..adapters.sidecar.options import Sidecar
 from ..calls.breaker.value import Breaker
 from ..calls.bulkhead.value import Bulkhead
 from ..calls.fallback.value import Fallback
@@ -53,7 +54,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _VALUES: Final = (
     Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
-    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Timeout,
+    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Sidecar, Timeout,
 )  # fmt: skip
 KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kind in _VALUES})
 """The values that can be written and read alone, by the name of their class."""

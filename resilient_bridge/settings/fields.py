@@ -165,6 +165,14 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     )
 
 
+def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return reading.fail(path, form.wanted, raw)
+    items = cast("Mapping[str, Any]", raw).items()
+    found = {name: _seconds(form, item, joined(path, name), reading, None) for name, item in items}
+    return BAD if any(each is BAD for each in found.values()) else found
+
+
 def _policies(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
     if not isinstance(raw, Mapping):
         return reading.fail(path, form.wanted, raw)
@@ -185,4 +193,5 @@ _READERS: Final[Mapping[str, Callable[[Form, Any, str, Reading, Any], Any]]] = {
     "function": _function,
     "functions": _functions,
     "policies": _policies,
+    "seconds_by_name": _seconds_by_name,
 }

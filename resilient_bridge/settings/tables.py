@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import check_pin, check_session, check_url
 from ..errors import is_sensitive
 from ..values.fields import (
@@ -254,6 +255,7 @@ TABLES: Final[Mapping[str, type]] = {
     "budget": BudgetSettings,
     "degradation": DegradationSettings,
     "gasoline": GasolineSettings,
+    "mcp": Sidecar,
     "toolbox": ToolboxSettings,
 }
 """The tables that hold one value each, by name; `config.tables[name]` is that value."""

@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
+from ..telemetry.debug import kind_of
 from .state_files.document import instant
 
 
@@ -36,6 +37,7 @@ _WORK: Final = (
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")
 _NAMES: Final = ("name", "key", "field", "header")
 _VALUES: Final = ("value", "received")
 
@@ -45,6 +47,8 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
     kind = type(event).__name__
     try:
         fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))[1:]}
+        if not fields.get("bridge"):
+            fields.pop("bridge", None)
         return record_line({"event": kind, **fields, **(more or {})}, event.at)
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
         return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})
@@ -56,6 +60,7 @@ def log_line(event: Event) -> bytes:
         failure: Failure | None = getattr(event, "failure", None)
         details: Mapping[str, Any] = {} if failure is None else failure.details
         seconds = getattr(event, "seconds", None)
+        kind = kind_of(event)
         known = {
             "tool": getattr(event, "tool", None) or details.get("tool"),
             "name": getattr(event, "name", None),
@@ -67,13 +72,26 @@ def log_line(event: Event) -> bytes:
         }
         words = _HUMP.sub(" ", type(event).__name__).capitalize()
         msg = words if failure is None else f"{words}: {failure.message}"
-        line = {"level": _level(event, failure), "ts": instant(event.at), "msg": msg}
+        line = {"level": _level(event, failure), "ts": instant(event.at)}
+        line |= {"msg": msg} if kind is None else {"kind": kind, "msg": msg}
         plain = {**line, **{name: value for name, value in known.items() if value is not None}}
         return _written(_Masked().mapping(plain, 0))
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
         return _written(
             {"level": "error", "ts": None, "msg": f"an event that cannot be read: {type(error).__name__}"}
         )
+
+
+def viber_line(event: Event) -> bytes:
+    """Return the line of an event as OpenViber prints it: level, ts to the second, msg, then tool, provider, attempt, error, duration_ms."""
+    line: dict[str, Any] = json.loads(log_line(event))
+    line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = type(event).__name__
+    if name == "ToolFailed":
+        line["msg"] = "Tool execution failed"
+    elif name == "RetryScheduled" and "provider" in line:
+        line["msg"] = "Retrying LLM request"
+    return _written({key: line[key] for key in _VIBER_KEYS if key in line})
 
 
 def _level(event: Event, failure: Failure | None) -> str:
@@ -105,12 +123,12 @@ class _Masked:
     """One walk through a value, which may be of any size and hold itself."""
 
     def __init__(self) -> None:
-        self._left = _MOST
+        self._values_allowed = _MOST
         self._work = _WORK
 
     def value(self, value: object, depth: int) -> Any:
         """The value as plain data."""
-        self._left -= 1
+        self._values_allowed -= 1
         match value:
             case Failure():
                 return value.to_dict()  # redacted when it was made
@@ -125,7 +143,7 @@ class _Masked:
                 return redact_value(value) if self._work > 0 else _CUT
             case bool() | int() | float() | None:
                 return redact_value(value)
-            case _ if depth >= _DEEPEST or self._left <= 0:
+            case _ if depth >= _DEEPEST or self._values_allowed <= 0:
                 return _CUT
             case Mapping():
                 return self.mapping(cast("Mapping[Any, object]", value), depth)
@@ -139,7 +157,7 @@ class _Masked:
         names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
         plain: dict[str, Any] = {}
         for number, (key, item) in enumerate(islice(value.items(), _WIDEST + 1)):
-            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
+            if number >= _WIDEST or self._values_allowed <= 0 or self._work <= 0:
                 plain[_CUT] = len(value) - number
                 break
             written = _text(key)
@@ -153,7 +171,7 @@ class _Masked:
         plain: list[Any] = []
         before: object = None
         for number, item in enumerate(islice(items, _WIDEST + 1)):
-            if number >= _WIDEST or self._left <= 0 or self._work <= 0:
+            if number >= _WIDEST or self._values_allowed <= 0 or self._work <= 0:
                 plain.append(f"{_CUT} {len(items) - number} more")
                 break
             plain.append(MASK if _is_secret(before) and item is not None else self.value(item, depth + 1))

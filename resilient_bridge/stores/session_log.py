@@ -16,7 +16,7 @@ from ..files.private_files import close_quietly, open_private, path_of, prepare_
 from ..telemetry import emit, events, listen
 from ..values.fields import is_count
 from ..world import current_world
-from .session_lines import LONGEST_LINE, event_line, log_line, record_line
+from .session_lines import LONGEST_LINE, event_line, log_line, record_line, viber_line
 
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ disk: Final = os
 
 _FIELD: Final = "SessionLog.path"
 _MOST: Final = 1_000
+_FORMS: Final = {"events": event_line, "log": log_line, "openviber": viber_line}
 
 
 class SessionLog:
@@ -38,14 +39,14 @@ class SessionLog:
 
     A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its `to_dict()`; secrets are masked, and
     control characters escaped. With `form="log"` the lines of events are those of a structured log instead: `{"level": …, "ts": …,
-    "msg": …}`, and as far as they are known `tool`, `name`, `provider`, `attempt`, `error` (the type that a model is told), `code` and
-    `duration_ms`. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one before
+    "msg": …}`, and as far as they are known `kind` (that of `rb.Debug`), `tool`, `name`, `provider`, `attempt`, `error` (the type that a
+    model is told), `code` and `duration_ms`; `form="openviber"` has the keys, the messages and the times of that specification, and no others. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one before
     `<name>.2`, up to `keep` of them. The file is 0600; nothing is read back from it.
 
     A full disk or a directory that is gone raises nothing and is not waited for: such lines are counted in `lost`, and told once
     by StoreFailed and in the stdlib logger `resilient_bridge`, until StoreRecovered, which stands in the log with that count. A
     line is handed to the system at once, so it survives this process, if killed; a power cut may take the last seconds. One process
-    writes to a path at a time; its threads may share the object. As for any listener, the default log is silent meanwhile.
+    writes to a path at a time; its threads may share the object. The default log goes on.
 
     Raises ConfigError for arguments that cannot be meant and, on entering, for a path that is not safe; on entering also StoreError
     (SYS_STORE_UNAVAILABLE) if the file cannot be opened, (SYS_STORE_IN_USE) if this object is in use already.
@@ -58,7 +59,7 @@ class SessionLog:
         *,
         max_bytes: int = 10 * 1024 * 1024,
         keep: int = 5,
-        form: Literal["events", "log"] = "events",
+        form: Literal["events", "log", "openviber"] = "events",
     ) -> None:
         self._path = path_of(path, _FIELD)
         if not is_count(max_bytes, LONGEST_LINE):
@@ -66,10 +67,10 @@ class SessionLog:
             raise config_error("SessionLog.max_bytes", wanted, max_bytes)
         if not is_count(keep) or keep > _MOST:
             raise config_error("SessionLog.keep", f"a whole number from 1 to {_MOST}", keep)
-        if form not in ("events", "log"):
-            raise config_error("SessionLog.form", '"events" or "log"', form)
+        if form not in _FORMS:
+            raise config_error("SessionLog.form", f"one of {', '.join(_FORMS)}", form)
         self._max_bytes, self._keep = max_bytes, keep
-        self._line_of = event_line if form == "events" else log_line
+        self._line_of = _FORMS[form]
         self._name = f"SessionLog {self._path}"
         self._lock = Lock()
         self._listening: AbstractContextManager[None] | None = None

@@ -12,12 +12,16 @@ from ..lazy_names import lazily
 
 if TYPE_CHECKING:
     from . import events as events
+    from .alerts import Alerts as Alerts
+    from .debug import Debug as Debug
     from .hub import emit as emit
     from .hub import has_listeners as has_listeners
     from .hub import listen as listen
 
 _NAMES = {
     "=events": "events",
+    "alerts": "Alerts",
+    "debug": "Debug",
     "hub": "emit has_listeners listen",
 }
 

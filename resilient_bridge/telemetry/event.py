@@ -29,14 +29,20 @@ def _now() -> datetime:
 # importing this module.
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Event:
-    """What all events have: `at`, the wall-clock time with its time zone; left out, it is the time in this context."""
+    """What all events have.
+
+    `at` is the wall-clock time with its time zone; left out, it is the time in this context. `bridge` is the name of the client or
+    link that the event is about (`BridgeClient(name=)`, `reconnecting(name=)`), empty for one without a name and for all other events.
+    """
 
     at: datetime = attrs.field(factory=_now)
+    bridge: str = ""
 
     def __repr__(self) -> str:
         """Return the record as a call, the time last: what happened is read first."""
         fields = [field.name for field in attrs.fields(type(self))]
-        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in (*fields[1:], fields[0]))
+        names = (*fields[2:], *(["bridge"] if self.bridge else []), "at")
+        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({shown})"
 
     def __eq__(self, other: object) -> bool:

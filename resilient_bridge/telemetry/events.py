@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..errors import Failure
+    from .alert_events import AlertCleared, AlertLevel, AlertRaised, AlertRule
     from .call_events import CallFinished, CallOutcome, CallRejected
+    from .debug_events import CommandAnswered, CommandSent, PollFailed
     from .work_events import (
         ContextCompacted,
         ContextNearlyFull,
@@ -45,16 +47,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AcknowledgementLate", "BridgeState", "CallFinished", "CallOutcome", "CallRejected", "CircuitClosed",
-    "CircuitHalfOpened", "CircuitOpened", "ClockJumped", "Closed", "Connected", "ContextCompacted",
+    "AcknowledgementLate", "AlertCleared", "AlertLevel", "AlertRaised", "AlertRule", "BridgeState",
+    "CallFinished", "CallOutcome", "CallRejected", "CircuitClosed", "CircuitHalfOpened", "CircuitOpened",
+    "ClockJumped", "Closed", "CommandAnswered", "CommandSent", "Connected", "ContextCompacted",
     "ContextNearlyFull", "Degraded", "DeliveryUnknown", "Disconnected", "DuplicateConflict", "Event",
     "FeatureRefused", "FellBack", "GaveUp", "HookRejected", "Joined", "LateReply", "MessageDropped",
     "MessageQuarantined", "MessageRejected", "MessageResent", "PhaseCompleted", "PhaseSkipped",
-    "PhaseStarted", "PhaseUndone", "ReconnectScheduled", "ReplayIgnored", "Restored", "Resumed",
-    "RetryRecovered", "RetryScheduled", "SpendApproved", "SpendCancelled", "SpendPaused", "SpendWarned",
-    "StateChanged", "StateSetAside", "StoreFailed", "StoreRecovered", "Suspended", "TaskLeftBehind",
-    "ThreadLeftBehind", "ToolFailed", "ToolPending", "Verdict", "WorkflowAborted", "WorkflowCompleted",
-    "WorkflowHalted", "WorkflowStarted",
+    "PhaseStarted", "PhaseUndone", "PollFailed", "ReconnectScheduled", "ReplayIgnored", "Restored",
+    "Resumed", "RetryRecovered", "RetryScheduled", "SpendApproved", "SpendCancelled", "SpendPaused",
+    "SpendWarned", "StateChanged", "StateSetAside", "StoreFailed", "StoreRecovered", "Suspended",
+    "TaskLeftBehind", "ThreadLeftBehind", "ToolFailed", "ToolPending", "Verdict", "WorkflowAborted",
+    "WorkflowCompleted", "WorkflowHalted", "WorkflowStarted",
 ]  # fmt: skip
 
 
@@ -86,11 +89,19 @@ class Verdict(StrEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateChanged(Event):
-    """The bridge went from `previous` to `state`, because of `reason`."""
+    """The bridge went from `previous` to `state`, because of `reason`.
+
+    Of a BridgeClient it also has the session, and how many messages are `queued` (never sent), `unconfirmed` (handed out and
+    unanswered) and `unread` (accepted and not yet taken) at that time.
+    """
 
     previous: BridgeState
     state: BridgeState
     reason: str
+    session_id: str | None = None
+    queued: int = 0
+    unconfirmed: int = 0
+    unread: int = 0
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -106,6 +117,7 @@ class Disconnected(Event):
 
     reason: str
     failure: Failure | None = None
+    session_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -116,6 +128,7 @@ class ReconnectScheduled(Event):
     wait: float
     reason: str
     failure: Failure | None = None
+    session_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -159,6 +172,7 @@ class Suspended(Event):
     reason: str
     failure: Failure | None = None
     attempts: int = 0
+    session_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -168,6 +182,7 @@ class GaveUp(Event):
     name: str
     failure: Failure
     seconds: float | None = None
+    session_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
@@ -353,10 +368,14 @@ class StateSetAside(Event):
     failure: Failure
 
 
-# The records of work are as many again, and a program that only retries or sends makes none of them; those of single calls are made only
-# while somebody listens.
-_CALLS = "CallFinished CallOutcome CallRejected"
+# The records of work are as many again, and a program that only retries or sends makes none of them; the others here are made only while
+# somebody listens.
+_RARE = {
+    ".alert_events": "AlertCleared AlertLevel AlertRaised AlertRule",
+    ".call_events": "CallFinished CallOutcome CallRejected",
+    ".debug_events": "CommandAnswered CommandSent PollFailed",
+}
 
 if not TYPE_CHECKING:
-    _works = " ".join({*__all__} - {*globals()} - {*_CALLS.split()})
-    _, _, __getattr__ = lazily(__name__, {".call_events": _CALLS, ".work_events": _works})
+    _works = " ".join({*__all__} - {*globals()} - {*" ".join(_RARE.values()).split()})
+    _, _, __getattr__ = lazily(__name__, {**_RARE, ".work_events": _works})

@@ -70,9 +70,9 @@ class _Hub:
 
     def remove(self, one: _Listening) -> None:
         with self._lock:
-            kept = list(self.listening)
-            kept.remove(one)  # one entry only: the same `with` object may have been entered twice
-            self.listening = tuple(kept)
+            remaining = list(self.listening)
+            remaining.remove(one)  # one entry only: the same `with` object may have been entered twice
+            self.listening = tuple(remaining)
 
 
 HUB: Final = _Hub()
@@ -83,7 +83,7 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
     It is called in the thread and the task that emits, in the order of events. What it raises is counted
-    (`listener_failures`), logged once, and kept away from the emitter. The log goes on: its switch is that of the stdlib,
+    (`listener_failures`), logged once, and remaining away from the emitter. The log goes on: its switch is that of the stdlib,
     `logging.getLogger("resilient_bridge").disabled = True`, or its level.
     Raises ConfigError for something that cannot be called, or an `async def`, which would never run.
     """
@@ -108,8 +108,13 @@ def listener_failures() -> int:
 
 def emit(event: Event, /) -> None:
     """Tell every listener of `event`, and the log. Never raises what they raise."""
-    for one in HUB.listening:
-        one.tell(event)
+    tell(event)
     from .log import log_event
 
     log_event(event)
+
+
+def tell(event: Event, /) -> None:
+    """Tell every listener of an event that the log does not show."""
+    for one in HUB.listening:
+        one.tell(event)

@@ -30,14 +30,14 @@ def log_event(event: Event) -> None:
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
             why = _reason(event.reason, event.failure)
-            _write("warning", f"connection lost, attempt {event.attempt} in {event.wait:.3g} s: {why}")
+            say("warning", f"connection lost, attempt {event.attempt} in {event.wait:.3g} s: {why}", event)
     elif isinstance(event, Suspended):
         why = _reason(event.reason, event.failure)
-        _write("warning", f"disconnected after {event.attempts} attempts, still trying: {why}")
+        say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
     elif isinstance(event, GaveUp):
         kind = event.failure.kind.value  # C1: the classification is what was decided by
         text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
-        _write(_level(event.failure), text)
+        say(_level(event.failure), text, event)
     else:
         _log_call(event)
 
@@ -47,11 +47,12 @@ def _log_call(event: Event) -> None:
     row = _CALLS.get(type(event).__name__)
     if row is None:
         return
-    level, told = row
+    level, text_of = row
+    level = getattr(event, "level", level) if level == "alert" else level
     if isinstance(event, RetryScheduled) and event.wait > QUIET_WAIT:
         level = "warning"
     if _is_read(level):
-        _write(level, told(event))
+        say(level, text_of(event), event)
 
 
 def _level(failure: Failure) -> str:
@@ -94,6 +95,11 @@ def _tool_failed(event: Any) -> str:
 def _state_set_aside(event: Any) -> str:
     where = f", kept as {event.set_aside}" if event.set_aside else ""
     return f"state unusable{where}: {event.failure}; used instead: {event.source}; lost: {event.lost}"
+
+
+def _alert_raised(event: Any) -> str:
+    why = "" if event.failure is None else f": {event.failure}"
+    return f"alert {event.rule}, {event.level}: {event.value:.3g} is above {event.threshold:.3g}{why}"
 
 
 # By the name of the class: the records of work load when one is made.
@@ -173,6 +179,8 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
             f"context is nearly full: {event.tokens} of {event.limit} tokens: save what a new session needs"
         ),
     ),
+    "AlertRaised": ("alert", _alert_raised),
+    "AlertCleared": ("info", lambda event: f"alert {event.rule} is over, {event.level}: {event.value:.3g}"),
     "Degraded": (
         "warning",
         lambda event: (
@@ -198,7 +206,7 @@ def muted() -> Generator[None]:
 def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> None:
     """Say once that a listener raises. The error's text is left out: it may hold what the listener was working on."""
     name = getattr(listener, "__qualname__", type(listener).__qualname__)
-    _write(
+    say(
         "error",
         f"event listener {name} raised {type(error).__name__}, further failures of it are only counted",
     )
@@ -219,11 +227,16 @@ def _is_read(level: str) -> bool:
         return False
 
 
-def _write(level: str, text: str) -> None:
+def say(level: str, text: str, event: Event | None = None) -> None:
+    """Write a line, masked, with the fields of its event for formatters that print them. Never raises."""
     try:
         import logging
 
         logger: logging.Logger = logging.getLogger("resilient_bridge")
-        logger.log(logging.getLevelNamesMapping()[level.upper()], redact(text))
+        number = logging.getLevelNamesMapping()[level.upper()]
+        if logger.isEnabledFor(number):
+            from .log_fields import log_fields
+
+            logger.log(number, redact(text), extra=None if event is None else log_fields(event))
     except Exception:  # noqa: BLE001, S110 -- a broken log handler must not break a connection
         pass

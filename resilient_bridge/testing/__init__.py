@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .injection import inject as inject
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
+    from .mcp_trap import MCPTrap as MCPTrap
+    from .mcp_trap_ledger import MCPEffect as MCPEffect
+    from .mcp_trap_plan import MCPStrike as MCPStrike
     from .proxy import FaultProxy as FaultProxy
     from .proxy_link import Fault as Fault
     from .recording import record as record
@@ -38,6 +41,9 @@ _NAMES = {
     "faulty_http": "HTTPFault",
     "injection": "inject Injection PASS",
     "ledger": "Judgement Ledger",
+    "mcp_trap": "MCPTrap",
+    "mcp_trap_ledger": "MCPEffect",
+    "mcp_trap_plan": "MCPStrike",
     "proxy": "FaultProxy",
     "proxy_link": "Fault",
     "recording": "record",

@@ -1,4 +1,4 @@
-"""The pytest plugin: four fixtures, found by pytest itself wherever the package is installed.
+"""The pytest plugin: five fixtures, found by pytest itself wherever the package is installed.
 
 Rule: it is loaded in every test run of everybody who has the package, so it imports pytest and nothing else; what a fixture is
 made of is imported by the test that asks for it.
@@ -13,7 +13,10 @@ import pytest
 
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..telemetry.events import Event
+    from .mcp_trap import MCPTrap
     from .proxy import FaultProxy
     from .server import BridgeServer
     from .virtual_clock import VirtualTime
@@ -57,3 +60,16 @@ def rb_proxy() -> FaultProxy:
     from .proxy import FaultProxy
 
     return FaultProxy("127.0.0.1", 0)
+
+
+@pytest.fixture
+def rb_mcp_trap(tmp_path: Path) -> Generator[MCPTrap, None, None]:
+    """An MCP server that dies at half of the calls (seed 0), with a ledger of its own; a test that passes fails after all if anything was done twice.
+
+    `rb_mcp_trap.command` starts it, `with rb_mcp_trap.http() as url:` runs it over HTTP.
+    """
+    from .mcp_trap import MCPTrap
+
+    trap = MCPTrap(tmp_path / "effects.jsonl")
+    yield trap
+    trap.assert_no_repeats()

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Final
 
 from ..telemetry import events, listen
+
+
+_OF_EACH_CALL: Final = frozenset(
+    {"CallFinished", "CallRejected", "CommandSent", "CommandAnswered", "PollFailed"}
+)
 
 
 class _Recording(AbstractContextManager[list[events.Event]]):
@@ -14,7 +20,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening = listen(self._collected.append if calls else self._decided)
 
     def _decided(self, event: events.Event) -> None:
-        if not isinstance(event, events.CallFinished | events.CallRejected):
+        if type(event).__name__ not in _OF_EACH_CALL:
             self._collected.append(event)
 
     def __enter__(self) -> list[events.Event]:
@@ -30,6 +36,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
     """Collect the events of this process, in their order, in the list that it gives.
 
-    What was decided, that is; with `calls=True` also `CallFinished` and `CallRejected`, which tell of every single call.
+    What was decided, that is; with `calls=True` also what tells of every single call and command: `CallFinished`, `CallRejected`,
+    `CommandSent`, `CommandAnswered` and `PollFailed`.
     """
     return _Recording(calls=calls)

@@ -57,10 +57,11 @@ class Lines:
 class Outgoing:
     """One line on its way out. `is_handed`: some of it may have left; False and no longer waiting means that none has."""
 
-    __slots__ = ("_wake", "data", "is_handed")
+    __slots__ = ("_wake", "data", "end", "is_handed")
 
     def __init__(self, data: bytes, wake: Callable[[], object]) -> None:
         self.data = data
+        self.end = 0  # where it ends in all that the pipe was given, in bytes
         self.is_handed = False
         self._wake = wake
 

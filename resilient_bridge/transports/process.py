@@ -18,6 +18,7 @@ from typing import Final, cast
 from ..errors import redact
 from .lines import Lines, Outgoing
 from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
+from .unread import Unread
 
 
 STDERR_BYTES: Final = 8 * 1024
@@ -39,8 +40,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         max_line: int,
+        on_stderr: Callable[[bytes], object] | None = None,
+        on_skipped: Callable[[], object] | None = None,
     ) -> None:
-        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`."""
+        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`.
+
+        `on_stderr` gets each line of its stderr, cut at 8 KiB; `on_skipped` is called for each line of stdout that was too long.
+        """
         self.program = os.path.basename(command[0])  # noqa: PTH119 -- a name, not a file
         self.pid = 0
         self.returncode: int | None = None
@@ -48,12 +54,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._command, self._cwd, self._env = command, cwd, env
         self._lines = Lines(max_line)
         self._queue: deque[Outgoing] = deque()
+        self._on_stderr, self._on_skipped = on_stderr, on_skipped
+        self._stderr_lines = Lines(STDERR_BYTES)
         self._tail = bytearray()
         self._tail_is_cut = False
         self._open_pipes = {_STDIN, _STDOUT, _STDERR}
         self._is_paused = self._is_closing = False
+        self._unread: Unread | None = None
         self._loop = asyncio.get_running_loop()
         self._verdict: asyncio.TimerHandle | None = None
+        self._started: asyncio.Future[None] | None = None  # done once it is known whether it was started
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
@@ -66,6 +76,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """
         self._on_line, self._on_lost = on_line, on_lost
         calm = Calm()
+        self._started = self._loop.create_future()
         starting = asyncio.ensure_future(
             self._loop.subprocess_exec(
                 lambda: self,
@@ -81,6 +92,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 calm.give_back()
             starting.result()
         finally:
+            self._started.set_result(None)
             del (
                 starting
             )  # an exception that holds the frame that holds it would live until the next collection
@@ -125,6 +137,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if not line.is_handed and line in self._queue:
             self._queue.remove(line)
 
+    def was_read(self, line: Outgoing) -> bool:
+        """Return whether it may have read a line; once it is lost, False where the pipe still has the line's end."""
+        return line.is_handed and (self._unread is None or self._unread.may_have_read(line.end))
+
     def _flush(self) -> None:
         while self._queue and not (
             self._is_paused or self._is_going or self._is_closing or self._stdin.is_closing()
@@ -134,6 +150,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._stdin.is_closing():  # the pipe was broken, and empty before: none of it has left
                 return
             self._queue.popleft()
+            if self._unread is not None:
+                line.end = self._unread.wrote(len(line.data))
             line.handed()
 
     def pause_writing(self) -> None:
@@ -145,6 +163,22 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_paused = False
         self._flush()
 
+    def close_input(self) -> None:
+        """Close its stdin once it has what was written; most children end then."""
+        self._forget_unread()
+        if not self._stdin.is_closing():
+            self._stdin.close()
+
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait."""
+        pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(_STDOUT))
+        if pipe is None or pipe.is_closing() or pipe.is_reading() is is_reading:
+            return
+        if is_reading:
+            pipe.resume_reading()
+        else:
+            pipe.pause_reading()
+
     # -- what the child does --------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It runs."""
@@ -153,6 +187,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._tree = ProcessTree(self._transport, self._exited)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
         self._stdin.set_write_buffer_limits(high=0)
+        self._unread = Unread.of(self._stdin)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It wrote something."""
@@ -161,9 +196,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if len(self._tail) > STDERR_BYTES:
                 del self._tail[:-STDERR_BYTES]
                 self._tail_is_cut = True
+            if self._on_stderr is not None:
+                for line in self._stderr_lines.feed(data):
+                    self._on_stderr(line)
         elif not self._is_over:
+            skipped = self._lines.skipped
             for line in self._lines.feed(data):
                 self._on_line(line)
+            if self._on_skipped is not None and self._lines.skipped > skipped:
+                self._on_skipped()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
         """It closed a pipe."""
@@ -171,6 +212,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == _STDOUT and not self._is_over:
             for line in self._lines.end():
                 self._on_line(line)
+        if fd == _STDERR and self._on_stderr is not None:
+            for line in self._stderr_lines.end():
+                self._on_stderr(line)
         self._look()
 
     def process_exited(self) -> None:
@@ -221,7 +265,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         else:
             self.loss = BrokenPipeError(errno.EPIPE, f"{self.program} closed its input and goes on running")
         self._queue.clear()
+        if self._unread is not None:
+            self._unread.take()
         self._on_lost()
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.close()
 
     def _stop_waiting(self) -> None:
         if self._verdict is not None:
@@ -239,6 +289,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_closing = True
         self._stop_waiting()
         self._queue.clear()
+        if self._started is not None:
+            await calm.wait(self._started)
+        if self.pid == 0:  # it was never started
+            calm.give_back()
+            return
+        self._forget_unread()
         self._stdin.close()
         if not await self._tree.is_ended_within(calm, seconds):
             await self._tree.end(calm, seconds)

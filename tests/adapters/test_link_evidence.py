@@ -150,7 +150,7 @@ FORMS = {
     "401 json": (401, rpc(-32000, "Session not found", id=None), JSON),
     "503": (503, b'{"error": "session is unknown on this API instance"}', JSON),
 }
-WAYS = ["url", "transport"]
+TRANSPORTS = ["url", "transport"]
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ async def fronted(server, way: str = "url", **options):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORTS)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_c15_a_lost_session_is_renewed_whatever_the_server_says_it_with(form, way, server):
     """Initialised again once, and the call, which the server refused to look at, is done: once."""
@@ -194,7 +194,7 @@ async def test_c15_a_lost_session_is_renewed_whatever_the_server_says_it_with(fo
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORTS)
 async def test_c15_once_for_all_calls_that_hit_it(way, server):
     """Six calls at once, each told 404: one new session, and each is done once."""
     async with fronted(server, way) as (front, client, link):
@@ -252,23 +252,23 @@ async def test_c15_other_refusals_are_answers(answer, server):
 
 @asynccontextmanager
 async def away(folder, way: str):
-    """A server that can be killed, and a client of a link to it."""
+    """A server that can be killed, a client of a link to it, and the link."""
     async with peer_of("streamable-http", folder) as peer:
         there = Peer(_factory(peer.server.url(), way), peer.ledger, peer.server)
-        async with linked(there) as (client, _):
-            yield peer, client
+        async with linked(there) as (client, link):
+            yield peer, client, link
 
 
 # -- an MCP server that is not there ----------------------------------------------------------------------------------
 @pytest.mark.real
-@pytest.mark.parametrize("way", [*WAYS, "own client"])
-async def test_c16_nobody_listens_the_call_waits_and_is_done(way, tmp_path):
+@pytest.mark.parametrize("way", [*TRANSPORTS, "own client"])
+async def test_c16_no_server_listens_the_call_waits_and_is_done(way, tmp_path):
     """The connection was refused, so it did not run: it waits for the link, and is done once when the server is back."""
-    async with away(tmp_path, way) as (peer, client):
+    async with away(tmp_path, way) as (peer, client, link):
         await ticket(client, "a")
         await peer.kill()
         call = asyncio.create_task(ticket(client, "b"))
-        await asyncio.sleep(0.3)
+        await until(lambda: link.health().attempt >= 2)
         assert not call.done()
         await peer.start()
         assert await call == "created b"
@@ -276,8 +276,8 @@ async def test_c16_nobody_listens_the_call_waits_and_is_done(way, tmp_path):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", [*WAYS, "own client"])
-async def test_c16_nobody_comes_back_it_was_not_sent(way, tmp_path):
+@pytest.mark.parametrize("way", [*TRANSPORTS, "own client"])
+async def test_c16_no_server_comes_back_it_was_not_sent(way, tmp_path):
     """NotConnectedError when patience ends, `executed` NO, from the refusal."""
     async with peer_of("streamable-http", tmp_path) as peer:
         there = Peer(_factory(peer.server.url(), way), peer.ledger, peer.server)
@@ -291,14 +291,14 @@ async def test_c16_nobody_comes_back_it_was_not_sent(way, tmp_path):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORTS)
 async def test_c16_several_calls_that_were_never_sent_are_all_done_later(way, tmp_path):
     """One refused connection ends the client under all of them; each knows of itself that nothing was written."""
-    async with away(tmp_path, way) as (peer, client):
+    async with away(tmp_path, way) as (peer, client, link):
         await ticket(client, "a")
         await peer.kill()
         calls = [asyncio.create_task(ticket(client, f"k{n}")) for n in range(5)]
-        await asyncio.sleep(0.3)
+        await until(lambda: link.health().attempt >= 2)
         await peer.start()
         ended = await asyncio.gather(*calls)
         assert ended == [f"created k{n}" for n in range(5)]
@@ -306,7 +306,7 @@ async def test_c16_several_calls_that_were_never_sent_are_all_done_later(way, tm
 
 
 @pytest.mark.real
-async def test_c16_from_the_start_nobody_listens():
+async def test_c16_from_the_start_no_server_listens():
     """A closed port: offline first, and the first call says that it was not sent."""
     with Port() as port:
         url = f"http://127.0.0.1:{port.number}/mcp"

@@ -18,7 +18,7 @@ from tests.bridges.doubles.socketio import SocketIO
 from tests.cli.running_doctor import doctor, publishing
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.requirement("X4")]
 SEQUENCE = "sequence(field='seq', ask='last_seq')"
 IN_FRAMES = (
     "sequence(field='seq', ask={'type': 'resume', 'last_seq': '{position}'}, end='end', reset='gap', hello='hello', "

@@ -194,6 +194,7 @@ def test_code_wins_over_the_environment_over_the_file_over_the_preset_over_the_d
 
 def test_the_environment_is_read_when_asked_for(monkeypatch):
     """Without `env=True` no variable is looked at; with it `os.environ` is."""
+    monkeypatch.delenv("RESILIENT_BRIDGE_REQUIRE_SERVERS", raising=False)  # the tests' own
     monkeypatch.setenv("RESILIENT_BRIDGE_RETRY__ATTEMPTS", "9")
     assert rb.load({}).bridge == rb.presets.default
     assert rb.load(env=True).bridge.calls.layers[0].attempts == 9
@@ -283,3 +284,33 @@ def test_yaml_without_pyyaml_says_what_to_install(tmp_path):
     code = f"import sys; sys.modules['yaml'] = None\nimport resilient_bridge as rb\nrb.load({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert "YAML needs pyyaml: pip install 'resilient-bridge[yaml]'" in done.stderr
+
+
+def test_a_client_from_settings_talks_to_a_bridge(monkeypatch):
+    """URL, token by reference, policy and function of the settings, on the simulated network."""
+    monkeypatch.setenv("BRIDGE_TOKEN", "s3cret-of-the-bridge")
+    gaps: list[rb.Gap] = []
+
+    async def main(server: rb.testing.BridgeServer) -> str:
+        settings = {
+            "preset": "recursor",
+            "bridge": {"url": server.url, "token": "env:BRIDGE_TOKEN", "on_gap": "note"},
+            "reconnect": {"backoff": "steps(1, 2)"},
+        }
+        async with rb.BridgeClient.from_config(settings, names={"note": gaps.append}) as bridge:
+            receipt = await bridge.send("tool_result", {"content": "ok"})
+            await server.cut("abort")
+            return await receipt.confirmed(timeout=30)
+
+    assert rb.testing.simulate(main, seed=1) == "applied"
+
+
+def test_a_state_is_a_url_and_shared_by_equal_settings():
+    """Circuits in Redis: the URL, or a reference to it; it is not written back, because it may hold a secret."""
+    layers = {"breaker": {"key": "github"}, "state": "redis://127.0.0.1:6379/0"}
+    policy = rb.load({"policies": {"a": layers}}).policies["a"]
+    assert policy.state == rb.stores.RedisState("redis://127.0.0.1:6379/0")
+    with pytest.raises(rb.ConfigError, match="env:NAME"):
+        rb.dump(policy)
+    with pytest.raises(rb.ConfigError, match=r"policies\.a\.state"):
+        rb.load({"policies": {"a": {**layers, "state": "http://host"}}})

@@ -68,6 +68,10 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         ("Dialect", "pings"): st.just(False),
         ("Positions", "proof"): st.sampled_from([None, "session"]),
         ("End", "close"): st.none() | st.integers(1000, 4999) | st.just((4000, 4009)),
+        ("Sidecar", "headers"): st.dictionaries(words, st.sampled_from(["env:TOKEN", "b c"]), max_size=2),
+        ("Sidecar", "env"): st.dictionaries(words, words, max_size=2),
+        ("Sidecar", "check"): st.dictionaries(names, names, max_size=2),
+        ("Sidecar", "concurrency"): st.dictionaries(names, count, max_size=2),
         ("End", "status"): st.none() | st.integers(100, 599),
     }[owner.__name__, field.name]
 
@@ -102,8 +106,9 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
             "whats": lambda: st.lists(whats, max_size=3, unique=True),
             "rules": lambda: st.dictionaries(whats, values(rb.Rule), max_size=2),
             "function": lambda: st.sampled_from([busy, other]),
+            "seconds_by_name": lambda: st.dictionaries(names, seconds, max_size=2),
             "functions": lambda: st.lists(st.sampled_from([busy, other]), min_size=1, max_size=2),
-            "policies": lambda: st.dictionaries(names, policies(), max_size=2),
+            "policies": lambda: st.dictionaries(names, policies() if form.of is rb.Policy else values(form.of), max_size=2),
         }[form.kind]()  # fmt: skip
     return st.none() | inner if form.is_optional else inner
 
@@ -156,6 +161,8 @@ def _tidy(kind: type, fields: dict) -> object:
         fields["floor"] = 1
     if kind is End and not any(fields.get(name) for name in ("close", "status", "code")):
         fields["code"] = "gone"
+    if kind is rb.Sidecar:
+        fields |= {"command": ("some-server", "-x"), "url": None}
     if kind is Positions and fields.get("interleaves"):
         fields |= {"order": "time", "ends": "stated"}
     if kind is rb.Reconnect:
@@ -174,4 +181,4 @@ def policies(draw):
 
 
 KINDS = (*LAYERS, rb.Backoff, rb.Rule, rb.RetryBudget, rb.Policy, rb.BridgePolicy, rb.Reconnect, rb.Heartbeat,
-         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End)  # fmt: skip
+         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar)  # fmt: skip

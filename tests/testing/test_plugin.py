@@ -102,6 +102,34 @@ def test_neither_has_been_started(rb_server, rb_proxy):
     assert rb_proxy.port == 0
 '''
 
+TRAPS = '''
+import json
+from urllib.request import Request, urlopen
+
+def call(url, method, params, session=()):
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    headers = {"Content-Type": "application/json", **dict(session)}
+    return urlopen(Request(url, body, headers), timeout=5)
+
+def order(url, markers):
+    session = {"Mcp-Session-Id": call(url, "initialize", {}).headers["Mcp-Session-Id"]}
+    for marker in markers:
+        try:
+            call(url, "tools/call", {"name": "order", "arguments": {"marker": marker, "item": "tea"}}, session)
+        except OSError:
+            session = {}
+
+def test_a_client_that_does_not_repeat(rb_mcp_trap):
+    """It passes."""
+    with rb_mcp_trap.http() as url:
+        order(url, ["a"])
+
+def test_a_client_that_repeats(rb_mcp_trap):
+    """It passes, and then its fixture says no."""
+    with rb_mcp_trap.http() as url:
+        order(url, ["a", "a", "a"])
+'''
+
 
 def test_the_package_states_its_plugin():
     """Pytest finds it by the entry point of the distribution."""
@@ -128,10 +156,12 @@ def test_loading_the_plugin_loads_nothing_else():
 
 
 @pytest.mark.real
-def test_the_fixtures_for_calls(pytester):
-    """`rb_time` and `rb_events` in plain tests of a project that has nothing but the package installed."""
-    pytester.makepyfile(CALLS)
-    pytester.runpytest_subprocess("-q", "-W", "error").assert_outcomes(passed=6)
+def test_the_fixtures_for_calls_and_for_mcp_clients(pytester):
+    """`rb_time` and `rb_events` in plain tests of a project that has nothing but the package installed; `rb_mcp_trap` judges when a test is over."""
+    pytester.makepyfile(test_calls=CALLS, test_traps=TRAPS)
+    result = pytester.runpytest_subprocess("-q", "-W", "error")
+    result.assert_outcomes(passed=6 + 2, errors=1)
+    result.stdout.fnmatch_lines(["*order 'a' was done again*"])
 
 
 @pytest.mark.real

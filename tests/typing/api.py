@@ -197,3 +197,25 @@ unreachable: type[ConnectionError] = rb.NotConnectedError
 unread: type[rb.OutcomeUnknownError] = rb.errors.InboxFullError
 full: type[rb.RejectedError] = rb.errors.OutboxFullError
 dropped: type[rb.RejectedError] = rb.errors.NotDeliveredError
+
+# Settings: a whole document is a Config, and with a class it is a value of that class.
+config = rb.load("resilience.toml", names={"Busy": OSError}, env=True)
+assert_type(config, rb.Config)
+assert_type(rb.load({"attempts": 4}, rb.Retry), rb.Retry)
+assert_type(config.bridge, rb.BridgePolicy)
+assert_type(config.policies["search"], rb.Policy)
+assert_type(config.toolbox, rb.Toolbox)
+assert_type(rb.Policy.from_config("resilience.toml", "search"), rb.Policy)
+assert_type(rb.BridgeClient.from_config("resilience.toml", session_id="s1"), rb.BridgeClient)
+assert_type(rb.Backoff.parse("linear(1)"), rb.Backoff)
+assert_type(rb.dump(policy), dict[str, Any])
+assert_type([(change.path, change.before) for change in config.reload()], list[tuple[str, Any]])
+
+
+@config.protect("search", idempotent=True)
+def looked_up(query: str) -> int:
+    return len(query)
+
+
+assert_type(looked_up("x"), int)
+assert_type([problem.line for problem in rb.ConfigError(rb.classify(OSError())).problems], list[int | None])

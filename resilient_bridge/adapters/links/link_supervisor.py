@@ -13,13 +13,14 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ...client.seconds import as_seconds
-from ...client.streams import EventStream, deliver
+from ...client.streams import EventStream, tell
 from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets import BridgePolicy
 from ...protocol.clock import Now
 from ...protocol.policies.losses import reason_of
-from ...telemetry import emit, events
+from ...telemetry import events
 from ...telemetry.events import BridgeState
+from ...telemetry.open_links import opened
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
 from ..idempotency import Idempotent
@@ -56,8 +57,10 @@ class LinkSupervisor(Generic[T]):
         trust_hints: bool,
         patience: float,
         max_bytes: Mapping[str, int],
+        name: str = "",
     ) -> None:
         world = current_world()
+        self.name = name
         self.state = BridgeState.IDLE
         self.streams: list[weakref.ref[EventStream]] = []
         self._factory = factory
@@ -95,6 +98,7 @@ class LinkSupervisor(Generic[T]):
             )
         loop = self._guard.loop = asyncio.get_running_loop()
         self._changed = loop.create_future()
+        opened(self, self.name)
         self._owner = loop.create_task(self._own(), name="resilient_bridge link")
         try:
             await self._first_attempt(self._changed)
@@ -174,8 +178,8 @@ class LinkSupervisor(Generic[T]):
                 raise
             failure = self._failure
             last = "" if failure is None else f"; the last attempt: {failure}"
-            told = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
-            raise error_for(told) from error
+            late = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
+            raise error_for(late) from error
 
     def reconnect_now(self) -> None:
         """Cut the wait before the next connection attempt."""
@@ -331,5 +335,4 @@ class LinkSupervisor(Generic[T]):
         return Now(self.loop.time(), self._wall())
 
     def _tell(self, event: Event) -> None:
-        deliver(self.streams, event)
-        emit(event)
+        tell(self, event)

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...calls.policy import Policy
-from ...client.arguments import checked_policy
+from ...client.arguments import checked_name, checked_policy
 from ...client.seconds import as_seconds
 from ...errors import config_error, stays_here
 from ...presets import BridgePolicy, default
@@ -46,6 +46,7 @@ def reconnecting(
     patience: Seconds = 30.0,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
+    name: str = "",
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
 
@@ -58,7 +59,7 @@ def reconnecting(
     names `repeatable`, and a tool that an MCP server calls read-only, if the server is a command that you start. `trust_hints` also
     believes a server at a URL, and a tool that is called idempotent, which is repeated while no other call was sent. Every other one
     fails with OutcomeUnknownError, from the cause. A call made while the client is away waits, for `patience` seconds at most, then
-    fails with NotConnectedError: it was not sent. ConfigError names a bad argument.
+    fails with NotConnectedError: it was not sent. `name` is what events and metrics call the link. ConfigError names a bad argument.
 
     Of a `connect` of websockets, credentials (in its headers, or in its url before the @) do not cross a network in clear text, ws:// to
     another machine (CONN_INSECURE), unless `allow_plaintext_credentials`; and they follow no redirect to another origin, and nothing
@@ -77,6 +78,7 @@ def reconnecting(
         trust_hints=trust_hints,
         patience=as_seconds(patience, "reconnecting.patience") or 0.0,
         max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
+        name=checked_name(name, "reconnecting.name"),
     )
     return Reconnecting(supervisor)
 

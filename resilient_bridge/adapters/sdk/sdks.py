@@ -45,7 +45,8 @@ def _no_options(*_: object) -> object:
 
 @attrs.frozen(kw_only=True)
 class SDK:
-    """One SDK. `resources`: the modules whose objects, or their bases, hold calls; `model_calls`: those that may be repeated.
+    """One SDK. `resources`: the modules whose objects, or their bases, hold calls; `model_calls`: those that may be repeated;
+    `model_paths`: where a bare `post` of the client is one of them, as litellm makes it.
 
     `steps` are methods that make several calls: each of those goes through the policy, and not the whole, for what has run
     once must not run again because a later step failed. `has_effect`: a model call does more than cost money. `runs_tools`:
@@ -56,6 +57,7 @@ class SDK:
 
     resources: tuple[str, ...]
     model_calls: re.Pattern[str]
+    model_paths: frozenset[str] = frozenset()
     error: tuple[str, str]
     without_retries: Callable[[Any], Any]
     counts_requests: Callable[[Any], bool]
@@ -72,7 +74,20 @@ class SDK:
         """Return whether a repeat of this call costs money and nothing else."""
         for view in _VIEWS:
             path = path.replace(view, "")
+        if path == "post":
+            return self._is_bare_model_call(arguments, owner)
         return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
+
+    def _is_bare_model_call(self, arguments: Mapping[str, Any], owner: object) -> bool:
+        """Return whether a `post` of the client itself is a model call: by its path and its whole body, both of which have to be known."""
+        body, more = arguments.get("body"), field_of(arguments.get("options") or {}, "extra_json") or {}
+        if arguments.get("path") not in self.model_paths or arguments.get("files"):
+            return False
+        if not isinstance(body, Mapping) or not isinstance(more, Mapping):
+            return False
+        return not self.has_effect(
+            {**cast("Mapping[str, Any]", body), **cast("Mapping[str, Any]", more)}, owner
+        )
 
     def check_client(self, client: Any) -> None:
         """Refuse a client that sends its key in clear text to another machine (threat 42)."""
@@ -234,6 +249,9 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
                 r"(beta\.)?(chat\.completions|completions|responses)\.(create|parse|stream)"
                 r"|(embeddings|moderations)\.create|[\w.]+\.(list|retrieve|get_next_page)"
             ),
+            model_paths=frozenset(
+                {"/chat/completions", "/completions", "/embeddings", "/moderations", "/responses"}
+            ),
             error=("openai", "OpenAIError"),
             without_retries=_options_without_retries,
             counts_requests=_counts_own_client,
@@ -250,6 +268,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             model_calls=re.compile(
                 r"(beta\.)?messages\.(create|parse|stream|count_tokens)|completions\.create|[\w.]+\.(list|retrieve|get_next_page)"
             ),
+            model_paths=frozenset({"/v1/complete", "/v1/messages", "/v1/messages/count_tokens"}),
             error=("anthropic", "AnthropicError"),
             without_retries=_options_without_retries,
             counts_requests=_counts_own_client,

@@ -15,7 +15,7 @@ from ...calls.policy import Policy
 from ...calls.timeout.value import Timeout
 from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
-from ...telemetry import emit, events
+from ...telemetry import emit, events, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
 from ...world import current_world
@@ -51,7 +51,7 @@ class Command:
         self.correlation_id = correlation_id
         self._peer = peer
         self._look = Look(CommandStatus.PENDING)
-        self._heard_at = _now()
+        self._heard_at = self._sent_at = _now()
 
     @property
     def status(self) -> CommandStatus:
@@ -116,6 +116,15 @@ class Command:
         self._heard_at = _now()
         if self.is_done:
             self._peer.forget(self)
+        if has_listeners() and self._look.status is not CommandStatus.PENDING:
+            emit(
+                events.CommandAnswered(
+                    name=self.name,
+                    correlation_id=self.correlation_id,
+                    status=str(self.status),
+                    seconds=self._heard_at - self._sent_at,
+                )
+            )
         return self.status
 
     async def _until_final(self) -> None:
@@ -126,11 +135,11 @@ class Command:
             try:
                 await self._ask()
             except Exception as error:
-                if (told := _wait_after(error)) is None:
+                if (wanted := _wait_after(error)) is None:
                     raise
                 if self.status is CommandStatus.EXPIRED:
                     raise self._lost(error) from error
-                least = told
+                least = wanted
             else:
                 if self._look.status is not CommandStatus.PENDING:
                     return
@@ -141,7 +150,13 @@ class Command:
     async def _ask(self) -> None:
         if self.is_done:
             return
-        answer = await self._peer.ask(self.correlation_id)
+        try:
+            answer = await self._peer.ask(self.correlation_id)
+        except Exception as error:
+            if has_listeners():
+                failure = classify(error)
+                emit(events.PollFailed(name=self.name, correlation_id=self.correlation_id, failure=failure))
+            raise
         if not self.is_done:  # told meanwhile: what is done stays done
             self.tell(answer)
 
@@ -169,8 +184,8 @@ class Command:
     def _lost(self, cause: Exception | None) -> BridgeError:
         why = "the peer does not have its result any more"
         if cause is not None:
-            silence, kept = _now() - self._heard_at, self._peer.expires_after
-            why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {kept:g} s"
+            silence, lifetime = _now() - self._heard_at, self._peer.expires_after
+            why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {lifetime:g} s"
         return self._error(
             "SYS_OUTCOME_UNKNOWN", f"command {self.name} expired: {why}", CommandStatus.EXPIRED, cause
         )
@@ -244,12 +259,14 @@ class Commands:
             else:
                 error.add_note(f"the command may run: follow({command.correlation_id!r}) finds out")
             raise
-        told = mapping_of(answer)
-        received = told.get("correlation_id")
+        fields = mapping_of(answer)
+        received = fields.get("correlation_id")
         if isinstance(received, str) and received:
             self._forget(command)
             command = self._added(name, received)
-        if "status" in told or not (answer is None or isinstance(cast("object", answer), Mapping)):
+        if has_listeners():
+            emit(events.CommandSent(name=name, correlation_id=command.correlation_id))
+        if "status" in fields or not (answer is None or isinstance(cast("object", answer), Mapping)):
             command.tell(answer)
         return command
 
@@ -311,7 +328,7 @@ def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
     if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
         refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
     steps = enumerate(timeouts)
-    return Timeout.escalating(*(_above_zero(f"timeouts[{place}]", seconds) for place, seconds in steps))
+    return Timeout.escalating(*(_above_zero(f"timeouts[{index}]", seconds) for index, seconds in steps))
 
 
 def _wait_after(error: Exception) -> float | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
+from weakref import WeakSet
 
 from ...calls.frame import CURRENT
 from ...calls.run.protect import form_of
@@ -35,6 +36,9 @@ _LIMITED = 429
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+BOOKS: Final[WeakSet[Book]] = WeakSet()
+"""Those of this process, for what shows the health of all of it."""
 
 
 class SpendBudget:
@@ -70,6 +74,7 @@ class SpendBudget:
         if not (isinstance(cast("object", name), str) and name):
             raise config_error("SpendBudget.name", "a name that is not empty", name)
         self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
+        BOOKS.add(self._book)
 
     def __repr__(self) -> str:
         """A status line; it reads no file."""

@@ -22,6 +22,7 @@ from ..retry.refresh import Refresh
 from ..timeout.deadline import Deadline
 from ..timeout.guard import bound
 from ..timeout.value import Timeout
+from ..tracing import open_scope
 from .attempt_result import decide_next, exit_layers
 from .plan import Plan
 from .retry_loop import run, run_async
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..retry.retrying import Retrying
     from ..states import States
     from ..steps import Step
+    from ..tracing import CallScope
     from .layers import HasLayers
     from .retry_loop import Steps
 
@@ -68,6 +70,8 @@ class BlockAttempt(Attempt):
             raise config_error("attempt", "one `with` for each turn of the loop", "a second one")
         block.was_entered = True
         if block.loop is not None:
+            if block.loop.scope is not None:
+                block.loop.scope.enter()
             block.entered = CURRENT.set(block)
         return self
 
@@ -82,7 +86,11 @@ class BlockAttempt(Attempt):
         with suppress(ValueError):
             if block.entered is not None:
                 CURRENT.reset(block.entered)
-        return block.loop.ended(block, error)
+        try:
+            return block.loop.ended(block, error)
+        finally:
+            if block.loop.scope is not None:
+                block.loop.scope.leave()
 
 
 class Attempts:
@@ -174,6 +182,7 @@ class _Loop:
         self.asking: tuple[Steps, Step, _BlockFrame, BaseException] | None = None
         self.retrying: Retrying | None = None
         self.is_done = False
+        self.scope: CallScope | None = None
         self._last: _BlockFrame | None = None
         self._first: _BlockFrame | None = None
         self._around = CURRENT.get()
@@ -199,6 +208,7 @@ class _Loop:
         return block
 
     def _begin(self, block: _BlockFrame, now: float) -> None:
+        self.scope = open_scope(self.plan)
         budget = self.plan.budget
         if budget is not None:
             budget.deposit(now)
@@ -277,7 +287,12 @@ class _Loop:
         self.is_done = True
         first = self._first
         if first is not None:
+            if self.scope is not None:
+                self.scope.enter()
             block_finished(self.plan, first, error)
+            if self.scope is not None:
+                self.scope.leave()
+                self.scope.close()
             if first.run is not None:
                 first.run.close()
             first.outer = None

@@ -17,6 +17,7 @@ from ..finished import block_finished, call_worked, rejected, tell_finished
 from ..frame import CURRENT, ROOT, CallFrame, leave_context, new_frame
 from ..retry.pause import PAUSED
 from ..steps import CallOnce, settled
+from ..tracing import TRACING, open_scope
 from .attempt_result import exit_layers
 from .in_thread import run_in_thread
 from .retry_loop import run, run_async, steps_of
@@ -35,7 +36,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
     function: Callable[..., Awaitable[Any]], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
+    current, real, root, hub, paused, tracing = CURRENT, REAL, ROOT, HUB, PAUSED, TRACING
     monotonic = REAL.monotonic
 
     async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -48,7 +49,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                 return await function(*args, **kwargs)
             return await run_async(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         now = monotonic()
-        if paused and now < plan.pause.until:
+        if paused and (tracing.open is not None or now < plan.pause.until):
             return await run_async(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
@@ -122,7 +123,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
     """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
-    current, real, root, hub, paused = CURRENT, REAL, ROOT, HUB, PAUSED
+    current, real, root, hub, paused, tracing = CURRENT, REAL, ROOT, HUB, PAUSED, TRACING
     monotonic = REAL.monotonic
 
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
@@ -135,7 +136,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                 return function(*args, **kwargs)
             return run(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         now = monotonic()
-        if paused and now < plan.pause.until:
+        if paused and (tracing.open is not None or now < plan.pause.until):
             return run(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
@@ -218,6 +219,10 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> St
     call.function = world.injected(call.function, binding)
     if plan.thread_timeout is not None:
         call.function = run_in_thread(call.function, plan)
+    # A stream is over with its last item: its scope is that of the generator around this.
+    scope = None if TRACING.open is None or plan.form.endswith("stream") else open_scope(plan)
+    if scope is not None:
+        scope.enter()
     token = CURRENT.set(first)
     try:
         return (yield from steps_of(plan, first, call))
@@ -225,6 +230,9 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> St
         first.outer = None
         leave_context(token)
         del first
+        if scope is not None:
+            scope.leave()
+            scope.close()
 
 
 def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:

@@ -18,6 +18,7 @@ from ..first_item import StartedStream, starting, starting_async
 from ..frame import CURRENT, CallFrame
 from ..frame import new_frame as begin_attempt
 from ..timeout.stream_limits import NO_LIMITS
+from ..tracing import open_scope, within
 from .attempt_result import exit_layers
 from .runners import protect_async, protect_sync
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
     from ..guards import Guard
+    from ..tracing import CallScope
     from .binding import Binding
     from .plan import Plan
 
@@ -41,25 +43,26 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
-        begun: StartedStream | None = None
+        scope = None if held.world.is_disabled else open_scope(plan)
+        opened: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     turn.block()
-            begun = started = cast("StartedStream", begin(*args, **kwargs))
+            with within(scope):
+                opened = started = cast("StartedStream", begin(*args, **kwargs))
             if started.is_empty:
                 return started.returned
             returned = yield from _rest(started)
         except BaseException as error:
             ending = error
-            if begun is not None and isinstance(error, Exception):
+            if opened is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
-            if begun is not None:
-                stream_finished(plan, held, begun, ending)
+            _finished(plan, held, opened, ending, scope)
             del ending  # an error must not be held by a frame that it holds
         return returned
 
@@ -102,13 +105,15 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901, PLR0912, PLR0915 -- see above
         plan = _plan_in_force(binding, begin, attributes["policy"])
         held = begin_held(plan)
-        begun: StartedStream | None = None
+        scope = None if held.world.is_disabled else open_scope(plan)
+        opened: StartedStream | None = None
         ending: BaseException | None = None
         try:
             for guard in _held_guards(plan, held):
                 if (turn := guard.enter(held)) is not None:
                     await turn.suspend()
-            begun = started = cast("StartedStream", await begin(*args, **kwargs))
+            with within(scope):
+                opened = started = cast("StartedStream", await begin(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits
@@ -133,18 +138,32 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
                 raise
         except BaseException as error:
             ending = error
-            if begun is not None and isinstance(error, Exception):
+            if opened is not None and isinstance(error, Exception):
                 broken_off(plan, held, error)
             raise
         finally:
             _let_go(plan, held)
-            if begun is not None:
-                stream_finished(plan, held, begun, ending)
+            _finished(plan, held, opened, ending, scope)
             del ending  # an error must not be held by a frame that it holds
 
     attributes = stream.__dict__
     attributes["policy"] = binding.plan.policy
     return stream
+
+
+def _finished(
+    plan: Plan,
+    held: CallFrame,
+    opened: StartedStream | None,
+    ending: BaseException | None,
+    scope: CallScope | None,
+) -> None:
+    """Report the end of a stream: in its scope, which is over then."""
+    if opened is not None:
+        with within(scope):
+            stream_finished(plan, held, opened, ending)
+    if scope is not None:
+        scope.close()
 
 
 def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:

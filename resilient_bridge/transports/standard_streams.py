@@ -144,6 +144,15 @@ class Output:
         if self._size > self._limit:
             self._room.clear()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more is unwritten than `limit` bytes."""
+        return self._size > self._limit
+
+    async def has_room(self) -> None:
+        """Wait until no more than `limit` bytes are unwritten, or the other side has gone."""
+        await self._room.wait()
+
     async def write(self, text: str) -> None:
         """The same, but wait while too much is unwritten: this is how a slow reader slows down the source."""
         self.put(text)

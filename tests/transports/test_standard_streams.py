@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from resilient_bridge.cli.pipe_streams import LINE_TOO_LONG, Output, lines_of
+from resilient_bridge.transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 
 
 pytestmark = pytest.mark.real
@@ -54,7 +54,7 @@ async def test_lines_come_whole_however_they_were_cut(pipe):
     assert lines == [b"one\n", b"\n", b"two\r\n", b"three\rstill three\n", b"x" * 200_000 + b"\n", b"last"]
 
 
-async def test_a_line_beyond_the_limit_is_skipped_and_said_once(pipe):
+async def test_a_line_beyond_the_limit_is_skipped_and_reported_once(pipe):
     """It costs no memory, and the line after it is read as usual."""
     read, write = pipe
     os.write(write, b"a\n" + b"x" * 5_000 + b"\nb\n" + b"y" * 101 + b"\n" + b"z" * 99 + b"\n")
@@ -84,7 +84,7 @@ async def test_a_closed_descriptor_is_at_its_end(pipe):
     assert [line async for line in lines_of(pipe[0])] == []
 
 
-async def test_a_non_blocking_descriptor_works_both_ways(pipe):
+async def test_a_non_blocking_descriptor_works_in_both_directions(pipe):
     """A parent process may have made the descriptors so; nothing is lost and nothing ends early."""
     read, write = pipe
     os.set_blocking(read, False)

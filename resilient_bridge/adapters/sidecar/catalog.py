@@ -1,0 +1,123 @@
+"""The lists of the server: read by us, learnt from what passes, and compared after a restart.
+
+Rule: clients are told of a list exactly when it is another one than they could see before. It is compared once in each session,
+by the first reading that is whole, ours or a client's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from . import message
+from .lists import LISTS, MOST_PAGES
+from .notices import tell_changed
+from .own import ask
+from .permission import repeatable
+from .state import KnowTools
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .message import Message
+    from .state import Session, State
+    from .upstream import Loss
+
+SETTLING: Final = 5.0  # seconds that a new session may take to be set up before calls go on without
+_ANSWER: Final = 30.0  # seconds for an answer where nobody waits
+_MOST_LOSSES: Final = 3  # of one reading
+
+
+class Catalog:
+    """The lists of one relay. `on_read` is told when a list that a session was set up with has been read, or cannot be."""
+
+    def __init__(self, state: State, on_read: Callable[[Session, float], None]) -> None:
+        self._state = state
+        self._on_read = on_read
+
+    def remember(self, session: Session) -> None:
+        """Keep what the clients could see before this session, to compare with."""
+        known = ((method, self._state.known.seen(method)) for method in LISTS)
+        session.before = {method: seen for method, seen in known if seen is not None}
+
+    def relist(self, session: Session, notice: str, now: float) -> None:
+        """The server says that a list has changed: the clients hear it, and what it says of its tools counts from now on."""
+        for method, (_, _, changed) in LISTS.items():
+            if changed == notice:
+                session.lists.forget(method)
+                session.before.pop(method, None)
+                if method == "tools/list" and (not session.is_modern or self._state.envelope):
+                    self.read(session, method, now)
+
+    def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any]) -> str:
+        """Take a page of a list; return the cursor of the next one, "" at the end."""
+        following = session.lists.learn(method, cursor, result)
+        self._state.known.learn(method, cursor, result)
+        if method in session.lists.complete:
+            if method == "tools/list":
+                self._state.tools_ever.update(session.lists.names())
+                self._say_what_is_repeated(session)
+                if session.is_modern and not self._state.options.is_command:
+                    self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
+            before = session.before.pop(method, None)
+            if before is not None and session.lists.differs(method, before):
+                line = f"{method} is not what it was before the restart"
+                self._state.note("list_changed", line, list=method)
+                tell_changed(self._state, LISTS[method][2])
+        return following
+
+    def read(self, session: Session, method: str, now: float, *, is_awaited: bool = False) -> None:
+        """Read a list, page by page; a session that is set up is not ready before one that is awaited."""
+        _Reading(self._state, self, session, method, is_awaited).ask("", now)
+
+    def ended(self, session: Session, method: str, now: float) -> None:
+        """A list is read as far as it can be."""
+        session.setting_up.discard(method)
+        self._on_read(session, now)
+
+    def _say_what_is_repeated(self, session: Session) -> None:
+        state = self._state
+        names = repeatable(state.options, session.lists)
+        shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
+        if shown != state.repeated_shown:
+            state.repeated_shown = shown
+            state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
+
+
+class _Reading:
+    """One list that is being read."""
+
+    def __init__(
+        self, state: State, catalog: Catalog, session: Session, method: str, is_awaited: bool
+    ) -> None:
+        self._state, self._catalog, self._session, self._method = state, catalog, session, method
+        self._pages = self._losses = 0
+        if is_awaited:
+            session.setting_up.add(method)
+
+    def ask(self, cursor: str, now: float) -> None:
+        """Ask for a page."""
+        session = self._session
+        params: dict[str, Any] = {"cursor": cursor} if cursor else {}
+        if session.is_modern:
+            params["_meta"] = dict(self._state.envelope)
+        until = now + (SETTLING if self._state.restarts else _ANSWER)
+
+        def then(answer: Message | None, loss: Loss | None, at: float) -> None:
+            self._got(cursor, answer, loss, at)
+
+        ask(self._state, session, message.request(0, self._method, params or None), then, until)
+
+    def _got(self, cursor: str, answer: Message | None, loss: Loss | None, now: float) -> None:
+        session = self._session
+        if answer is not None and not answer.is_refusal:
+            self._pages += 1
+            following = self._catalog.learn(session, self._method, cursor, answer.result)
+            if following and self._pages < MOST_PAGES:
+                self.ask(following, now)
+                return
+        self._losses += loss is not None
+        if loss is not None and session is self._state.current and self._losses < _MOST_LOSSES:
+            self.ask(cursor, now)
+            return
+        self._catalog.ended(session, self._method, now)

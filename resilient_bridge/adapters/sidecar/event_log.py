@@ -1,0 +1,75 @@
+"""What a sidecar says to people and to programs: lines on stderr, and records in a file, one JSON object per line.
+
+Rule: neither may stop the relay. A full disk, or a reader of stderr that has gone, costs lines and is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import config_error, redact
+from ...transports.standard_streams import Output
+from ...world import current_world
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_UNWRITTEN: Final = 256 * 1024  # bytes for a stderr that nobody reads; what is more is dropped
+_LONGEST: Final = 2_000  # characters of a line
+
+
+class EventLog:
+    """Writes records to `path` (None: nowhere) and lines to `stderr` (a descriptor, None: nowhere)."""
+
+    def __init__(
+        self, path: str | None = None, stderr: int | None = 2, prefix: str = "resilient-bridge mcp"
+    ) -> None:
+        """Open the file to append to it, for this user alone. ConfigError if that cannot be."""
+        self._prefix = prefix
+        self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
+        self._file: int | None = None
+        self._wall = current_world().wall
+        self.dropped = 0  # lines and records that could not be written
+        if path is not None:
+            try:
+                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            except (OSError, ValueError) as error:
+                words = getattr(error, "strerror", None) or str(error)
+                raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
+
+    def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
+        """Write a record of the relay, and the line that goes with it; a line of the server's has none."""
+        if line:
+            self.line(line)
+        if self._file is not None and record.get("event") != "line":
+            self._write({"at": round(self._wall(), 6), **record})
+
+    def line(self, text: str) -> None:
+        """Write a line to stderr; line breaks in it are kept, secrets are masked."""
+        if self._output is None or self._output.is_broken:
+            return
+        if self._output.is_full:
+            self.dropped += 1
+            return
+        for one in text.splitlines():
+            self._output.put(f"{self._prefix}: {redact(one, limit=_LONGEST)}")
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        data = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+        try:
+            if self._file is None or os.write(self._file, data) != len(data):
+                self.dropped += 1
+        except OSError:
+            self.dropped += 1
+
+    async def close(self) -> None:
+        """Write what is left, within a second, and close the file. May be called again."""
+        if self._output is not None:
+            await self._output.flush(1.0)
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

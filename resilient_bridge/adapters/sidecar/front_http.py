@@ -1,0 +1,295 @@
+"""The client's side over streamable HTTP: several MCP clients, of versions with and without sessions, talk to a relay.
+
+Rule: this module routes a request and says what is wrong with it, in the order of the door (Host, Origin, token), the session, the
+message. It never looks into a call, and nothing of a request but its message reaches a relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ...errors import config_error
+from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
+from .front_http_guard import HttpGuard, guard_of
+from .front_http_limits import HttpLimits
+from .front_http_modern import is_modern, refuse_modern, status_of_answer
+from .front_http_sessions import HttpSessions
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from .front import Relayed
+    from .front_http_exchange import Receive, Scope, Send
+    from .front_http_modern import ModernClients
+    from .front_http_session import HttpSession
+    from .front_http_sessions import Use
+    from .message import Message
+
+    SchemaOf = Callable[[Relayed, str], object]
+
+
+_INSTALL: Final = "the package mcp: pip install 'resilient-bridge[mcp]'"
+_SESSION_HEADER: Final = "mcp-session-id"
+_LISTEN: Final = "subscriptions/listen"
+
+
+@attrs.frozen
+class HttpAddress:
+    """Where a front listens. `url` is what a client is given."""
+
+    host: str
+    port: int
+    path: str
+
+    @property
+    def url(self) -> str:
+        """The complete address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path}"
+
+
+@asynccontextmanager
+async def serve_http(
+    make_relay: Callable[[], Relayed],
+    *,
+    token: str | None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    path: str = "/mcp",
+    shared: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    limits: HttpLimits | None = None,
+    schema_of: SchemaOf | None = None,
+) -> AsyncGenerator[HttpAddress]:
+    """Serve MCP clients over HTTP inside of the block, at the address that it is given.
+
+    Each client session gets a relay of its own, closed when the session ends; with `shared` all have one. Requests without a
+    session (protocol 2026-07-28) have nothing that tells clients apart: they share one relay in either case. `token` is what every
+    client has to show as a bearer token; None lets in whoever reaches a loopback address. `schema_of` returns the input schema of a
+    tool, or None; with it the `Mcp-Param-*` headers are compared with the arguments.
+
+    Leaving the block waits `limits.close_seconds` for requests under way, ends all sessions and closes all relays. Raises ConfigError
+    without the extra `mcp`, or for a host that others can reach without a token; OSError if the port cannot be had.
+    """
+    if find_spec("mcp") is None or find_spec("uvicorn") is None:
+        raise config_error("serve_http", _INSTALL, "no such package")
+    guard = guard_of(host, token=token, hosts=frozenset(allowed_hosts), origins=frozenset(allowed_origins))
+    from .front_http_server import listening
+
+    bounds = limits or HttpLimits()
+    address = "127.0.0.1" if host == "localhost" else host  # which may be two addresses, with two ports
+    front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds, path, schema_of)
+    try:
+        async with listening(front, address, port, bounds) as chosen:
+            try:
+                yield HttpAddress(address, chosen, path)
+            finally:
+                await front.close()
+    finally:
+        await front.close()
+
+
+class HttpFront:
+    """The ASGI application: one path for MCP, and `/health`."""
+
+    def __init__(
+        self,
+        sessions: HttpSessions,
+        guard: HttpGuard,
+        limits: HttpLimits,
+        path: str,
+        schema_of: SchemaOf | None = None,
+    ) -> None:
+        """Take in nobody yet."""
+        self._sessions, self._guard, self._limits, self._path = sessions, guard, limits, path
+        self._schema_of = schema_of
+        self._is_closed = False
+        self._under_way: set[object] = set()
+        self._is_quiet = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise ValueError(f"an HTTP request expected, got {scope['type']!r}")
+        exchange = Exchange(scope, receive, send)
+        refusal = self._guard.refusal(exchange.headers)
+        if refusal is None and exchange.path == "/health" and "authorization" not in exchange.headers:
+            await self._health(exchange, has_token=False)
+            return
+        refusal = refusal or self._guard.unauthorized(exchange.headers)
+        if refusal is not None:
+            await exchange.refuse(refusal.status, refusal.text, refusal.headers)
+        elif exchange.path == "/health":
+            await self._health(exchange, has_token=self._guard.has_token(exchange.headers))
+        elif exchange.path.rstrip("/") != self._path.rstrip("/"):
+            await exchange.respond(404, f"not found: MCP is at {self._path}\n", kind="text/plain")
+        elif self._is_closed:
+            await exchange.refuse(503, "Shutting down", code=INTERNAL_ERROR)
+        else:
+            await self._mcp(exchange)
+
+    async def close(self) -> None:
+        """Take in nobody any more, wait a bounded time for requests under way, and end everything."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._under_way:
+            self._is_quiet.clear()
+            try:
+                async with asyncio.timeout(self._limits.close_seconds):
+                    await self._is_quiet.wait()
+            except TimeoutError:
+                pass
+        await self._sessions.close()
+
+    async def _health(self, exchange: Exchange, *, has_token: bool) -> None:
+        if exchange.method != "GET":
+            await exchange.refuse(405, "Method Not Allowed", [("allow", "GET")])
+            return
+        status = dict(self._sessions.status())
+        body = status if has_token else {"status": status["status"]}
+        await exchange.respond(503 if status["status"] == "down" else 200, json.dumps(body))
+
+    async def _mcp(self, exchange: Exchange) -> None:
+        if exchange.method == "POST":
+            await self._post(exchange)
+        elif exchange.method not in {"GET", "DELETE"} or is_modern_version(exchange):
+            await exchange.refuse(405, "Method Not Allowed", [("allow", "GET, POST, DELETE")])
+        elif (found := await self._session_of(exchange)) is not None:
+            session, use = found
+            with use:
+                if exchange.method == "GET":
+                    await self._get(exchange, session)
+                else:
+                    session.end()
+                    await exchange.respond(200)
+
+    async def _post(self, exchange: Exchange) -> None:
+        if not (exchange.accepts(JSON) and exchange.accepts(EVENTS)):
+            await exchange.refuse(406, f"Not Acceptable: Client must accept both {JSON} and {EVENTS}")
+            return
+        message = await exchange.read_message(self._limits.body_bytes, self._limits.body_seconds)
+        if message is None:
+            return
+        if is_modern(message, exchange.headers):
+            await self._post_modern(exchange, message)
+            return
+        found = await self._session_of(exchange, message)
+        if found is None:
+            return
+        session, use = found
+        with use:
+            if message.is_request:
+                await self._ask(exchange, session, message)
+            else:
+                session.post(message)
+                await exchange.respond(202, headers=_session_header(session))
+
+    async def _session_of(
+        self, exchange: Exchange, message: Message | None = None
+    ) -> tuple[HttpSession, Use] | None:
+        """Return the session of a request, a new one for `initialize`; None where the request was refused, and answered."""
+        shown = exchange.headers.get(_SESSION_HEADER)
+        if shown is not None:
+            found = self._sessions.find(shown)
+            if found is None:
+                await exchange.refuse(404, "Session not found")
+            return found
+        if message is None or not (message.is_request and message.method == "initialize"):
+            await exchange.refuse(400, "Bad Request: Missing session ID")
+            return None
+        opened = self._sessions.open()
+        if opened is None:
+            await exchange.refuse(503, "Too many open sessions", code=INTERNAL_ERROR)
+        return opened
+
+    async def _ask(self, exchange: Exchange, session: HttpSession, message: Message) -> None:
+        stream = session.ask(message)
+        if stream is None:
+            text = "This id is in flight in this session"
+            await exchange.refuse(400, text, _session_header(session), id=message.id)
+            return
+        is_whole = False
+        self._under_way.add(exchange)
+        try:
+            is_whole = await exchange.answer_or_stream(
+                stream,
+                _session_header(session),
+                wait=self._limits.json_seconds,
+                keep_alive=self._limits.keep_alive_seconds,
+            )
+        finally:
+            self._done(exchange)
+            # Without the answer nothing was opened: the client begins anew, with another session.
+            if message.method == "initialize" and (session.is_refused or not is_whole):
+                session.end()
+
+    async def _get(self, exchange: Exchange, session: HttpSession) -> None:
+        if not exchange.accepts(EVENTS):
+            await exchange.refuse(406, f"Not Acceptable: Client must accept {EVENTS}")
+            return
+        last = exchange.headers.get("last-event-id")
+        stream = session.notices if last is None else session.resume(last)
+        if stream is None:
+            await exchange.refuse(400, "Bad Request: Last-Event-ID is unknown, or too old")
+            return
+        if last is None:
+            if stream.is_read:
+                await exchange.refuse(409, "Conflict: Only one SSE stream is allowed per session")
+                return
+            session.prime(stream)
+        await exchange.stream_events(
+            stream, _session_header(session), keep_alive=self._limits.keep_alive_seconds
+        )
+
+    async def _post_modern(self, exchange: Exchange, message: Message) -> None:
+        schema_of = self._schema_of
+        relay = self._sessions.modern_relay  # asked when all else is well: a bad request starts no server
+        if await refuse_modern(exchange, message, schema_of and (lambda tool: schema_of(relay(), tool))):
+            return
+        clients, use = self._sessions.modern()
+        with use:
+            if message.is_request:
+                await self._ask_modern(exchange, clients, message)
+                return
+            # Closing the response is what cancels; an id alone could be that of somebody else.
+            if message.method != "notifications/cancelled":
+                clients.post(message)
+            await exchange.respond(202)
+
+    async def _ask_modern(self, exchange: Exchange, clients: ModernClients, message: Message) -> None:
+        client, stream = clients.ask(message)
+        if message.method != _LISTEN:
+            self._under_way.add(exchange)
+        seconds = self._limits.keep_alive_seconds
+        try:
+            await exchange.answer_or_stream(
+                stream, (), wait=seconds, keep_alive=seconds, status_of=status_of_answer
+            )
+        finally:
+            self._done(exchange)
+            clients.finish(client, message)
+
+    def _done(self, exchange: Exchange) -> None:
+        self._under_way.discard(exchange)
+        if not self._under_way:
+            self._is_quiet.set()
+
+
+def is_modern_version(exchange: Exchange) -> bool:
+    """Whether a request without a body is of a version without sessions."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    return exchange.headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS
+
+
+def _session_header(session: HttpSession) -> list[tuple[str, str]]:
+    return [(_SESSION_HEADER, session.id)]

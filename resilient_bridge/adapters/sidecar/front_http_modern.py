@@ -1,0 +1,198 @@
+"""Requests without a session (protocol 2026-07-28): what is checked of each, and who they are to the relay.
+
+Rule: requests of all clients are those of one client of the relay, except that two of the same id, or of the same progress token, are
+never in flight in one: for the second there is another. What a client closes is cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...errors import mapping_of
+from . import message as rpc
+from .front_http_stream import MessageStream, SentEvent
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .front import Relayed
+    from .front_http_exchange import Exchange
+    from .front_http_limits import HttpLimits
+    from .message import Key, Message
+
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+_PARAM_HEADER: Final = "mcp-param-"
+_INVALID_REQUEST: Final = -32600
+_HEADER_MISMATCH: Final = -32020
+_UNSUPPORTED_VERSION: Final = -32022
+
+
+class ModernClient:
+    """Some requests in flight, as one client of the relay."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.in_flight: dict[Key, MessageStream] = {}
+        self.tokens: dict[Key, Key] = {}  # the request of each progress token
+
+    def deliver(self, message: Message, request: Key | None) -> None:
+        """Put a message into the stream of its request; what belongs to none has nobody to go to."""
+        stream = self.in_flight.get(request) if request is not None else None
+        if stream is None or request is None:
+            return
+        if not stream.put(SentEvent(message.text, is_answer=message.is_answer)):
+            stream.abandon()  # the connection is cut, which cancels the request
+        if message.is_answer:
+            self.drop(request)
+
+    def drop(self, request: Key) -> None:
+        """End the stream of a request."""
+        stream = self.in_flight.pop(request, None)
+        self.tokens = {token: key for token, key in self.tokens.items() if key != request}
+        if stream is not None:
+            stream.end()
+
+
+class ModernClients:
+    """All requests without a session that one relay gets."""
+
+    def __init__(self, relay: Relayed, limits: HttpLimits) -> None:
+        """Begin with one client, which stays."""
+        self.relay = relay
+        self._limits = limits
+        self._clients = [self._connected()]
+
+    def post(self, message: Message) -> None:
+        """Pass on a notification."""
+        self.relay.receive(self._clients[0], message)
+
+    def ask(self, message: Message) -> tuple[ModernClient, MessageStream]:
+        """Pass on a request; return whose it is, and the stream of its answer."""
+        key, token = _key(message), rpc.key_of(message.progress_token)
+        for client in self._clients:
+            if key not in client.in_flight and (token is None or token not in client.tokens):
+                break
+        else:
+            client = self._connected()
+            self._clients.append(client)
+        stream = MessageStream(0, queue_bytes=self._limits.queue_bytes, events=self._limits.events)
+        client.in_flight[key] = stream
+        if token is not None:
+            client.tokens[token] = key
+        self.relay.receive(client, message)
+        return client, stream
+
+    def finish(self, client: ModernClient, message: Message) -> None:
+        """The response is over. A request that was not answered is cancelled; a client that has nothing to do, and is not the first, goes."""
+        if _key(message) in client.in_flight:
+            params = {"requestId": message.id, "reason": "the client closed the response"}
+            self.relay.receive(client, rpc.notification("notifications/cancelled", params))
+        if not client.in_flight and client is not self._clients[0] and client in self._clients:
+            self._clients.remove(client)
+            self.relay.disconnect(client)
+
+    def end(self) -> None:
+        """End all streams, and tell the relay that its clients are gone."""
+        for client in self._clients:
+            for key in [*client.in_flight]:
+                client.drop(key)
+            self.relay.disconnect(client)
+        self._clients = self._clients[:1]
+
+    def _connected(self) -> ModernClient:
+        client = ModernClient()
+        self.relay.connect(client)
+        return client
+
+
+def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+    """Whether a message is one without a session: by its header, or, where that is missing, by what the message says itself."""
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+    version = headers.get(VERSION_HEADER)
+    if version is not None:
+        return version not in HANDSHAKE_PROTOCOL_VERSIONS
+    return VERSION_META in message.meta and "mcp-session-id" not in headers
+
+
+async def refuse_modern(
+    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
+) -> bool:
+    """Answer what is wrong with a message without a session, and return True; False if nothing is."""
+    from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+
+    found = _wrong(exchange, message, schema_of)
+    if found is None:
+        return False
+    code, text, data = found
+    await exchange.refuse(ERROR_CODE_HTTP_STATUS.get(code, 400), text, code=code, id=message.id, data=data)
+    return True
+
+
+def status_of_answer(text: str) -> int:
+    """Return the status that an answer has when it is sent as JSON."""
+    from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+
+    if '"error"' not in text:
+        return 200
+    code = rpc.parse(text).error.get("code")
+    return ERROR_CODE_HTTP_STATUS.get(code, 200) if isinstance(code, int) else 200
+
+
+def _wrong(
+    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
+) -> tuple[int, str, Any] | None:
+    from mcp.shared import inbound
+
+    if message.is_answer:
+        return _INVALID_REQUEST, "Body must be a request or a notification", None
+    if message.is_notification:
+        return _wrong_version(exchange.headers.get(VERSION_HEADER, ""))
+    if twice := inbound.find_duplicated_routing_header(exchange.pairs):
+        return _HEADER_MISMATCH, f"{twice} header appears more than once", None
+    verdict = inbound.classify_inbound_request(message.fields, headers=exchange.headers)
+    if isinstance(verdict, inbound.InboundLadderRejection):
+        return verdict.code, verdict.message, verdict.data
+    return _wrong_parameter(exchange, message, schema_of)
+
+
+def _wrong_version(version: str) -> tuple[int, str, Any] | None:
+    """Say that a notification's version is not served; a request's is looked at with the rest of it."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    if version in MODERN_PROTOCOL_VERSIONS:
+        return None
+    data = {"supported": [*MODERN_PROTOCOL_VERSIONS], "requested": version}
+    return _UNSUPPORTED_VERSION, "Unsupported protocol version", data
+
+
+def _wrong_parameter(
+    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
+) -> tuple[int, str, Any] | None:
+    """Compare the `Mcp-Param-*` headers with the arguments, as far as the tool's schema is known."""
+    from mcp.shared import inbound
+
+    if message.method != "tools/call":
+        return None
+    names = [name for name, _ in exchange.pairs if name.startswith(_PARAM_HEADER)]
+    for name in names:
+        if names.count(name) > 1:
+            return _HEADER_MISMATCH, f"{name} header appears more than once", None
+        if inbound.decode_header_value(exchange.headers[name]) is None:
+            return _HEADER_MISMATCH, f"{name} header carries a malformed base64 sentinel value", None
+    schema = schema_of(message.name) if schema_of is not None else None
+    if schema is None:
+        return None
+    arguments = cast("Mapping[str, Any]", mapping_of(message.params.get("arguments")))
+    rejected = inbound.validate_mcp_param_headers(schema, arguments, exchange.headers)
+    return None if rejected is None else (rejected.code, rejected.message, rejected.data)
+
+
+def _key(message: Message) -> Key:
+    key = message.key
+    if key is None:
+        raise ValueError(f"a request wanted, got {message!r}")
+    return key

@@ -1,0 +1,140 @@
+"""The sessions of an HTTP front, the relays behind them, and when they end.
+
+Rule: a relay is made by the first that needs it and closed when its last user ended: one for each session, and one for all requests
+without a session; or a single one for all. Whatever is not used for the idle time ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from ...world import current_world
+from .front_http_modern import ModernClients
+from .front_http_session import HttpSession
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .front import Relayed
+    from .front_http_limits import HttpLimits
+
+
+_CLOSE_SECONDS: Final = 20.0  # for relays, which have bounds of their own
+_RANKS: Final = ("ok", "degraded", "down")
+
+
+class Use:
+    """The HTTP requests that use something, as a context manager; when there was none for `seconds`, `on_idle` is called."""
+
+    def __init__(self, seconds: float, on_idle: Callable[[], None]) -> None:
+        """Begin unused."""
+        self._seconds, self._on_idle = seconds, on_idle
+        self._count = 0
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        """One more."""
+        self._count += 1
+        self._cancel()
+
+    def __exit__(self, *_: object) -> None:
+        """One less."""
+        self._count -= 1
+        if not self._count and not self._is_over:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._on_idle)
+
+    def stop(self) -> None:
+        """Forget the time, for good."""
+        self._is_over = True
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class HttpSessions:
+    """What clients have open. All of it in the loop's thread."""
+
+    def __init__(self, make_relay: Callable[[], Relayed], limits: HttpLimits, *, shared: bool) -> None:
+        """Begin without sessions; with `shared` the one relay is made now."""
+        self._make_relay, self._limits = make_relay, limits
+        self._shared = make_relay() if shared else None
+        self._sessions: dict[str, tuple[HttpSession, Use]] = {}
+        self._modern: tuple[ModernClients, Use] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def open(self) -> tuple[HttpSession, Use] | None:
+        """Begin a session; None if there are too many."""
+        if len(self._sessions) >= self._limits.sessions:
+            return None
+        world = current_world()
+        name = world.new_token() + world.new_token()
+        session = HttpSession(name, self._shared or self._make_relay(), self._limits, self._ended)
+        self._sessions[name] = session, Use(self._limits.idle_seconds, session.end)
+        return self._sessions[name]
+
+    def find(self, id: str) -> tuple[HttpSession, Use] | None:
+        """Return the session with this id, if there is one."""
+        return self._sessions.get(id)
+
+    def modern(self) -> tuple[ModernClients, Use]:
+        """Return where requests without a session go."""
+        if self._modern is None:
+            clients = ModernClients(self._shared or self._make_relay(), self._limits)
+            self._modern = clients, Use(self._limits.idle_seconds, self._end_modern)
+        return self._modern
+
+    def modern_relay(self) -> Relayed:
+        """Return the relay of requests without a session."""
+        return self.modern()[0].relay
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the worst status of all servers, and each server's own in `servers`."""
+        relays = [self._shared] if self._shared else [session.relay for session, _ in self._sessions.values()]
+        if self._modern is not None and self._shared is None:
+            relays.append(self._modern[0].relay)
+        servers = [relay.status() for relay in relays]
+        worst = max((_rank(server.get("status")) for server in servers), default=0)
+        return {"status": _RANKS[worst], "sessions": len(self._sessions), "servers": servers}
+
+    async def close(self) -> None:
+        """End all sessions and close all relays, in bounded time."""
+        for session, _ in [*self._sessions.values()]:
+            session.end()
+        self._end_modern()
+        if self._shared is not None:
+            self._close(self._shared)
+        if self._closing:
+            _, late = await asyncio.wait(self._closing, timeout=_CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+
+    def _ended(self, session: HttpSession) -> None:
+        _, use = self._sessions.pop(session.id)
+        use.stop()
+        if self._shared is None:
+            self._close(session.relay)
+
+    def _end_modern(self) -> None:
+        if self._modern is None:
+            return
+        clients, use = self._modern
+        self._modern = None
+        use.stop()
+        clients.end()
+        if self._shared is None:
+            self._close(clients.relay)
+
+    def _close(self, relay: Relayed) -> None:
+        task = asyncio.get_running_loop().create_task(relay.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def _rank(status: object) -> int:
+    return _RANKS.index(status) if isinstance(status, str) and status in _RANKS else len(_RANKS) - 1

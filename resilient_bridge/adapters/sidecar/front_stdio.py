@@ -1,0 +1,147 @@
+"""The client's side over standard input and output: one client, one message a line.
+
+Rule: nothing but messages goes to standard output, whoever prints. The end of the input, of its reader or of our parent is the end of
+the session: what is under way may still be answered, within a bound, and then the server is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...transports.standard_streams import LINE_TOO_LONG, Output, lines_of
+from . import message
+from .message import NotAMessage, parse_line
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .message import Key, Message
+    from .running import RunningRelay
+
+
+_MAX_LINE: Final = 64 * 2**20
+_UNWRITTEN: Final = (
+    8 * 2**20
+)  # bytes that wait for a client that does not read, before the server has to wait as well
+_LAST_ANSWERS: Final = 5.0  # seconds for what is under way when the input ends
+_LAST_BYTES: Final = 2.0
+_PARENT: Final = 2.0  # seconds between two looks whether our parent is there
+_PARSE_ERROR: Final = -32700
+_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+
+
+class StdioClient:
+    """The client at the other end of our standard streams."""
+
+    def __init__(self, relay: RunningRelay, output: Output) -> None:
+        self._relay = relay
+        self._output = output
+        self._pausing: asyncio.Task[None] | None = None
+
+    def deliver(self, message: Message, request: Key | None) -> None:
+        """Write a message; a client that does not read holds the server up, and not our memory."""
+        del request
+        self._output.put(message.text)
+        if self._output.is_full and self._pausing is None:
+            self._relay.set_reading(is_reading=False)
+            self._pausing = asyncio.create_task(self._resume())
+
+    def drop(self, request: Key) -> None:
+        """There is no stream to close."""
+
+    async def _resume(self) -> None:
+        try:
+            await self._output.has_room()
+        finally:
+            self._pausing = None
+            self._relay.set_reading(is_reading=True)
+
+
+async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> None:
+    """Relay between our standard streams and the server until the client has gone or a signal asks us to end; then end the server."""
+    own = os.dup(sink)
+    if sink == 1:
+        with suppress(OSError):  # who prints, prints to stderr
+            os.dup2(2, 1)
+    output = Output(own, limit=_UNWRITTEN)
+    client = StdioClient(relay, output)
+    relay.connect(client)
+    reading = asyncio.create_task(_read(relay, client, source))
+    watching = asyncio.create_task(_watch_parent())
+    broken = asyncio.create_task(output.broken.wait())
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    tasks: list[asyncio.Task[Any]] = [reading, watching, broken]
+    futures: list[asyncio.Future[Any]] = [*tasks, asked]
+    try:
+        with _signals(asked):
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and not broken.done() and not asked.done():
+                finishing = asyncio.create_task(relay.finish(_LAST_ANSWERS))
+                tasks.append(finishing)
+                futures = [finishing, broken, asked]
+                await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            await relay.close()
+            await output.flush(_LAST_BYTES)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await relay.close()
+
+
+async def _read(relay: RunningRelay, client: StdioClient, source: int) -> None:
+    async for line in lines_of(source, limit=_MAX_LINE):
+        if line is LINE_TOO_LONG:
+            text = f"parse error: a line of more than {_MAX_LINE} bytes"
+            client.deliver(message.error(None, _PARSE_ERROR, text), None)
+            continue
+        if not line.strip():
+            continue
+        try:
+            messages = parse_line(line)
+        except NotAMessage as error:
+            client.deliver(message.error(None, _PARSE_ERROR, f"parse error: {error}"), None)
+            continue
+        for one in messages:
+            relay.receive(client, one)
+
+
+async def _watch_parent() -> None:
+    """Return once our parent is another process: the client that started us is gone."""
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 -- nothing tells of it
+        await asyncio.sleep(_PARENT)
+
+
+class _signals:  # noqa: N801 -- a context manager, used once
+    """Completes a future on the signals that ask a process to end."""
+
+    def __init__(self, asked: asyncio.Future[None]) -> None:
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        self._set: list[int] = []
+
+    def __enter__(self) -> None:
+        for number in self._numbers():
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+                self._loop.add_signal_handler(number, self._ask)
+                self._set.append(number)
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._set:
+            self._loop.remove_signal_handler(number)
+
+    def _ask(self) -> None:
+        if not self._asked.done():
+            self._asked.set_result(None)
+
+    @staticmethod
+    def _numbers() -> Iterator[int]:
+        for name in _SIGNALS:
+            if (number := getattr(signal, name, None)) is not None:
+                yield number

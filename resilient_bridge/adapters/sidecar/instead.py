@@ -1,0 +1,67 @@
+"""What is answered by us and not by the server, from what is known of both. Pure.
+
+Rule: only where the server's own answer cannot be had, or would be about another session or take something from another client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from . import message
+from .lists import LISTS, cursor_of
+from .shared import UNSUBSCRIBE, is_wanted_by_others
+from .status import add_status_tool
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .message import Message
+    from .state import Call, Session, State
+
+_STALE_CURSOR: Final = -32602
+
+
+def remembered(state: State, call: Call) -> Message | None:
+    """Answer a list while the server is away: an empty or failed one makes clients forget their tools."""
+    if call.method not in LISTS or state.usable is not None:
+        return None
+    page = state.known.page(call.method, cursor_of(call.request))
+    if page is None or not _is_for_all(state, call, page):
+        return None
+    answer = message.result(call.request.id, page)
+    if state.options.status_tool and call.method == "tools/list" and "nextCursor" not in page:
+        answer = add_status_tool(answer)
+    return answer
+
+
+def wanted_by_others(state: State, call: Call) -> Message | None:
+    """Answer who no longer wants to hear of a resource, where another client of the server does."""
+    client, uri = call.client, call.request.name
+    if not state.is_shared or call.method != UNSUBSCRIBE or not is_wanted_by_others(state, client, uri):
+        return None
+    client.subscriptions.pop(uri, None)
+    return message.result(call.request.id, {})
+
+
+def stale(state: State, call: Call, session: Session) -> Message | None:
+    """Refuse a cursor that an earlier session gave: the client begins again with the first page."""
+    cursor = cursor_of(call.request) if call.method in LISTS else ""
+    if not cursor or not state.restarts or session.lists.knows_cursor(call.method, cursor):
+        return None
+    text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
+    return message.error(call.request.id, _STALE_CURSOR, text)
+
+
+def is_missing(state: State, call: Call, session: Session) -> bool:
+    """Whether a tool is called that the server had before a restart and has no longer."""
+    if not call.is_tool or call.name not in state.tools_ever or "tools/list" not in session.lists.complete:
+        return False
+    return session.lists.tool(call.name) is None
+
+
+def _is_for_all(state: State, call: Call, page: Mapping[str, Any]) -> bool:
+    """Whether what one client was told may be told to another."""
+    if not state.is_shared or page.get("cacheScope") == "public":
+        return True
+    return state.options.is_command and not call.client.is_modern

@@ -1,0 +1,79 @@
+"""How many calls of a tool may run at a time, and how many may begin in a while. Pure.
+
+Rule: who finds no room waits for it, in the order of arrival; who could not have it in time is told at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...calls.rate_limit.state import RateState
+from ...errors import ThrottledError
+from . import outcomes
+from .options import EVERY_TOOL
+
+
+if TYPE_CHECKING:
+    from .options import Sidecar
+    from .outcomes import Ending
+    from .state import Call
+
+
+class Limits:
+    """The limits of one relay, by the name of a tool or of all together."""
+
+    def __init__(self, options: Sidecar) -> None:
+        """Begin with nothing under way."""
+        self._options = options
+        self._running: dict[str, int] = {}
+        self._rates = {name: RateState(name, limit) for name, limit in options.rates.items()}
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return sum(self._running.values())
+
+    def refusal(self, call: Call, now: float) -> Ending | None:
+        """Pay for a call what its rates want, now or later; return why it is refused where that takes too long."""
+        for name in (call.name, EVERY_TOOL):
+            rate = self._rates.get(name)
+            if rate is None or not call.is_tool:
+                continue
+            try:
+                call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
+            except ThrottledError as error:
+                limit = rate.settings
+                bound = f"{limit.calls} {'call' if limit.calls == 1 else 'calls'} in {limit.per:g} s"
+                return outcomes.limited(call.name, bound, error.failure.retry_after)
+        return None
+
+    def take(self, call: Call) -> bool:
+        """Take the places that a call needs, if all are free; it keeps them while it waits for another try."""
+        names = self._names(call)
+        if call.holds or not names:
+            return True
+        if any(self._running.get(name, 0) >= self._options.concurrency[name] for name in names):
+            return False
+        for name in names:
+            self._running[name] = self._running.get(name, 0) + 1
+        call.holds = names
+        return True
+
+    def free(self, call: Call) -> None:
+        """Give back what a call holds."""
+        for name in call.holds:
+            self._running[name] -= 1
+        call.holds = []
+
+    def too_long(self, call: Call) -> Ending | None:
+        """Return what is said of a call that has waited too long for its turn; None where it has no limit to wait for."""
+        names = self._names(call)
+        if not names:
+            return None
+        most = min(self._options.concurrency[name] for name in names)
+        return outcomes.limited(call.name, f"{most} {'call' if most == 1 else 'calls'} at a time", None)
+
+    def _names(self, call: Call) -> list[str]:
+        if not call.is_tool:
+            return []
+        return [name for name in (call.name, EVERY_TOOL) if name in self._options.concurrency]

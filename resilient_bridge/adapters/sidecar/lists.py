@@ -1,0 +1,134 @@
+"""What is remembered of a server's lists: the pages, to answer from while it is away, and what each tool said of itself.
+
+Rule: hints belong to the session that gave them. A new session begins without any, and a cursor of an old one is not passed on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .message import list_of, object_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .message import Message
+
+
+LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "tools/list": ("tools", "tools", "notifications/tools/list_changed"),
+    "prompts/list": ("prompts", "prompts", "notifications/prompts/list_changed"),
+    "resources/list": ("resources", "resources", "notifications/resources/list_changed"),
+    "resources/templates/list": ("resourceTemplates", "resources", "notifications/resources/list_changed"),
+}
+"""Each list: the member of its result, the capability that it belongs to, and the notice of its change."""
+
+MOST_PAGES: Final = 100
+_COMPARED: Final = {
+    "tools/list": ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+}
+
+
+class Seen(NamedTuple):
+    """What was known of a list at some time."""
+
+    items: list[Any]
+    is_complete: bool
+
+
+class Lists:
+    """The lists of one server session, page by page; `cursor` "" is the first page."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._pages: dict[str, dict[str, Mapping[str, Any]]] = {}
+        self.complete: set[str] = set()  # lists of which every page is known
+        self._tools: dict[str, Mapping[str, Any]] | None = None  # by name, made when it is asked for
+
+    def learn(self, method: str, cursor: str, result: Mapping[str, Any]) -> str:
+        """Take a page as the server gave it; return the cursor of the next one, "" at the end."""
+        pages = self._pages.setdefault(method, {})
+        if not cursor and pages.get("") != result:
+            pages.clear()
+            self.complete.discard(method)
+        if method == "tools/list":
+            self._tools = None
+        pages[cursor] = result
+        following = result.get("nextCursor")
+        if isinstance(following, str) and following:
+            return following
+        if cursor in self._chain(method):
+            self.complete.add(method)
+        return ""
+
+    def page(self, method: str, cursor: str) -> Mapping[str, Any] | None:
+        """Return a page as the server gave it; None where it is not known."""
+        return self._pages.get(method, {}).get(cursor)
+
+    def knows_cursor(self, method: str, cursor: str) -> bool:
+        """Whether this session's server gave that cursor."""
+        return any(page.get("nextCursor") == cursor for page in self._pages.get(method, {}).values())
+
+    def forget(self, method: str) -> None:
+        """The server says that the list has changed."""
+        self.complete.discard(method)
+
+    def items(self, method: str) -> list[Mapping[str, Any]]:
+        """Return all that is known of a list, in the server's order."""
+        member = LISTS[method][0]
+        found: list[Mapping[str, Any]] = []
+        for cursor in self._chain(method):
+            found += [object_of(item) for item in list_of(self._pages[method][cursor].get(member))]
+        return found
+
+    def seen(self, method: str) -> Seen | None:
+        """Return what is known of a list, to compare a later one with; None where nothing is."""
+        if "" not in self._pages.get(method, {}):
+            return None
+        return Seen([_compared(method, item) for item in self.items(method)], method in self.complete)
+
+    def differs(self, method: str, before: Seen) -> bool:
+        """Whether this list is another one: of what was known before, as far as it was known."""
+        items = [_compared(method, item) for item in self.items(method)]
+        return items[: len(before.items)] != before.items or (
+            before.is_complete and len(items) != len(before.items)
+        )
+
+    def tool(self, name: str) -> Mapping[str, Any] | None:
+        """Return what the server said of a tool; None where it did not."""
+        if self._tools is None:
+            self._tools = {str(item.get("name")): item for item in self.items("tools/list")}
+        return self._tools.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names of the tools."""
+        return [str(item.get("name")) for item in self.items("tools/list")]
+
+    def _chain(self, method: str) -> list[str]:
+        """Return the cursors of the pages that are known, from the first on without a hole."""
+        pages, found, cursor = self._pages.get(method, {}), list[str](), ""
+        while cursor in pages and cursor not in found:
+            found.append(cursor)
+            following = pages[cursor].get("nextCursor")
+            cursor = following if isinstance(following, str) and following else "\0"
+        return found
+
+
+def _compared(method: str, item: Mapping[str, Any]) -> Any:
+    names = _COMPARED.get(method)
+    return item if names is None else {name: item.get(name) for name in names}
+
+
+def cursor_of(request: Message) -> str:
+    """Return the page that a request asks for."""
+    cursor = request.params.get("cursor")
+    return cursor if isinstance(cursor, str) else ""
+
+
+def hint_of(tool: Mapping[str, Any] | None) -> str:
+    """Return "read" or "idempotent" where a tool says so of itself, else ""."""
+    annotations = object_of(tool.get("annotations") if tool is not None else None)
+    if annotations.get("readOnlyHint") is True:
+        return "read"
+    return "idempotent" if annotations.get("idempotentHint") is True else ""

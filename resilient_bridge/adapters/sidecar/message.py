@@ -1,0 +1,338 @@
+"""One JSON-RPC message: its text as it came, and what was read of it.
+
+Rule: a relay changes an id, a progress token and nothing else. The text of every other member is passed on byte for byte: unknown
+fields, the order of keys, and numbers that Python would write differently. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Span: TypeAlias = tuple[int, int]
+
+
+Key: TypeAlias = tuple[str, str | int | float]
+"""An id to look things up by: its type counts, so that 1 and "1" are two ids."""
+
+_LONGEST_ID: Final = 1_000
+_SPACE: Final = " \t\n\r"
+_MOST_DIGITS: Final = 4_000  # of a whole number that Python reads
+_DECODER: Final = json.JSONDecoder()
+_PATIENT: Final = json.JSONDecoder(
+    parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else math.inf
+)  # slower, and takes numbers of any length; their text is passed on
+_LINE_BREAKS: Final = str.maketrans("\r\n", "  ")  # in JSON they stand between values, never inside a text
+
+
+class NotAMessage(ValueError):  # noqa: N818 -- says what the text is
+    """A text that is no JSON-RPC message; the words say why."""
+
+
+class Message:
+    """A request, a notification or an answer. `text` has no line break; `fields` is what it says.
+
+    `is_request` has a method and an id, `is_notification` a method alone, `is_answer` an id and a result or an error.
+    """
+
+    __slots__ = ("_spans", "fields", "text")
+
+    def __init__(self, text: str, fields: dict[str, Any], spans: dict[str, Span]) -> None:
+        """Use `parse`, or one of the functions that build a message."""
+        self.text = text
+        self.fields = fields
+        self._spans = spans
+
+    def __repr__(self) -> str:
+        """Name what it is, and nothing that it holds."""
+        kind = self.method or ("error" if "error" in self.fields else "result")
+        return f"<Message {kind} id={self.fields.get('id')!r}>"
+
+    @property
+    def method(self) -> str:
+        """The method of a request or a notification; empty for an answer."""
+        return cast("str", self.fields.get("method", ""))
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for an answer."""
+        return "method" in self.fields and "id" in self.fields
+
+    @property
+    def is_notification(self) -> bool:
+        """Whether it asks for none."""
+        return "method" in self.fields and "id" not in self.fields
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is the answer to a request."""
+        return "method" not in self.fields
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is an answer that is an error; some servers say `"error": null` beside a result."""
+        return self.is_answer and self.fields.get("error") is not None
+
+    @property
+    def id(self) -> Any:
+        """The id as it was written; None where there is none, and in an answer to what could not be read."""
+        return self.fields.get("id")
+
+    @property
+    def key(self) -> Key | None:
+        """The id to look things up by; None where there is none."""
+        return key_of(self.fields.get("id"))
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters by name; empty where there are none, or where they are a list."""
+        return object_of(self.fields.get("params"))
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of its parameters."""
+        return object_of(self.params.get("_meta"))
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """The result of an answer; empty where it is none."""
+        return object_of(self.fields.get("result"))
+
+    @property
+    def error(self) -> Mapping[str, Any]:
+        """The error of an answer; empty where it is none."""
+        return object_of(self.fields.get("error"))
+
+    @property
+    def name(self) -> str:
+        """What a request names: its tool, prompt or resource; empty where it names nothing."""
+        params = self.params
+        name = params.get("name", params.get("uri", ""))
+        return name if isinstance(name, str) else ""
+
+    @property
+    def progress_token(self) -> Any:
+        """The token under which progress is to be reported; None where none is asked for."""
+        return self.meta.get("progressToken")
+
+    def with_id(self, id: object) -> Message:
+        """Return the same message under another id."""
+        return self._replaced(("id",), id)
+
+    def with_progress_token(self, token: object) -> Message:
+        """Return the same message with another token where it has one, in a request's `_meta` or in a progress notification."""
+        if "progressToken" in self.meta:
+            return self._replaced(("params", "_meta", "progressToken"), token)
+        if "progressToken" in self.params:
+            return self._replaced(("params", "progressToken"), token)
+        return self
+
+    def with_request_id(self, id: object) -> Message:
+        """Return the same `notifications/cancelled` about another request."""
+        return self._replaced(("params", "requestId"), id)
+
+    def with_member(self, path: tuple[str, ...], value: object) -> Message:
+        """Return the same message with one member replaced or added, at the end of an object that has to be there."""
+        return self._replaced(path, value)
+
+    def _replaced(self, path: tuple[str, ...], value: object) -> Message:
+        """Return a message whose member at `path` has another value; the text of all others stays as it is."""
+        *parents, last = path
+        spans, opened = self._spans, 0
+        for name in parents:
+            opened, end = spans[name]
+            spans = {
+                key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()
+            }
+        written = json.dumps(value, separators=(",", ":"))
+        if last in spans:
+            begin, end = spans[last]
+        else:
+            begin = end = self.text.index("{", opened) + 1
+            written = f"{json.dumps(last)}:{written}{',' if spans else ''}"
+        text = self.text[:begin] + written + self.text[end:]
+        moved = len(text) - len(self.text)
+        shifted = {
+            name: (a + moved if a >= end and (a, b) != (begin, end) else a, b + moved if b >= end else b)
+            for name, (a, b) in self._spans.items()
+        }
+        if not parents and last not in spans:
+            shifted[last] = (begin + len(json.dumps(last)) + 1, begin + len(written) - (1 if spans else 0))
+        return Message(text, _with(self.fields, path, value), shifted)
+
+
+def _with(fields: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
+    """Return the fields with one of them replaced; what is not on the way is shared."""
+    first, *rest = path
+    inner = _with(object_of(fields[first]), tuple(rest), value) if rest else value
+    return {**fields, first: inner}
+
+
+def parse(text: str | bytes) -> Message:
+    """Return what a line or a body says. Raises NotAMessage for anything else than one JSON-RPC 2.0 message."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise NotAMessage("not UTF-8") from error
+    text = text.strip()
+    try:
+        fields, spans = _object(text)
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage("not a JSON object") from error
+    _check(fields)
+    return Message(text.translate(_LINE_BREAKS), fields, spans)
+
+
+def parse_line(line: bytes) -> list[Message]:
+    """Return what a line says: one message, or those of a batch (an array, as one older revision of MCP has it)."""
+    if not line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        return [parse(line)]
+    try:
+        text = line.decode("utf-8-sig").strip()
+        items = _items(text)
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage("not a JSON array") from error
+    if not items:
+        raise NotAMessage("an empty array")
+    return [parse(item) for item in items]
+
+
+def request(id: object, method: str, params: Mapping[str, Any] | None = None) -> Message:
+    """Return a request of our own."""
+    return _built({"jsonrpc": "2.0", "id": id, "method": method} | _with_params(params))
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
+    """Return a notification of our own."""
+    return _built({"jsonrpc": "2.0", "method": method} | _with_params(params))
+
+
+def result(id: object, value: Mapping[str, Any]) -> Message:
+    """Return an answer of our own."""
+    return _built({"jsonrpc": "2.0", "id": id, "result": dict(value)})
+
+
+def error(id: object, code: int, text: str, data: Mapping[str, Any] | None = None) -> Message:
+    """Return a refusal of our own."""
+    fields: dict[str, Any] = {"code": code, "message": text}
+    if data:
+        fields["data"] = dict(data)
+    return _built({"jsonrpc": "2.0", "id": id, "error": fields})
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    """Return an object of JSON; an empty one for whatever is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """Return an array of JSON; an empty one for whatever is none."""
+    found: list[Any] = cast("Any", value) if isinstance(value, list) else []
+    return found
+
+
+def key_of(id: object) -> Key | None:
+    """Return an id to look things up by; None for what is no id."""
+    if isinstance(id, bool) or not isinstance(id, str | int | float):
+        return None
+    if isinstance(id, float) and not math.isfinite(id):  # no other program could read it back
+        return None
+    return type(id).__name__, id
+
+
+def _built(fields: dict[str, Any]) -> Message:
+    return parse(json.dumps(fields, separators=(",", ":")))
+
+
+def _with_params(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if params is None else {"params": dict(params)}
+
+
+def _check(fields: dict[str, Any]) -> None:
+    if fields.get("jsonrpc") != "2.0":
+        raise NotAMessage('no "jsonrpc": "2.0"')
+    found = fields.get("id")
+    if "id" in fields and key_of(found) is None and not (found is None and "error" in fields):
+        raise NotAMessage("an id that is neither text nor a number")
+    if isinstance(found, str) and len(found) > _LONGEST_ID:
+        raise NotAMessage(f"an id of more than {_LONGEST_ID} characters")
+    if "method" in fields:
+        if not isinstance(fields["method"], str) or not fields["method"]:
+            raise NotAMessage("a method that is no name")
+    elif "id" not in fields or not ("result" in fields or "error" in fields):
+        raise NotAMessage("neither a request nor an answer")
+
+
+def _object(text: str) -> tuple[dict[str, Any], dict[str, Span]]:
+    """Return the members of the object that a text is, and where the text of each value stands.
+
+    Of two members of one name the last counts, as everywhere.
+    """
+    try:
+        return _members(text, _DECODER)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _members(text, _PATIENT)
+
+
+def _members(text: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any], dict[str, Span]]:
+    members: dict[str, Any] = {}
+    spans: dict[str, Span] = {}
+    at = _expect(text, 0, "{")
+    if text[at : at + 1] == "}":
+        return members, _ended(text, at + 1, spans)
+    while True:
+        name, at = decoder.raw_decode(text, at)
+        if not isinstance(name, str):
+            raise ValueError("a name that is no text")  # noqa: TRY004 -- of a JSON text
+        begin = _expect(text, at, ":")
+        members[name], end = decoder.raw_decode(text, begin)
+        spans[name] = (begin, end)
+        at = _skip(text, end)
+        if text[at : at + 1] == "}":
+            return members, _ended(text, at + 1, spans)
+        at = _expect(text, at, ",")
+
+
+def _items(text: str) -> list[str]:
+    """Return the texts of the items of the array that a text is."""
+    at, items = _expect(text, 0, "["), list[str]()
+    while text[at : at + 1] != "]" or items:
+        _, end = _PATIENT.raw_decode(text, at)
+        items.append(text[at:end])
+        at = _skip(text, end)
+        if text[at : at + 1] == "]":
+            break
+        at = _expect(text, at, ",")
+    _ended(text, at + 1, {})
+    return items
+
+
+def _spans_of(text: str) -> dict[str, Span]:
+    return _object(text)[1]
+
+
+def _ended(text: str, at: int, spans: dict[str, Span]) -> dict[str, Span]:
+    if _skip(text, at) != len(text):
+        raise ValueError("more than one value")
+    return spans
+
+
+def _expect(text: str, at: int, sign: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] != sign:
+        raise ValueError(f"no {sign}")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at : at + 1] in _SPACE and at < len(text):
+        at += 1
+    return at

@@ -1,0 +1,184 @@
+"""What a server says on its own: which client hears it, and in which of its streams. Pure.
+
+Rule: a notice goes to whom it concerns. Where that is not certain and several clients share the server, a request of the server is refused
+and a notice goes to all; nobody hears what belongs to a call of another.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from . import message
+from .calls import LISTEN
+from .lists import LISTS
+from .message import key_of, object_of
+from .shared import is_loud_enough, is_subscribed
+from .state import Asked, Call
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .message import Message
+    from .state import ClientState, Session, State
+
+
+SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_UPDATED: Final = "notifications/resources/updated"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_FILTERS: Final[Mapping[str, str]] = {
+    "notifications/tools/list_changed": "toolsListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+    "notifications/resources/list_changed": "resourcesListChanged",
+}
+_NEEDS: Final[Mapping[str, str]] = {
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+}
+_METHOD_NOT_FOUND: Final = -32601
+_CLIENT_HAS_GONE: Final = -32603
+_LARGEST: Final = sys.float_info.max
+
+
+def tell_changed(state: State, notice: str) -> None:
+    """Tell the clients that a list has changed, each in the way of its era."""
+    for client in state.clients.values():
+        if client.is_modern:
+            for call in client.calls.values():
+                if call.method == LISTEN and object_of(call.request.params.get("notifications")).get(
+                    _FILTERS[notice]
+                ):
+                    _to_listener(
+                        state, call, message.notification(notice, {"_meta": {SUBSCRIPTION: call.request.id}})
+                    )
+        elif client.is_initialized:
+            state.to_client(client, message.notification(notice))
+
+
+def deliver_notice(state: State, session: Session, note: Message, request: int | None) -> None:
+    """The server sent a notification: bring it to whom it concerns."""
+    method = note.method
+    if method == "notifications/progress":
+        _deliver_progress(state, session, note)
+    elif method == "notifications/cancelled":
+        _deliver_cancelled(state, session, note)
+    elif SUBSCRIPTION in note.meta:
+        _deliver_to_listener(state, session, note)
+    else:
+        about = pending_call(session, request)
+        is_for_all = method in _FILTERS or method == _UPDATED
+        if state.is_shared and about is None and not is_for_all and _is_of_one(session, request):
+            state.strays += 1
+            return
+        is_for_one = about is not None and not is_for_all
+        for client in [about.client] if about is not None and is_for_one else list(state.clients.values()):
+            if _is_wanted(state, client, note):
+                related = about or sole_call(session, client)
+                state.to_client(client, note, related.request.key if related is not None else None)
+
+
+def ask_client(state: State, session: Session, request: Message, about: int | None) -> None:
+    """The server made a request of its own: bring it to the client whose call caused it, or refuse it."""
+    call = pending_call(session, about)
+    clients = [call.client] if call is not None else list(state.clients.values())
+    needs = _NEEDS.get(request.method)
+    if len(clients) != 1 or (needs is not None and needs not in clients[0].capabilities) or state.is_shared:
+        refusal = message.error(request.id, _METHOD_NOT_FOUND, f"the client does not offer {request.method}")
+        state.to_server(session, refusal)
+        return
+    client = clients[0]
+    client.asks_roots |= request.method == "roots/list"
+    number = state.number()
+    state.asked[number] = Asked(session, request, client)
+    related = call or sole_call(session, client)
+    state.to_client(client, request.with_id(number), related.request.key if related is not None else None)
+
+
+def leave(state: State, client: ClientState) -> None:
+    """A client is gone: what the server has asked it is refused."""
+    for number, asked in list(state.asked.items()):
+        if asked.client is client:
+            del state.asked[number]
+            state.to_server(
+                asked.session, message.error(asked.request.id, _CLIENT_HAS_GONE, "the client has left")
+            )
+
+
+def pending_call(session: Session, request: int | None) -> Call | None:
+    """Return the client's call that is under way in a session under this id."""
+    found = session.pending.get(request) if request is not None else None
+    return found if isinstance(found, Call) else None
+
+
+def sole_call(session: Session, client: ClientState) -> Call | None:
+    """Return the one call of this client that the server can be working on; None if it is none, or not certain.
+
+    A list or another read that is under way beside a call says nothing while a server works on that.
+    """
+    calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client]
+    working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
+    tools = [one for one in working if one.is_tool]
+    found = tools or working
+    return found[0] if len(found) == 1 else None
+
+
+def _deliver_progress(state: State, session: Session, note: Message) -> None:
+    token = note.params.get("progressToken")
+    call = pending_call(session, token if isinstance(token, int) and not isinstance(token, bool) else None)
+    progress = note.params.get("progress")
+    if call is None or call.request.progress_token is None:
+        state.strays += 1
+        return
+    if isinstance(progress, int | float) and not isinstance(progress, bool):
+        if progress <= call.progress and (call.sends > 1 or call.has_reported):
+            return  # it has begun again, and progress has to grow
+        if call.progress < progress <= _LARGEST:
+            call.progress = float(progress)
+    state.to_client(call.client, note.with_progress_token(call.request.progress_token), call.request.key)
+
+
+def _deliver_cancelled(state: State, session: Session, note: Message) -> None:
+    key = key_of(note.params.get("requestId"))
+    for number, asked in list(state.asked.items()):
+        if asked.session is session and asked.request.key == key:
+            del state.asked[number]
+            state.to_client(asked.client, note.with_request_id(number))
+
+
+def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
+    found = note.meta[SUBSCRIPTION]
+    call = pending_call(session, found if isinstance(found, int) and not isinstance(found, bool) else None)
+    if call is None:
+        state.strays += 1
+        return
+    is_acknowledgement = note.method == _ACKNOWLEDGED
+    if (
+        is_acknowledgement and call.has_acknowledged
+    ):  # of a stream that was opened again: what was missed is not known
+        for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
+            params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
+            _to_listener(state, call, message.notification(_UPDATED, params))
+        return
+    call.has_acknowledged |= is_acknowledgement
+    _to_listener(state, call, note.with_member(("params", "_meta", SUBSCRIPTION), call.request.id))
+
+
+def _to_listener(state: State, call: Call, note: Message) -> None:
+    state.to_client(call.client, note, call.request.key)
+
+
+def _is_of_one(session: Session, request: int | None) -> bool:
+    """Whether it came in the stream of a request that is none of ours, and so of a client's that waits no longer."""
+    return request is not None and request not in session.pending
+
+
+def _is_wanted(state: State, client: ClientState, note: Message) -> bool:
+    """Whether a client asked for this: what is said to all is filtered for each."""
+    if client.is_modern or not client.is_initialized:
+        # In the era without sessions nothing comes outside of a stream; before it is ready a client takes log lines only.
+        return bool(client.is_modern) or note.method == "notifications/message"
+    if note.method == _UPDATED:
+        return not state.is_shared or is_subscribed(client, note.params.get("uri"))
+    return note.method != "notifications/message" or is_loud_enough(client, note.params.get("level"))

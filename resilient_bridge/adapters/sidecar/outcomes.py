@@ -1,0 +1,150 @@
+"""What a client is told of a call that has no answer. Its first words are fixed: people, models and tests act on the difference.
+
+`OUTCOME UNKNOWN` says that the call may have run, `NOT EXECUTED` that it did not and may be made again. Of a tool both are a result
+with `isError`, which clients show to the model; of any other request there is no place but an error of JSON-RPC. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from . import message
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .message import Message
+    from .upstream import Loss
+
+
+PREFIX: Final = "io.github.resilient-bridge"
+"""The prefix of our names in `_meta`."""
+
+_UNKNOWN_CODE: Final = -32010  # of those that the protocol leaves to implementations
+_NOT_EXECUTED_CODE: Final = -32011
+_MOST_NAMES: Final = 30
+
+
+class Outcome(StrEnum):
+    """How a request ended: one of these for each, in the events and in the counters."""
+
+    ANSWERED = "answered"  # with a result that is none of the following
+    FAILED = "failed"  # the server's own error, or a tool's `isError`
+    UNKNOWN = "unknown"  # it may have run
+    NOT_EXECUTED = "not_executed"  # it provably did not run, or was refused by us
+    CANCELLED = "cancelled"  # by the client, which gets no answer
+
+
+@attrs.frozen(kw_only=True)
+class Ending:
+    """A statement about a call: `outcome` is UNKNOWN or NOT_EXECUTED, `code` names the reason for machines, `text` says it to a model."""
+
+    outcome: Outcome
+    code: str
+    text: str
+    retry_after: float | None = None
+
+
+def unknown(name: str, loss: Loss, check: str | None) -> Ending:
+    """Return what is said when the connection was lost after a call was sent."""
+    look = f" (for example with: {check})" if check else ""
+    text = (
+        f"OUTCOME UNKNOWN: the connection to the server was lost ({loss.reason}) after {_quoted(name)} was sent. It may or may not "
+        f"have run. Do not call it again yet. First check whether it took effect{look}, then decide.{_words(loss)}"
+    )
+    return Ending(outcome=Outcome.UNKNOWN, code="connection_lost", text=text)
+
+
+def timed_out(name: str, seconds: float, check: str | None) -> Ending:
+    """Return what is said when a call was sent and not answered in its time."""
+    look = f" (for example with: {check})" if check else ""
+    text = (
+        f"OUTCOME UNKNOWN: {_quoted(name)} got no answer within {seconds:g} s. It may or may not have run, or may still be running. "
+        f"Do not call it again yet. First check whether it took effect{look}, then decide."
+    )
+    return Ending(outcome=Outcome.UNKNOWN, code="timeout", text=text)
+
+
+def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
+    """Return what is said when the server did not come back in time, and the call was not sent."""
+    tries = (
+        f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
+    )
+    text = (
+        f"NOT EXECUTED: the server is not reachable ({loss.reason}{tries}). {_quoted(name)} was not executed. "
+        f"It is safe to call it again later.{_words(loss)}"
+    )
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="unreachable", text=text, retry_after=loss.retry_after)
+
+
+def refused(name: str, loss: Loss) -> Ending:
+    """Return what is said when the server, or the system, refused for good: nothing changes until somebody mends it."""
+    text = f"NOT EXECUTED: {loss.reason}. {_quoted(name)} was not executed.{_words(loss)}"
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="refused", text=text)
+
+
+def circuit_open(name: str, loss: Loss | None, seconds: float) -> Ending:
+    """Return what is said while a server that keeps failing is left alone."""
+    why = f" ({loss.reason})" if loss is not None else ""
+    text = (
+        f"NOT EXECUTED: the server failed too often and is left alone for now{why}. {_quoted(name)} was not sent. "
+        f"Call it again in {math.ceil(seconds)} s.{_words(loss)}"
+    )
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="circuit_open", text=text, retry_after=seconds)
+
+
+def limited(name: str, limit: str, seconds: float | None) -> Ending:
+    """Return what is said when a limit of ours refuses a call; `limit` reads on from "is limited to"."""
+    later = "later" if seconds is None else f"in {max(1, math.ceil(seconds))} s"
+    text = f"NOT EXECUTED: {_quoted(name)} is limited to {limit}. Call it again {later}."
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="limited", text=text, retry_after=seconds)
+
+
+def gone(name: str, known: list[str]) -> Ending:
+    """Return what is said of a tool that the server no longer has."""
+    names = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+    text = f"NOT EXECUTED: the server was restarted and no longer has {_quoted(name)}; it now has: {names or 'no tools'}."
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="tool_gone", text=text)
+
+
+def closing(name: str, *, was_sent: bool) -> Ending:
+    """Return what is said when the sidecar itself ends."""
+    if was_sent:
+        text = f"OUTCOME UNKNOWN: the sidecar was stopped after {_quoted(name)} was sent. It may or may not have run."
+        return Ending(outcome=Outcome.UNKNOWN, code="stopped", text=text)
+    text = f"NOT EXECUTED: the sidecar was stopped. {_quoted(name)} was not sent."
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="stopped", text=text)
+
+
+def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Message:
+    """Return the answer to a request that ended so, in the form that its method has."""
+    meta: dict[str, Any] = {f"{PREFIX}/outcome": str(ending.outcome), f"{PREFIX}/reason": ending.code}
+    if ending.retry_after is not None:
+        meta[f"{PREFIX}/retryAfterMs"] = round(ending.retry_after * 1000)
+    if method != "tools/call":
+        code = _UNKNOWN_CODE if ending.outcome is Outcome.UNKNOWN else _NOT_EXECUTED_CODE
+        return message.error(id, code, ending.text, meta)
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": ending.text}],
+        "isError": True,
+        "_meta": meta,
+    }
+    return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)
+
+
+def restarted_note(count: int, reason: str, at: str) -> Mapping[str, Any]:
+    """Return what the `_meta` of the first tool result after a restart says: what the server kept in memory is gone."""
+    return {"at": at, "count": count, "reason": reason}
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if name else "the request"
+
+
+def _words(loss: Loss | None) -> str:
+    return f" The server's last words: {loss.words}" if loss is not None and loss.words else ""

@@ -1,0 +1,303 @@
+"""The relay between MCP clients and a server that may crash, restart or forget its sessions. It does no I/O and reads no clock.
+
+Everything that happens is told to it with the time (`from_client`, `from_server`, `lost` …); what is to be done next stands in
+`actions`, for a driver to do. Rule: the client's session never ends because of the server, and each request ends in one stated outcome.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import Executed
+from . import message
+from .calls import Calls
+from .lists import LISTS, cursor_of
+from .notices import ask_client, deliver_notice, leave
+from .permission import READS
+from .restarts import Restarts
+from .sessions import INITIALIZED, Sessions
+from .set_up import take_back
+from .state import Action, Call, ClientState, Own, Phase, State
+from .status import STATUS_TOOL, add_status_tool, status_answer, status_of
+from .upstream import Loss
+
+
+if TYPE_CHECKING:
+    import random
+    from collections import deque
+    from collections.abc import Callable, Mapping
+
+    from .front import Client
+    from .message import Message
+    from .options import Sidecar
+    from .state import Session
+
+_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_INVALID_REQUEST: Final = -32600
+_OLD: Final = Loss(reason="its session was forgotten by the server", executed=Executed.NO)
+_NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients that share a server
+
+
+class Relay:
+    """One server, and one client or, `is_shared`, several of them. Times are monotonic seconds; `today` gives a date as text."""
+
+    def __init__(
+        self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False
+    ) -> None:
+        self._state = State(options, is_shared=is_shared)
+        self._restarts = Restarts(options, rng)
+        self._calls = Calls(self._state, self._restarts)
+        self._sessions = Sessions(self._state, self._calls, self._restarts, today)
+
+    @property
+    def actions(self) -> deque[Action]:
+        """What is to be done, oldest first; who does it takes it out."""
+        return self._state.actions
+
+    # ---- clients -----------------------------------------------------------------------------------------------
+
+    def connect(self, client: Client) -> None:
+        """A client session began."""
+        found = self._state.clients[id(client)] = ClientState(client)
+        found.restarts_reported = self._state.restarts
+
+    def disconnect(self, client: Client, now: float) -> None:
+        """A client session ended: what it asked is cancelled, and the server is told."""
+        found = self._state.clients.get(id(client))
+        if found is None:
+            return
+        self._state.clients.pop(id(client))
+        self._calls.leave(found, now)
+        leave(self._state, found)
+        take_back(self._state, found, now)
+
+    def from_client(self, client: Client, received: Message, now: float) -> None:
+        """A client sent a message."""
+        found = self._state.clients.get(id(client))
+        if found is None:
+            return
+        if received.is_answer:
+            self._answered_by_client(found, received)
+        elif received.is_notification:
+            self._noticed_by_client(found, received, now)
+        else:
+            self._asked_by_client(found, received, now)
+
+    def _asked_by_client(self, client: ClientState, request: Message, now: float) -> None:
+        if request.method == "initialize":
+            self._initialize(client, request, now)
+            return
+        if _VERSION in request.meta:
+            client.is_modern = True
+            if request.method != "server/discover":  # a client that only asks may still open in the other era
+                names = (name for name in request.meta if name in _ENVELOPE)
+                self._state.envelope = {name: request.meta[name] for name in names}
+        elif client.is_modern is None:
+            client.is_modern = False
+        if request.method == "ping":
+            self._state.to_client(client, message.result(request.id, {}), request.key)
+            return
+        if self._state.options.status_tool and request.method == "tools/call" and request.name == STATUS_TOOL:
+            answer = status_answer(request.id, self.status(now), is_modern=bool(client.is_modern))
+            self._state.to_client(client, answer, request.key)
+            return
+        if client.opening is not None or client.is_modern:
+            self._sessions.ensure(now)
+        self._calls.accept(client, request, now)
+
+    def _initialize(self, client: ClientState, request: Message, now: float) -> None:
+        state = self._state
+        is_open = client.opening is not None and client.opening.key != request.key and self._is_open(client)
+        if is_open or request.key in client.calls:
+            why = "the session is initialized already" if is_open else "an id that is under way already"
+            text = f"invalid request: {why}"
+            state.to_client(client, message.error(request.id, _INVALID_REQUEST, text), request.key)
+            return
+        client.opening, client.is_modern, client.is_initialized = request, False, False
+        if state.opening is None or state.started is None:
+            # Those who share a server offer it nothing: an answer could come from the wrong one.
+            shown = (
+                request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
+            )
+            state.opening = shown
+        key = request.key
+        if key is None:
+            return
+        call = Call(client, request, state.number(), now)
+        call.deadline_at = now + state.options.start_timeout
+        client.calls[key] = call
+        if state.started is None and self._calls.is_refused(call, now):
+            return
+        current = state.current
+        if state.started is not None and (
+            state.is_shared or current is None or current.phase is not Phase.OPENING
+        ):
+            self._sessions.answer_opening(client, now)
+        elif current is not None and current.phase is Phase.READY and current.is_modern:
+            self._sessions.greet(current, now)
+        else:
+            self._sessions.ensure(now)
+
+    def _is_open(self, client: ClientState) -> bool:
+        return self._state.started is not None and client.is_modern is False
+
+    def _noticed_by_client(self, client: ClientState, note: Message, now: float) -> None:
+        state = self._state
+        current = state.current
+        if note.method == INITIALIZED:
+            client.is_initialized = True
+            if current is not None:
+                self._sessions.initialized(current, now)
+        elif note.method == "notifications/cancelled":
+            key = message.key_of(note.params.get("requestId"))
+            if key is not None:
+                self._calls.cancel(client, key, note, now)
+        elif state.usable is not None:
+            state.to_server(state.usable, note)
+        else:
+            self._calls.hold(client, note, now)
+
+    def _answered_by_client(self, client: ClientState, answer: Message) -> None:
+        number = answer.id
+        asked = self._state.asked.get(number) if isinstance(number, int) else None
+        if asked is None or asked.client is not client:
+            self._state.strays += 1  # late: the server that asked is gone
+            return
+        del self._state.asked[number]
+        self._state.to_server(asked.session, answer.with_id(asked.request.id))
+
+    # ---- the server --------------------------------------------------------------------------------------------
+
+    def opened(self, session: int, now: float) -> None:
+        """The connection of a session is there."""
+        if (found := self._state.sessions.get(session)) is not None:
+            self._sessions.opened(found, now)
+
+    def from_server(self, session: int, received: Message, request: int | None, now: float) -> None:
+        """The server sent a message, in the answer stream of one of our requests if that is known."""
+        found = self._state.sessions.get(session)
+        if found is None:
+            return
+        self._sessions.reached(found, now)
+        if received.is_answer:
+            self._answered_by_server(found, received, now)
+        elif received.is_notification:
+            if received.method in _CHANGES and found is self._state.current:
+                self._sessions.catalog.relist(found, received.method, now)
+            deliver_notice(self._state, found, received, request)
+        elif received.method == "ping":
+            self._state.to_server(found, message.result(received.id, {}))
+        else:
+            ask_client(self._state, found, received, request)
+
+    def _answered_by_server(self, session: Session, answer: Message, now: float) -> None:
+        number = answer.id
+        pending = (
+            session.pending.pop(number, None)
+            if isinstance(number, int) and not isinstance(number, bool)
+            else None
+        )
+        if pending is None and number in session.forgotten:
+            self._calls.heard(session, now)
+        elif pending is None:
+            self._state.strays += 1
+            self._state.note("stray_answer", "", id=str(number)[:100])
+        elif isinstance(pending, Own):
+            pending.then(answer, None, now)
+        else:
+            self._calls.heard(session, now)
+            if pending.method in LISTS and session.phase is Phase.RETIRED:
+                # The clients were told already in which way the next session's list differs from it.
+                self._calls.lost(pending, _OLD, now)
+                self._calls.flush(now)
+                return
+            if not answer.is_refusal:
+                answer = self._learned(session, pending, answer)
+            self._calls.answered(pending, answer, now)
+        self._calls.flush(now)
+
+    def _learned(self, session: Session, call: Call, answer: Message) -> Message:
+        """Remember what an answer says about the session, and return it, with our own tool in a list of tools."""
+        method, client = call.method, call.client
+        if method in LISTS:
+            cursor = cursor_of(call.request)
+            following = self._sessions.catalog.learn(session, method, cursor, answer.result)
+            if self._state.options.status_tool and method == "tools/list" and not following:
+                return add_status_tool(answer)
+        elif method == "logging/setLevel":
+            client.log_level = call.request
+        elif method == "resources/subscribe":
+            client.subscriptions[call.request.name] = call.request
+        elif method == "resources/unsubscribe":
+            client.subscriptions.pop(call.request.name, None)
+        return answer
+
+    def unanswered(self, session: int, request: int, loss: Loss, now: float) -> None:
+        """A request will have no answer."""
+        if (found := self._state.sessions.get(session)) is not None:
+            self._sessions.unanswered(found, request, loss, now)
+
+    def lost(self, session: int, loss: Loss, now: float) -> None:
+        """The connection of a session ended, or could not be made."""
+        if (found := self._state.sessions.get(session)) is not None:
+            self._sessions.end(found, loss, now)
+
+    # ---- time, and the end -------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """Return when `timer` has something to do, in monotonic seconds; None for never."""
+        times = [at for at in (self._calls.next_timer(), self._sessions.next_timer()) if at is not None]
+        times += [call.deadline_at for call in self._openings() if call.deadline_at is not None]
+        return min(times, default=None)
+
+    def timer(self, now: float) -> None:
+        """Do what is due."""
+        for call in self._openings():
+            if call.deadline_at is not None and now >= call.deadline_at:
+                self._calls.give_up(call, now)
+        self._sessions.timer(now)
+        for call in self._calls.timer(now):
+            if call.session is not None:
+                self._sessions.ping(call.session, now)
+
+    def _openings(self) -> list[Call]:
+        return [
+            call
+            for client in self._state.clients.values()
+            for call in client.calls.values()
+            if call.method == "initialize"
+        ]
+
+    def schema_of(self, tool: str) -> Any:
+        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        found = self._state.known.tool(tool)
+        return None if found is None else found.get("inputSchema")
+
+    def restart(self, now: float, reason: str) -> None:
+        """End the session with the server, so that another one is made."""
+        if self._state.current is not None:
+            self._sessions.end(self._state.current, Loss(reason=reason), now)
+
+    def close(self, now: float) -> None:
+        """The sidecar ends: whoever waits is told, and every connection is closed."""
+        for client in self._state.clients.values():
+            for call in list(client.calls.values()):
+                self._calls.give_up(call, now, is_closing=True)
+        self._sessions.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not any(client.calls for client in self._state.clients.values())
+
+    def status(self, now: float) -> Mapping[str, Any]:
+        """Return how the server is: `status` and details, as JSON can hold them."""
+        return status_of(self._state, self._restarts, now)
+
+
+_CHANGES: Final = frozenset(notice for _, _, notice in LISTS.values())
+_ENVELOPE: Final = frozenset(
+    f"io.modelcontextprotocol/{name}" for name in ("protocolVersion", "clientCapabilities", "clientInfo")
+)
+
+__all__ = ["READS", "Relay"]

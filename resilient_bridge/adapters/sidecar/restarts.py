@@ -1,0 +1,85 @@
+"""When a server that ended is started again, and when it is left alone for a while. Pure.
+
+Rule: a session that has answered a call has proven that the server works. One that ended before that counts as a failure of the
+circuit, and the next start waits longer; so a crash loop ends in an open circuit and not in a busy one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...calls.breaker.state import CircuitState
+from ...errors import CircuitOpenError, Failure
+from ...values.fields import LONGEST
+
+
+if TYPE_CHECKING:
+    import random
+
+    from .options import Sidecar
+    from .upstream import Loss
+
+
+class Restarts:
+    """The starts of one server. Times are monotonic seconds, given by the caller."""
+
+    def __init__(self, options: Sidecar, rng: random.Random) -> None:
+        self._backoff = options.backoff
+        self._rng = rng
+        self._circuit = CircuitState(
+            # A start has no lease: it is under way until its session has answered or ended.
+            "server",
+            options.circuit.evolve(lease=LONGEST),
+            rng,
+            _ignore,
+        )
+        self._permit: int | None = None
+        self._failed = 0  # starts in a row that came to nothing
+        self._previous: float | None = None
+        self.attempts = 0  # starts ever
+        self.next_at: float | None = None  # when the next start is due; None while none is
+
+    def begin(self, now: float) -> None:
+        """The server is started."""
+        self.next_at = None
+        self.attempts += 1
+        try:
+            self._permit = self._circuit.admit(now)
+        except CircuitOpenError:
+            self._permit = None
+
+    def worked(self, now: float) -> None:
+        """A session has answered a call."""
+        self._failed, self._previous = 0, None
+        if self._permit is not None:
+            self._circuit.succeeded(self._permit, now, 0.0)
+            self._permit = None
+
+    def ended(self, loss: Loss, now: float, *, has_worked: bool) -> float:
+        """A session ended, or did not come about; return when the next start is due."""
+        if has_worked:
+            self.worked(now)
+        elif self._permit is not None:
+            self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
+        self._permit = None
+        self._failed = 1 if has_worked else self._failed + 1
+        wait = self._backoff.next(self._failed, self._previous, self._rng)
+        self._previous = wait
+        self.next_at = now + max(wait, loss.retry_after or 0.0, self._circuit.retry_after(now) or 0.0)
+        return self.next_at
+
+    def pause(self, tries: int) -> float:
+        """Return the seconds before a request is made again of a server that is there, after so many tries."""
+        return self._backoff.next(tries, None, self._rng)
+
+    def open_for(self, now: float) -> float | None:
+        """Return for how many seconds calls are refused at once; None while they may wait."""
+        if self._circuit.is_closed:
+            return None
+        if self._circuit.state == "half_open":
+            return None  # one start is under way, and tells
+        return max(self._circuit.retry_after(now) or 0.0, 0.0) or None
+
+
+def _ignore(*_: object) -> None:
+    """Nothing follows from a change of the circuit: it is asked."""

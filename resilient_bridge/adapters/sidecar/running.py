@@ -1,0 +1,225 @@
+"""Runs a relay: does what it asks for, and tells it what happens. The only place where the relay meets a clock and connections.
+
+Rule: everything runs in one loop's thread, one thing after the other; what is told to the relay while it is being told something waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...errors import Executed, redact
+from ...world import current_world
+from .relay import Relay
+from .state import Close, Drop, GiveUp, KnowTools, Note, Open, ToClient, ToServer
+from .upstream import Loss, LostError
+
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from .front import Client
+    from .message import Message
+    from .options import Sidecar
+    from .state import Action
+    from .upstream import Receiver, Upstream
+
+    MakeUpstream: TypeAlias = Callable[[Receiver], Upstream]
+    OnNote: TypeAlias = Callable[[Mapping[str, Any], str], None]
+
+
+class RunningRelay:
+    """A relay that runs in the loop that makes it, for a front (`Relayed`). `on_note` gets each record, and a line for people or ""."""
+
+    def __init__(
+        self, options: Sidecar, make: MakeUpstream, on_note: OnNote, *, is_shared: bool = False
+    ) -> None:
+        world = current_world()
+        self._relay = Relay(
+            options, world.new_rng(), lambda: world.now().isoformat(timespec="seconds"), is_shared=is_shared
+        )
+        self._make = make
+        self._on_note = on_note
+        self._world = world
+        self._loop = asyncio.get_running_loop()
+        self._upstreams: dict[int, Upstream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._is_working = self._is_closed = False
+        self._idle = asyncio.Event()
+
+    # ---- what a front asks -------------------------------------------------------------------------------------
+
+    def connect(self, client: Client) -> None:
+        """A client session began."""
+        self._relay.connect(client)
+
+    def receive(self, client: Client, message: Message) -> None:
+        """A client sent a message."""
+        if not self._is_closed:
+            self._relay.from_client(client, message, self._loop.time())
+            self._work()
+
+    def disconnect(self, client: Client) -> None:
+        """A client session ended."""
+        self._relay.disconnect(client, self._loop.time())
+        self._work()
+
+    def status(self) -> Mapping[str, Any]:
+        """Return how the server is."""
+        return self._relay.status(self._loop.time())
+
+    def schema_of(self, tool: str) -> Any:
+        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        return self._relay.schema_of(tool)
+
+    def restart(self, reason: str) -> None:
+        """Make the connection to the server anew."""
+        self._relay.restart(self._loop.time(), reason)
+        self._work()
+
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Read what the server sends, or leave it unread for a while, where the connection can do that."""
+        for upstream in self._upstreams.values():
+            change = getattr(upstream, "resume" if is_reading else "pause", None)
+            if change is not None:
+                change()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until no request is under way, so many seconds at most."""
+        until = self._loop.time() + seconds
+        while not self._relay.is_idle and (remaining := until - self._loop.time()) > 0:
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._idle.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        """Tell whoever waits, and end every connection, in bounded time. May be called again."""
+        if not self._is_closed:
+            self._relay.close(self._loop.time())
+            self._work()
+            self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # ---- what the relay asks -----------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            actions = self._relay.actions
+            while actions:
+                self._do(actions.popleft())
+        finally:
+            self._is_working = False
+        if self._relay.is_idle:
+            self._idle.set()
+        self._set_timer()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case ToClient(client, message, request):
+                client.deliver(message, request)
+            case Drop(client, key):
+                client.drop(key)
+            case Note(record, line):
+                self._on_note(record, line)
+            case Open(session):
+                upstream = self._upstreams[session] = self._make(_Receiver(self, session))
+                self._start(self._open(session, upstream))
+            case _:
+                self._do_upstream(action)
+
+    def _do_upstream(self, action: ToServer | GiveUp | KnowTools | Close) -> None:
+        upstream = self._upstreams.get(action.session)
+        match action:
+            case _ if upstream is None:  # it has ended
+                pass
+            case ToServer(_, message):
+                upstream.send(message)
+            case GiveUp(_, number):
+                upstream.cancel(number)
+            case KnowTools(_, tools):
+                upstream.know_tools(tools)
+            case Close(session):
+                del self._upstreams[session]
+                self._start(upstream.close())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="resilient_bridge sidecar")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_note({"event": "error"}, f"{type(error).__name__}: {redact(str(error))}")
+
+    async def _open(self, session: int, upstream: Upstream) -> None:
+        try:
+            await upstream.open()
+        except LostError as error:
+            self.tell(self._relay.lost, session, error.loss)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, this connection did not come about
+            loss = Loss(reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO)
+            self.tell(self._relay.lost, session, loss)
+        else:
+            self.tell(self._relay.opened, session)
+
+    def _set_timer(self) -> None:
+        due = None if self._is_closed else self._relay.next_timer()
+        if due == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = None if due is None else self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        self._relay.timer(self._loop.time())
+        self._work()
+
+    def tell(self, what: Callable[..., None], *facts: Any) -> None:
+        """Tell the relay what happened, with the time."""
+        if not self._is_closed:
+            what(*facts, self._loop.time())
+            self._work()
+
+    @property
+    def relay(self) -> Relay:
+        """The relay that is run."""
+        return self._relay
+
+    def note(self, line: str) -> None:
+        """Have a line of the server's shown to people."""
+        self._on_note({"event": "line"}, line)
+
+
+class _Receiver:
+    """Tells the relay what the connection of one session hears."""
+
+    def __init__(self, running: RunningRelay, session: int) -> None:
+        self._running = running
+        self._session = session
+
+    def on_message(self, message: Message, request: int | None) -> None:
+        self._running.tell(self._running.relay.from_server, self._session, message, request)
+
+    def on_unanswered(self, request: int, loss: Loss) -> None:
+        self._running.tell(self._running.relay.unanswered, self._session, request, loss)
+
+    def on_lost(self, loss: Loss) -> None:
+        self._running.tell(self._running.relay.lost, self._session, loss)
+
+    def on_note(self, text: str) -> None:
+        self._running.note(text)

@@ -1,0 +1,53 @@
+"""Headers whose values name where a secret is: `env:NAME` and `file:PATH`, read when a connection is made.
+
+Rule: a secret is never in an error; what is said of it is the name of the variable or of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...errors import Executed
+from .upstream import Loss, LostError
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_MOST: Final = 65_536  # bytes of a file that holds a secret
+
+
+def resolved(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with each word `env:NAME` or `file:PATH` replaced. Raises LostError, final, where there is nothing."""
+    return {name: " ".join(_word(name, word) for word in value.split(" ")) for name, value in headers.items()}
+
+
+def _word(header: str, word: str) -> str:
+    kind, _, where = word.partition(":")
+    if kind == "env" and where:
+        found = os.environ.get(where, "")
+        missing = f"the environment variable {where} is not set"
+    elif kind == "file" and where:
+        found, missing = _read(where), f"the file {where} cannot be read, or is empty"
+    else:
+        return word
+    found = found.strip()
+    if not found:
+        raise LostError(Loss(reason=f"header {header}: {missing}", executed=Executed.NO, is_final=True))
+    if not found.isprintable():
+        reason = (
+            f"header {header}: {kind}:{where} holds a line break or another character that no header may have"
+        )
+        raise LostError(Loss(reason=reason, executed=Executed.NO, is_final=True))
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_MOST).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""Puts a sidecar together: its server, its relay and its clients. Rule: a way in that is not used loads nothing."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from .event_log import EventLog
+from .running import RunningRelay
+from .secrets_in_headers import resolved
+from .upstream_child import ChildUpstream
+from .upstream_eras import BothErasUpstream
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+
+    from .message import Message
+    from .options import Sidecar
+    from .upstream import Receiver, Upstream
+
+
+async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2) -> None:
+    """Stand in for the server on this process's standard input and output, until the client has gone or a signal asks to end.
+
+    `events` is a file that gets a JSON object per line for each change and each call that ended; `stderr` is the descriptor for lines that
+    people read, None for none. The server is ended before this returns. ConfigError for a file that cannot be written.
+    """
+    from .front_stdio import serve_stdio
+
+    log = EventLog(events, stderr)
+    try:
+        await serve_stdio(running_relay(sidecar, log))
+    finally:
+        await log.close()
+
+
+def running_relay(
+    sidecar: Sidecar, log: Callable[[Mapping[str, Any], str], None], *, is_shared: bool = False
+) -> RunningRelay:
+    """Return a relay to the sidecar's server, which runs in this loop; it connects when a client opens it."""
+    return RunningRelay(sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared)
+
+
+def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
+    """Return a new connection to the sidecar's server, which speaks whichever era the client speaks."""
+    if sidecar.command:
+        return BothErasUpstream(
+            lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
+        )
+    return BothErasUpstream(lambda inner: _HTTPByName(sidecar, inner), receiver)
+
+
+class _HTTPByName:
+    """A connection over HTTP whose secrets are read, and whose libraries are loaded, when it is opened."""
+
+    def __init__(self, sidecar: Sidecar, receiver: Receiver) -> None:
+        self._sidecar, self._receiver = sidecar, receiver
+        self._upstream: Any = None
+
+    async def open(self) -> None:
+        from .upstream_http import HTTPUpstream
+
+        headers = resolved(self._sidecar.headers)
+        self._upstream = HTTPUpstream(
+            self._sidecar.url or "",
+            headers=headers,
+            receiver=self._receiver,
+            allow_plaintext_credentials=self._sidecar.allow_plaintext_credentials,
+        )
+        await self._upstream.open()
+
+    def send(self, message: Message) -> None:
+        self._upstream.send(message)
+
+    def cancel(self, request: int) -> None:
+        self._upstream.cancel(request)
+
+    def know_tools(self, tools: Any) -> Any:
+        return self._upstream.know_tools(tools)
+
+    async def close(self) -> None:
+        if self._upstream is not None:
+            await self._upstream.close()
+
+
+@asynccontextmanager
+async def serve_sidecar(
+    sidecar: Sidecar,
+    *,
+    token: str | None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    shared: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    events: str | None = None,
+    stderr: int | None = 2,
+) -> AsyncGenerator[str]:
+    """Stand in for the server over streamable HTTP inside of the block, which is given the address for clients.
+
+    Each client session has a server of its own, which ends with it; with `shared` all use one, and it can ask none of them anything.
+    `token` is what a client has to show as a bearer token; None lets in every program of this machine, and is refused for an address that
+    others can reach. `allowed_hosts` and `allowed_origins` name what else than this machine requests may be addressed to, and come
+    from. `events` and `stderr` as in `run_sidecar`. Needs the extra `mcp`: ConfigError names it; OSError if the port cannot be had.
+    """
+    from .front_http import serve_http
+
+    log = EventLog(events, stderr)
+    try:
+        async with serve_http(
+            lambda: running_relay(sidecar, log, is_shared=shared),
+            token=token,
+            host=host,
+            port=port,
+            shared=shared,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            schema_of=lambda relay, tool: relay.schema_of(tool) if isinstance(relay, RunningRelay) else None,
+        ) as address:
+            yield address.url
+    finally:
+        await log.close()

@@ -1,0 +1,392 @@
+"""The sessions with the server: each is opened, greeted, set up as the one before it was, and made again when it ends.
+
+Rule: what the clients were told when they opened stays true for as long as they are there. A new session is compared with the one
+before; a client hears of what is different, and of nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...errors import Executed
+from . import message
+from .catalog import Catalog
+from .lists import LISTS
+from .message import object_of
+from .outcomes import restarted_note
+from .own import ask, end_overdue
+from .set_up import say_again
+from .state import Close, Open, Own, Phase, Session
+from .upstream import Loss
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .calls import Calls
+    from .message import Message
+    from .restarts import Restarts
+    from .state import ClientState, State
+
+
+INITIALIZED: Final = "notifications/initialized"
+_STABLE: Final = 30.0  # seconds after which a session that nobody used has proven that the server works
+_LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
+_PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
+
+
+class Sessions:
+    """The sessions of one relay."""
+
+    def __init__(self, state: State, calls: Calls, restarts: Restarts, today: Callable[[], str]) -> None:
+        self._state = state
+        self._options = state.options
+        self._calls = calls
+        self._restarts = restarts
+        self._today = today
+        self.catalog = Catalog(state, self._settle)
+        self._is_knocking = False  # a server that nobody could reach is asked whether it is there
+
+    # ---- opening -----------------------------------------------------------------------------------------------
+
+    def ensure(self, now: float) -> None:
+        """See that there is a session, or a time for the next start."""
+        current = self._state.current
+        if current is not None:
+            if current.is_modern and current.phase is Phase.READY:
+                self._list_once(current, now)
+            return
+        if self._restarts.next_at is not None:
+            return
+        wait = self._restarts.open_for(now)
+        if wait is None:
+            self._open(now)
+        else:
+            self._restarts.next_at = now + wait
+
+    def _open(self, now: float) -> None:
+        state = self._state
+        session = Session(state.number(), now, is_modern=state.opening is None)
+        state.sessions[session.number] = state.current = session
+        self._restarts.begin(now)
+        state.actions.append(Open(session.number))
+
+    def opened(self, session: Session, now: float) -> None:
+        """The connection is there."""
+        if session.phase is not Phase.OPENING:
+            return
+        if self._state.opening is None:
+            self._settled(session, now)
+        else:
+            self.greet(session, now)
+
+    def greet(self, session: Session, now: float) -> None:
+        """Say to the server what the client has said to us."""
+        opening = self._state.opening
+        if opening is None:
+            return
+        session.phase, session.is_modern = Phase.GREETING, False
+        ask(
+            self._state,
+            session,
+            opening,
+            lambda answer, loss, at: self._greeted(session, answer, loss, at),
+            now + self._options.start_timeout,
+        )
+
+    def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
+        state = self._state
+        if answer is None:
+            timeout = Loss(
+                reason=f"no answer to initialize within {self._options.start_timeout:g} s",
+                executed=Executed.NO,
+            )
+            self.end(session, loss or timeout, now)
+        elif answer.is_refusal:
+            text = str(answer.error.get("message", ""))[:200]
+            refusal = Loss(
+                reason=f"the server refused to initialize: {text}",
+                executed=Executed.NO,
+                is_final=state.started is None,
+            )
+            for client in state.clients.values():  # its own words are more than ours
+                self._answer_opening(client, answer, now)
+            self.end(session, refusal, now)
+        else:
+            session.phase = Phase.SETTLING
+            is_first, state.started = state.started is None, state.started or answer
+            if not is_first:
+                self._compare_capabilities(answer)
+            for client in list(state.clients.values()):
+                self._answer_opening(client, state.started, now)
+            if any(client.is_initialized for client in state.clients.values()):
+                self.initialized(session, now)
+
+    def answer_opening(self, client: ClientState, now: float) -> None:
+        """Tell a client what the first was told when the server was opened."""
+        if self._state.started is not None:
+            self._answer_opening(client, self._state.started, now)
+
+    def _answer_opening(self, client: ClientState, answer: Message, now: float) -> None:
+        for call in list(client.calls.values()):
+            if call.method == "initialize":
+                self._calls.answered(call, _announcing(answer), now)
+
+    def initialized(self, session: Session, now: float) -> None:
+        """The client is ready: say so, and set the session up as the one before it was."""
+        if session.is_initialized or session.phase is not Phase.SETTLING:
+            return
+        session.is_initialized = True
+        self._state.to_server(session, message.notification(INITIALIZED))
+        if self._state.restarts:
+            say_again(self._state, session, now)
+            self.catalog.remember(session)
+            for method, (_, capability, _notice) in LISTS.items():
+                if self._has(capability):  # calls wait for the tools: what is gone, and what may be repeated
+                    self.catalog.read(session, method, now, is_awaited=method == "tools/list")
+        elif self._has("tools"):
+            self.catalog.read(session, "tools/list", now)
+        self._settle(session, now)
+
+    def _settle(self, session: Session, now: float) -> None:
+        is_greeted = session.is_initialized or session.is_modern
+        if session.phase is Phase.SETTLING and is_greeted and not session.setting_up:
+            self._settled(session, now)
+
+    def _settled(self, session: Session, now: float) -> None:
+        if session.phase not in (Phase.SETTLING, Phase.OPENING) or self._state.current is not session:
+            return
+        if session.is_modern and session.phase is Phase.OPENING:
+            session.phase = Phase.SETTLING
+            self._list_again_modern(session, now)
+            if session.setting_up:
+                return
+        session.phase, session.ready_at = Phase.READY, now
+        state = self._state
+        state.note("server_ready", "the server is back" if state.restarts else "", restarts=state.restarts)
+        self._calls.flush(now)
+
+    def _list_again_modern(self, session: Session, now: float) -> None:
+        """In the era without sessions a request carries what its client is; ours carry what the last one did."""
+        if self._state.envelope and self._state.restarts:
+            self.catalog.remember(session)
+            for method in list(session.before):
+                session.is_listed |= method == "tools/list"
+                self.catalog.read(session, method, now, is_awaited=method == "tools/list")
+        self._list_once(session, now)
+
+    def _list_once(self, session: Session, now: float) -> None:
+        """Ask for the tools, unless that was done: their hints say what may be repeated."""
+        if self._state.envelope and not session.is_listed:
+            session.is_listed = True
+            self.catalog.read(session, "tools/list", now)
+
+    def _has(self, capability: str) -> bool:
+        started = self._state.started
+        return started is not None and capability in object_of(started.result.get("capabilities"))
+
+    def _compare_capabilities(self, answer: Message) -> None:
+        started = self._state.started
+        before = object_of(started.result.get("capabilities") if started is not None else None)
+        more = sorted(set(object_of(answer.result.get("capabilities"))) - set(before))
+        if more:
+            line = f"the server can do more than before ({', '.join(more)}): restart the client to use it"
+            self._state.note("capabilities_changed", line, more=more)
+
+    # ---- requests of our own -----------------------------------------------------------------------------------
+
+    def ping(self, session: Session, now: float) -> None:
+        """A call was not answered in its time: find out whether the server answers anything at all."""
+        if session.is_modern or session.phase is not Phase.READY:
+            return
+        if any(isinstance(one, Own) and one.method == "ping" for one in session.pending.values()):
+            return
+
+        def then(answer: Message | None, loss: Loss | None, at: float) -> None:
+            if answer is None and loss is None:
+                self.end(
+                    session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at
+                )
+
+        ask(self._state, session, message.request(0, "ping"), then, now + _PING)
+
+    def _knock(self, session: Session, now: float) -> None:
+        """Ask a server that nobody could reach whether it is there: with a request that changes nothing."""
+
+        def then(answer: Message | None, loss: Loss | None, at: float) -> None:
+            if answer is None and self._is_knocking and session.phase is Phase.UNREACHABLE:
+                silence = Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO)
+                self._unreachable(session, loss or silence, at)
+
+        self._is_knocking = True
+        self._restarts.attempts += 1
+        method, params = (
+            ("server/discover", {"_meta": dict(self._state.envelope)})
+            if session.is_modern
+            else ("ping", None)
+        )
+        ask(self._state, session, message.request(0, method, params), then, now + _PING)
+
+    # ---- the end of one ----------------------------------------------------------------------------------------
+
+    def unanswered(self, session: Session, number: int, loss: Loss, now: float) -> None:
+        """A request will have no answer; what that says about the session is done first."""
+        pending = session.pending.pop(number, None)
+        if pending is None and number not in session.forgotten:
+            return
+        self._state.last_loss = loss
+        if loss.is_session_gone:
+            self._retire(session, loss, now)
+        elif loss.is_unreachable and session.phase in (Phase.READY, Phase.UNREACHABLE):
+            self._unreachable(session, loss, now)
+        if isinstance(pending, Own):
+            pending.then(None, loss, now)
+        elif pending is not None:
+            self._calls.lost(pending, loss, now)
+        self._refuse(loss, now)
+        self._calls.flush(now)
+
+    def close(self) -> None:
+        """End every connection; none is made again."""
+        self._restarts.next_at = None
+        self._state.current = None
+        for session in self._state.sessions.values():
+            session.phase = Phase.LOST
+            self._state.actions.append(Close(session.number))
+        self._state.sessions.clear()
+
+    def _unreachable(self, session: Session, loss: Loss, now: float) -> None:
+        """Nobody listens at its address. The session may still exist, so it is kept, and asked again later."""
+        if session.phase is Phase.READY:
+            session.phase = Phase.UNREACHABLE
+            self._state.note(
+                "server_unreachable", f"the server is not reachable ({loss.reason})", reason=loss.reason
+            )
+        if self._is_knocking or self._restarts.next_at is None:
+            self._is_knocking = False
+            self._restarts.ended(loss, now, has_worked=False)
+
+    def reached(self, session: Session, now: float) -> None:
+        """Something came from the server."""
+        if session.phase is Phase.UNREACHABLE:
+            session.phase, self._is_knocking = Phase.READY, False
+            session.has_answered = False  # it has to show again that it works
+            self._restarts.begin(now)
+            self._state.note("server_reached", "the server is reachable again")
+            self._calls.flush(now)
+
+    def _retire(self, session: Session, loss: Loss, now: float) -> None:
+        """The server has forgotten the session: the next is made at once, and the last answers of this one are awaited."""
+        if session.phase in (Phase.RETIRED, Phase.LOST):
+            return
+        session.phase = Phase.RETIRED
+        session.opened_at = now
+        self._replaced(session, loss, now)
+
+    def end(self, session: Session, loss: Loss, now: float) -> None:
+        """The connection ended, or is given up: every request in it has `loss` for its fate."""
+        if session.phase is Phase.LOST:
+            return
+        was_retired, session.phase = session.phase is Phase.RETIRED, Phase.LOST
+        state = self._state
+        state.sessions.pop(session.number, None)
+        state.actions.append(Close(session.number))
+        if not was_retired:
+            self._replaced(session, loss, now)
+        for number, asked in list(state.asked.items()):
+            if asked.session is session:
+                del state.asked[number]
+                params = {"requestId": number, "reason": "the server was restarted"}
+                state.to_client(asked.client, message.notification("notifications/cancelled", params))
+        pending, session.pending = session.pending, {}
+        for number, one in pending.items():
+            if isinstance(one, Own):
+                one.then(None, loss, now)
+            else:
+                self._calls.lost(one, loss.of(number), now)
+        self._refuse(loss, now)
+        self._calls.flush(now)
+
+    def _refuse(self, loss: Loss, now: float) -> None:
+        """Let nobody wait for a server that will not be started soon."""
+        state = self._state
+        if state.current is None and (self._restarts.next_at is None or self._restarts.open_for(now)):
+            self._calls.refuse_waiting(loss, now)
+
+    def _replaced(self, session: Session, loss: Loss, now: float) -> None:
+        state = self._state
+        if state.current is not session:
+            return
+        state.current, state.last_loss, self._is_knocking = None, loss, False
+        is_stable = session.ready_at is not None and now - session.ready_at >= _STABLE
+        due = self._restarts.ended(loss, now, has_worked=session.has_answered or is_stable)
+        if loss.is_session_gone and session.has_answered:
+            due = self._restarts.next_at = now
+        if session.ready_at is not None:
+            state.restarts += 1
+            state.restarted = restarted_note(state.restarts, loss.reason, self._today())
+        words = f"; last words: {loss.words}" if loss.words else ""
+        wait = due - now
+        then = "started again at once" if wait <= 0 else f"started again in {wait:.1f} s"
+        state.note(
+            "server_lost",
+            f"the server ended: {loss.reason}, {then}{words}",
+            reason=loss.reason,
+            wait=round(wait, 3),
+        )
+        # Nothing changes by itself, so the next call tries again; but what an address says amid a redeploy is not its last word.
+        if loss.is_final and (state.started is None or self._options.is_command):
+            self._restarts.next_at = None
+
+    # ---- time --------------------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """Return when a start, or an end, is due."""
+        due = self._restarts.next_at
+        times = [due] if due is not None and self._is_to_be_tried else []
+        times += [
+            one.opened_at + _LAST_ANSWERS
+            for one in self._state.sessions.values()
+            if one.phase is Phase.RETIRED
+        ]
+        current = self._state.current
+        if current is not None and current.phase is Phase.OPENING:
+            times.append(current.opened_at + self._options.start_timeout)
+        return min(times, default=None)
+
+    def timer(self, now: float) -> None:
+        """Do what is due."""
+        state = self._state
+        for session in list(state.sessions.values()):
+            if session.phase is Phase.RETIRED and (
+                not session.pending or now >= session.opened_at + _LAST_ANSWERS
+            ):
+                self.end(session, Loss(reason="its session was forgotten by the server"), now)
+            elif session.phase is Phase.OPENING and now >= session.opened_at + self._options.start_timeout:
+                text = f"it did not start within {self._options.start_timeout:g} s"
+                self.end(session, Loss(reason=text, executed=Executed.NO), now)
+            else:
+                end_overdue(session, now)
+        due = self._restarts.next_at
+        if due is None or now < due or not self._is_to_be_tried:
+            return
+        if state.current is None:
+            self._open(now)
+        elif state.current.phase is Phase.UNREACHABLE:
+            self._restarts.next_at = None
+            self._knock(state.current, now)
+
+    @property
+    def _is_to_be_tried(self) -> bool:
+        """Whether there is somebody to start the server for, and something to start."""
+        current = self._state.current
+        return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
+
+
+def _announcing(answer: Message) -> Message:
+    """Return the answer to initialize with the changes of lists announced: it is we who tell of them."""
+    found = object_of(answer.result.get("capabilities"))
+    for name in ("tools", "prompts", "resources"):
+        if isinstance(found.get(name), dict) and object_of(found[name]).get("listChanged") is not True:
+            answer = answer.with_member(("result", "capabilities", name, "listChanged"), True)
+    return answer

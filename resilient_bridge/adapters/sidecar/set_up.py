@@ -1,0 +1,59 @@
+"""What a new session is told again: the log level, the subscriptions, the roots; and what is taken back for a client that leaves.
+
+Rule: the server has forgotten all of it, and the clients do not notice more than has to be said: a resource may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from . import message
+from .catalog import SETTLING
+from .own import ask, ignore
+from .shared import UNSUBSCRIBE, is_wanted_by_others, level_for_all
+
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .state import ClientState, Session, State
+    from .upstream import Loss
+
+_ANSWER: Final = 30.0  # seconds for an answer where nobody waits
+
+
+def say_again(state: State, session: Session, now: float) -> None:
+    """Say to a new session what the one before it was told."""
+    if (level := level_for_all(state)) is not None:
+        ask(state, session, level, ignore, now + SETTLING)
+    for client in state.clients.values():
+        for request in list(client.subscriptions.values()):
+            _subscribe(state, session, client, request, now)
+        if client.asks_roots and "roots" in client.capabilities:
+            state.to_server(session, message.notification("notifications/roots/list_changed"))
+
+
+def take_back(state: State, client: ClientState, now: float) -> None:
+    """A client is gone that shared the server: take back what only that one wanted."""
+    session = state.usable
+    if not state.is_shared or session is None:
+        return
+    for uri in client.subscriptions:
+        if not is_wanted_by_others(state, client, uri):
+            ask(state, session, message.request(0, UNSUBSCRIBE, {"uri": uri}), ignore, now + _ANSWER)
+    if client.log_level is not None and (level := level_for_all(state)) is not None:
+        ask(state, session, level, ignore, now + _ANSWER)
+
+
+def _subscribe(state: State, session: Session, client: ClientState, request: Message, now: float) -> None:
+    uri = request.name
+
+    def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
+        if answer is None:
+            return
+        if answer.is_refusal:  # it is gone
+            client.subscriptions.pop(uri, None)
+            state.to_client(client, message.notification("notifications/resources/list_changed"))
+        else:  # what changed meanwhile is not known
+            state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
+
+    ask(state, session, request, then, now + SETTLING)

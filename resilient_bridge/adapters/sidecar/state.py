@@ -1,0 +1,249 @@
+"""The records of one relay: its clients, the requests under way, the sessions with the server, and what is to be done next.
+
+Rule: plain data. Who decides is in `calls`, `sessions` and `relay`; nothing here reads a clock or touches the world.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from .lists import Lists, Seen
+from .message import object_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .front import Client
+    from .message import Key, Message
+    from .options import Sidecar
+    from .upstream import Loss
+
+
+class Phase(StrEnum):
+    """How far a session with the server is."""
+
+    OPENING = "opening"  # the child starts
+    GREETING = "greeting"  # its answer to initialize is awaited
+    SETTLING = "settling"  # it is set up again: log level, subscriptions, lists
+    READY = "ready"
+    UNREACHABLE = "unreachable"  # nobody listens; the session itself may still exist
+    RETIRED = "retired"  # its last answers are awaited, and nothing new is sent
+    LOST = "lost"
+
+
+class Session:
+    """One session with the server: a child, or a session over HTTP."""
+
+    def __init__(self, number: int, now: float, *, is_modern: bool) -> None:
+        self.number = number
+        self.phase = Phase.OPENING
+        self.is_modern = is_modern
+        self.opened_at = now
+        self.ready_at: float | None = None
+        self.pending: dict[int, Call | Own] = {}  # by the id under which the server knows them
+        self.lists = Lists()
+        self.has_answered = False  # a client's request
+        self.is_initialized = False  # `notifications/initialized` was sent
+        self.is_listed = False  # its tools were asked for
+        self.setting_up: set[str] = set()  # lists that are awaited before it is ready
+        self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
+        self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
+
+
+class ClientState:
+    """One client session."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.is_modern: bool | None = None  # not known yet
+        self.opening: Message | None = None  # its initialize
+        self.is_initialized = False
+        self.calls: dict[Key, Call] = {}
+        self.log_level: Message | None = None  # its last logging/setLevel
+        self.subscriptions: dict[str, Message] = {}  # by uri: the request that was granted
+        self.asks_roots = False
+        self.restarts_reported = (
+            0  # `State.restarts` when a tool result last said that the server is a new one
+        )
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What it said that it can do, when it opened."""
+        return object_of(self.opening.params.get("capabilities") if self.opening is not None else None)
+
+
+class Call:
+    """One request of a client, from its arrival to its end."""
+
+    def __init__(self, client: ClientState, request: Message, number: int, now: float) -> None:
+        self.client = client
+        self.request = request
+        self.number = number  # in the events
+        self.method = request.method
+        self.name = request.name or ("" if request.method == "tools/call" else request.method)
+        self.arrived_at = self.waits_since = now
+        self.attempts_at = 0  # how often the server had been tried when it began to wait
+        self.deadline_at: float | None = None
+        self.patient_until = 0.0
+        self.waited = 0.0  # seconds, since it arrived or since a try that lasted
+        self.tries = 0  # that came to nothing, in a row
+        self.not_before = 0.0  # while it waits
+        self.session: Session | None = None  # in which it is under way
+        self.server_id = 0
+        self.sent_at: float | None = None
+        self.times_out_at: float | None = None
+        self.sends = 0
+        self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
+        self.loss: Loss | None = None  # the last of them
+        self.is_guarded = False  # not to be sent again after a later call
+        self.permission = ""  # "read", "idempotent" or "": by what the session says in which it was sent
+        self.write_mark = 0  # `State.writes` when it was sent
+        self.progress = 0.0  # the largest that the client was told
+        self.next_notice_at: float | None = None
+        self.has_reported = False  # progress of ours
+        self.holds: list[str] = []  # the limits in which it has a slot
+        self.has_acknowledged = False  # a listen stream was acknowledged to the client
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether a model made it."""
+        return self.method == "tools/call"
+
+
+class Own:
+    """A request of our own to the server; `then` gets its answer, or None if there is none, and the time."""
+
+    def __init__(
+        self, method: str, then: Callable[[Message | None, Loss | None, float], None], until: float | None
+    ) -> None:
+        self.method = method
+        self.then = then
+        self.times_out_at = until
+
+
+class Held(NamedTuple):
+    """A notification of a client that waits for a session."""
+
+    client: ClientState
+    message: Message
+    until: float
+
+
+class Asked(NamedTuple):
+    """A request of the server that a client is to answer."""
+
+    session: Session
+    request: Message
+    client: ClientState
+
+
+class ToClient(NamedTuple):
+    """Bring a message to a client, in the stream of its request `request` if that is known."""
+
+    client: Client
+    message: Message
+    request: Key | None
+
+
+class Drop(NamedTuple):
+    """The client's request ends without an answer."""
+
+    client: Client
+    request: Key
+
+
+class ToServer(NamedTuple):
+    """Send a message to the server."""
+
+    session: int
+    message: Message
+
+
+class GiveUp(NamedTuple):
+    """Nobody waits for the answer to this request any longer."""
+
+    session: int
+    request: int
+
+
+class KnowTools(NamedTuple):
+    """What the server says of its tools: some name arguments that travel as headers, too."""
+
+    session: int
+    tools: list[Mapping[str, Any]]
+
+
+class Open(NamedTuple):
+    """Make a connection for this session."""
+
+    session: int
+
+
+class Close(NamedTuple):
+    """End the connection of this session."""
+
+    session: int
+
+
+class Note(NamedTuple):
+    """Something happened: a record for the event log, and a line for people where `line` is not empty."""
+
+    record: Mapping[str, Any]
+    line: str
+
+
+Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | KnowTools | Open | Close | Note
+
+
+class State:
+    """All that a relay knows."""
+
+    def __init__(self, options: Sidecar, *, is_shared: bool) -> None:
+        self.options = options
+        self.is_shared = is_shared
+        self.actions: deque[Action] = deque()
+        self.clients: dict[int, ClientState] = {}
+        self.sessions: dict[int, Session] = {}
+        self.current: Session | None = None
+        self.waiting: list[Call] = []  # in the order of their arrival
+        self.held: list[Held] = []
+        self.asked: dict[int, Asked] = {}  # requests of the server at a client, by our id there
+        self.numbers = 0  # ids of our own, and of calls
+        self.started: Message | None = None  # the server's first answer to initialize
+        self.opening: Message | None = None  # the initialize that every session gets
+        self.envelope: Mapping[str, Any] = {}  # what a modern client says of itself in each request
+        self.known = Lists()  # what the clients have last been able to see
+        self.tools_ever: set[str] = set()
+        self.repeated_shown = ""  # which tools are repeated, as people were last told
+        self.outcomes: Counter[str] = Counter()
+        self.writes = 0  # calls sent that may have changed something
+        self.restarts = 0
+        self.strays = 0
+        self.last_loss: Loss | None = None
+        self.restarted: Mapping[str, Any] | None = None
+
+    def number(self) -> int:
+        """Return a number that was not used before."""
+        self.numbers += 1
+        return self.numbers
+
+    def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
+        """Have a message brought to a client."""
+        self.actions.append(ToClient(client.client, message, request))
+
+    def to_server(self, session: Session, message: Message) -> None:
+        """Have a message sent to the server."""
+        self.actions.append(ToServer(session.number, message))
+
+    def note(self, event: str, line: str = "", **fields: Any) -> None:
+        """Record what happened."""
+        self.actions.append(Note({"event": event, **fields}, line))
+
+    @property
+    def usable(self) -> Session | None:
+        """The session in which requests can be sent at this moment."""
+        current = self.current
+        return current if current is not None and current.phase is Phase.READY else None

@@ -1,0 +1,72 @@
+"""How a relay is, as a value for `/health`, for the tool of that name, and for people. No secret is in it. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from . import message
+from .message import list_of
+from .state import Phase
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .message import Message
+    from .restarts import Restarts
+    from .state import State
+
+
+STATUS_TOOL: Final = "resilient_bridge_status"
+"""The tool that `Sidecar.status_tool` adds to the server's."""
+
+_DESCRIPTION: Final = (
+    "Says whether the server behind the sidecar is up, why it was restarted, and how calls have ended."
+)
+
+
+def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
+    """Return how the server is at this moment."""
+    current = state.current
+    phase = str(current.phase) if current is not None else "away"
+    is_ready = current is not None and current.phase is Phase.READY
+    refused_for = restarts.open_for(now)
+    status = "ok" if is_ready else "down" if refused_for is not None or current is None else "degraded"
+    found: dict[str, Any] = {
+        "status": status,
+        "server": phase,
+        "restarts": state.restarts,
+        "clients": len(state.clients),
+        "waiting": len(state.waiting),
+        "under_way": sum(len(session.pending) for session in state.sessions.values()),
+        "outcomes": dict(state.outcomes),
+        "strays": state.strays,
+    }
+    if state.last_loss is not None:
+        found["last_loss"] = state.last_loss.reason
+    if not is_ready and restarts.next_at is not None:
+        found["next_start_in"] = round(max(0.0, restarts.next_at - now), 3)
+    if refused_for is not None:
+        found["refusing_for"] = round(refused_for, 3)
+    return found
+
+
+def add_status_tool(answer: Message) -> Message:
+    """Return the last page of a list of tools with ours at its end."""
+    if not isinstance(answer.result.get("tools"), list):
+        return answer
+    own: dict[str, Any] = {
+        "name": STATUS_TOOL,
+        "description": _DESCRIPTION,
+        "inputSchema": {"type": "object", "properties": {}},
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    }
+    return answer.with_member(("result", "tools"), [*list_of(answer.result.get("tools")), own])
+
+
+def status_answer(id: object, status: Mapping[str, Any], *, is_modern: bool) -> Message:
+    """Return the answer to a call of our tool."""
+    text = json.dumps(status, indent=1)
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": False}
+    return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)

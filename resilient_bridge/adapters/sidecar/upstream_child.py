@@ -1,0 +1,195 @@
+"""A connection to an MCP server that is a child of ours: one JSON-RPC message per line of its stdin and stdout.
+
+Rule: what the child writes is always read. A line that is no message is copied to the log and harms nothing; a line that was never
+handed to the pipe has not run; and what a child leaves behind is ended with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import Executed, redact
+from ...transports.process import ChildProcess
+from .message import NotAMessage, parse
+from .upstream import Loss, LostError
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...transports.lines import Outgoing
+    from .message import Message
+    from .upstream import Receiver
+
+
+MAX_LINE: Final = 64 * 2**20
+_CLOSE_SECONDS: Final = 2.0  # after its stdin was closed until SIGTERM, and after that until SIGKILL
+_WORDS: Final = 20  # lines of stderr that an error shows
+_LONGEST: Final = 500  # characters of a line in the log
+
+
+class ChildUpstream:
+    """One child; it inherits our environment whole, with `env` over it. `max_line` bounds a line of its output, in bytes."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        receiver: Receiver,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_line: int = MAX_LINE,
+    ) -> None:
+        self._receiver = receiver
+        self._command, self._cwd = tuple(command), cwd
+        self._env = {**os.environ, **env} if env else None
+        self._max_line = max_line
+        self._child: ChildProcess | None = None
+        self._handed: dict[int, Outgoing] = {}  # requests that are not answered yet
+        self._stderr: deque[str] = deque(maxlen=_WORDS)
+        self._noise = 0
+
+    async def open(self) -> None:
+        """Start the child. Raises LostError where the system cannot."""
+        self._child = child = ChildProcess(
+            self._command,
+            cwd=self._cwd,
+            env=self._env,
+            max_line=self._max_line,
+            on_stderr=self._on_stderr,
+            on_skipped=self._on_skipped,
+        )
+        try:
+            await child.start(self._on_line, self._on_exit)
+        except OSError as error:
+            self._child = None
+            raise LostError(self._not_started(error)) from error
+
+    def send(self, message: Message) -> None:
+        """Write a message; the pipe gets it after those before."""
+        if self._child is None:
+            return
+        outgoing = self._child.send(message.text.encode() + b"\n", _nothing)
+        number = message.id
+        if message.is_request and isinstance(number, int):
+            self._handed[number] = outgoing
+
+    def cancel(self, request: int) -> None:
+        """There is no stream to give up: the answer is ignored."""
+        self._handed.pop(request, None)
+
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+        """Arguments only travel in the message here."""
+        del tools
+        return {}
+
+    async def close(self) -> None:
+        """Close its stdin, after 2 s SIGTERM to its group, after 2 s more SIGKILL."""
+        child, self._child = self._child, None
+        if child is not None:
+            await child.close(_CLOSE_SECONDS)
+
+    def close_input(self) -> None:
+        """Close its stdin, which asks it to end, and do no more."""
+        if self._child is not None:
+            self._child.close_input()
+
+    def pause(self) -> None:
+        """Read nothing more for now: whom it is for does not read."""
+        if self._child is not None:
+            self._child.set_reading(is_reading=False)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._child is not None:
+            self._child.set_reading(is_reading=True)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the child; 0 while there is none."""
+        return 0 if self._child is None else self._child.pid
+
+    # ---- what the child does -----------------------------------------------------------------------------------
+
+    def _on_line(self, line: bytes) -> None:
+        try:
+            message = parse(line)
+        except NotAMessage as error:
+            if line.strip():
+                self._noise += 1
+                text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
+                self._receiver.on_note(f"server, on stdout: {text} ({error})")
+            return
+        if message.is_answer and isinstance(message.id, int):
+            self._handed.pop(message.id, None)
+        self._receiver.on_message(message, None)
+
+    def _on_skipped(self) -> None:
+        """A line was too long. If one answer is awaited it was that."""
+        self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
+        if len(self._handed) == 1:
+            number, _ = self._handed.popitem()
+            self._receiver.on_unanswered(
+                number, Loss(reason=f"its answer had more than {self._max_line} bytes")
+            )
+
+    def _on_stderr(self, line: bytes) -> None:
+        text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
+        self._stderr.append(text)
+        self._receiver.on_note(f"server: {text}")
+
+    def _on_exit(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        unread = frozenset(
+            number for number, outgoing in self._handed.items() if not child.was_read(outgoing)
+        )
+        self._handed.clear()
+        self._receiver.on_lost(Loss(reason=_reason(child.loss), words=self.words, unread=unread))
+
+    @property
+    def words(self) -> str:
+        """The last lines that it wrote to stderr, with secrets masked."""
+        return "\n".join(self._stderr)
+
+    def _not_started(self, error: OSError) -> Loss:
+        program = self._command[0]
+        if isinstance(error, FileNotFoundError) and self._cwd is not None and not Path(self._cwd).is_dir():
+            reason = f"the folder {self._cwd} does not exist"
+        elif isinstance(error, FileNotFoundError):
+            searched = (
+                "" if os.sep in program else f", looked for in {(self._env or os.environ).get('PATH', '')}"
+            )
+            reason = f"command not found: {program}{searched}"
+        elif isinstance(error, PermissionError):
+            reason = f"not allowed to run {program}"
+        else:
+            return Loss(
+                reason=f"cannot start {program}: {(error.strerror or str(error)).lower()}",
+                executed=Executed.NO,
+            )
+        return Loss(reason=reason, executed=Executed.NO, is_final=True)
+
+
+def _reason(loss: Exception | None) -> str:
+    if isinstance(loss, subprocess.CalledProcessError):
+        code = loss.returncode
+        if code < 0:
+            try:
+                return f"ended by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"ended by signal {-code}"
+        return f"exit code {code}"
+    if isinstance(loss, EOFError):
+        return "exit code 0" if "exit code 0" in str(loss) else "it closed its output"
+    return "it closed its input" if loss is not None else "it ended"
+
+
+def _nothing() -> None:
+    """Nobody waits for the pipe to have it."""

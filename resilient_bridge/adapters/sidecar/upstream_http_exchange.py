@@ -1,0 +1,157 @@
+"""One message on its way to an MCP server over streamable HTTP, and what comes back for it: JSON, a stream of events, or a stream that breaks.
+
+Rule: each has its own fate. What happens to one POST is told of its request, and touches no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.event_stream import Position
+from ...protocol.server_sent import EventStreamParser
+from .message import NotAMessage, parse
+from .upstream import Loss
+from .upstream_http_headers import GET
+from .upstream_http_losses import CUT, answer_of, own_answer, too_long
+from .upstream_http_wire import Sent, TooLongError, body_of, events_of, is_event_stream
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    from .message import Message
+    from .upstream_http_wire import Wire
+
+
+_LINGER: Final = 1.0  # seconds that a stream may take to end after its answer; then its connection can serve the next request
+_RETRY: Final = 1.0  # seconds before a broken stream is taken up again, where the server names none
+_STANDS: Final = 1.0  # seconds after which a stream that was taken up again counts as one
+
+
+class Exchange:
+    """One message and its POST. `request` is its id if it asks for an answer.
+
+    `is_over` is set when it has its answer, its loss or its acceptance; nothing is told of it afterwards.
+    """
+
+    def __init__(self, message: Message) -> None:
+        """Nothing was sent yet."""
+        self.message = message
+        self.request: int | None = message.id if message.is_request else None
+        self.sent = Sent()
+        self.is_over = asyncio.Event()
+        self.had_session = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Reading:
+    """How the answers of a connection are read: whom they go to, and their bounds."""
+
+    def __init__(
+        self, wire: Wire, tell: Callable[[Message, int | None], None], note: Callable[[str], None],
+        *, limit: int, resume_within: float,
+    ) -> None:  # fmt: skip
+        """`tell` is called with each message and the request in whose stream it came."""
+        self._wire, self._tell, self._note = wire, tell, note
+        self._limit, self._resume_within = limit, resume_within
+
+    def parser(self) -> EventStreamParser:
+        """Return a parser for one stream, over all its connections."""
+        return EventStreamParser(max_event_bytes=self._limit)
+
+    async def answer(
+        self, exchange: Exchange, response: httpx.Response, *, is_resumable: bool
+    ) -> Loss | None:
+        """Read the answer to a request and tell it. Returns the loss if there is none."""
+        request = exchange.request
+        assert request is not None  # noqa: S101 -- only a request has an answer
+        try:
+            if not is_event_stream(response):
+                answer = answer_of(await body_of(response, self._limit), request)
+                if isinstance(answer, Loss):
+                    return answer
+                self._tell(answer, request)
+                return None
+            parser = self.parser()
+            await self.events(response, parser, exchange)
+            await response.aclose()
+            if not exchange.is_over.is_set() and is_resumable:
+                await self._resume(exchange, parser)
+        except TooLongError:
+            return None if exchange.is_over.is_set() else too_long(self._limit)
+        except Exception:  # noqa: BLE001 -- whatever ends a body that has begun
+            return Loss(reason=CUT)
+        return None if exchange.is_over.is_set() else Loss(reason=CUT)
+
+    async def events(
+        self, response: httpx.Response, parser: EventStreamParser, exchange: Exchange | None = None
+    ) -> bool:
+        """Tell the messages of a stream until it ends, breaks, or has brought the answer. Returns whether anything came.
+
+        Raises TooLongError.
+        """
+        heard = False
+        loop = asyncio.get_running_loop()
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                async for event in events_of(response.aiter_bytes(), parser):
+                    heard = True
+                    if event is not None and event.type == "message" and event.data:
+                        self._event(event.data, None if exchange is None else exchange.request)
+                    if exchange is not None and exchange.is_over.is_set() and scope.when() is None:
+                        scope.reschedule(loop.time() + _LINGER)
+        except TooLongError:
+            raise
+        except Exception:  # noqa: BLE001 -- a stream that breaks has ended; who reads it asks whether all has come
+            return heard
+        return heard
+
+    def _event(self, data: str, request: int | None) -> None:
+        try:
+            message = parse(data)
+        except NotAMessage as error:
+            self._note(f"the server sent an event that is no message: {error}")
+            return
+        if request is not None and message.is_answer:
+            message = own_answer(message, request)
+        self._tell(message, request)
+
+    async def _resume(self, exchange: Exchange, parser: EventStreamParser) -> None:
+        """Take up a stream again after the last event that has an id, until the answer is there, or the server has no more of it."""
+        loop = asyncio.get_running_loop()
+        until: float | None = None
+        while (position := Position(parser.last_event_id).header) is not None:
+            await asyncio.sleep(_RETRY if parser.retry is None else parser.retry / 1000)
+            began = loop.time()
+            until = began + self._resume_within if until is None else until
+            headers = {**GET, **self._wire.session_headers(), "last-event-id": position.decode()}
+            heard = False
+            try:
+                response = await self._wire.send("GET", headers, Sent())
+                try:
+                    if is_event_stream(response):
+                        parser.restart(parser.last_event_id)
+                        heard = await self.events(response, parser, exchange)
+                    elif not is_passing(response.status_code):
+                        return
+                finally:
+                    await response.aclose()
+            except TooLongError:
+                raise
+            except Exception:  # noqa: BLE001, S110 -- not there at the moment: its time is bounded
+                pass
+            if exchange.is_over.is_set():
+                return
+            if heard or loop.time() - began >= _STANDS:
+                until = loop.time() + self._resume_within
+            elif loop.time() >= until:
+                return
+
+
+def is_passing(status: int) -> bool:
+    """Return whether a GET that was refused so may be answered later."""
+    return status in {408, 425, 429, 500, 502, 503, 504}

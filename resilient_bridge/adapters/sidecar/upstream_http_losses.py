@@ -1,0 +1,163 @@
+"""What an HTTP answer, or the lack of one, says of a request to an MCP server: its answer, or why there will be none. Pure.
+
+Rule: NO only where the server cannot have begun: no byte was written, or it said that it refused before it looked at the request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...classification import classify
+from ...classification.mcp_sessions import is_session_unknown
+from ...classification.retry_after import wait_from_headers
+from ...errors import Executed, mapping_of, redact
+from .message import Message, NotAMessage, parse
+from .upstream import Loss
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+CUT: Final = "the answer was cut off"
+_NOT_HERE: Final = (
+    "no MCP server at this path; for one of the old HTTP+SSE transport use:"
+    " resilient-bridge mcp -- npx mcp-remote URL --transport sse-only"
+)
+_SIGN_IN: Final = "sign in with your client, or: resilient-bridge mcp -- npx mcp-remote URL"
+_BEFORE_THE_REQUEST: Final = frozenset(
+    {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
+)
+_SHOWN: Final = 300  # characters of what a server says in the body of a refusal
+_CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
+
+
+def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
+    """Return the loss of a request that ended in an error of the HTTP client, before its answer had a status.
+
+    `is_started`: whether a byte of it was written. `hops`: how often it was redirected before, to a server that has seen it then.
+    """
+    failure = classify(error)
+    is_proof = hops == 0 and failure.executed is Executed.NO
+    if is_started and not is_proof:
+        return Loss(reason=failure.message)
+    is_before = failure.proof in _BEFORE_THE_REQUEST or failure.code.startswith("CONN_")
+    is_unreachable = is_before and failure.retryable and failure.proof != "refused_stream"
+    return Loss(
+        reason=failure.message,
+        executed=Executed.NO,
+        is_unreachable=is_unreachable,
+        is_final=is_before and not failure.retryable,
+    )
+
+
+def loss_of_status(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    had_session: bool,
+    is_known: bool,
+    now_wall: float | None = None,
+) -> Loss:
+    """Return the loss that a status is, where `answer_in_refusal` has found no answer in it.
+
+    `had_session`: whether the request carried a session id. `is_known`: whether this path has accepted a message before.
+    """
+    words = _words(headers, body)
+    title = f"HTTP {status}"
+    if had_session and is_session_unknown(status, body):
+        return Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True, words=words)
+    wait, _ = wait_from_headers(headers, now_wall)
+    if status in {401, 403, 407}:
+        why = _reason_of(headers.get("proxy-authenticate" if status == 407 else "www-authenticate", ""))
+        hint = "the proxy asks for credentials" if status == 407 else _SIGN_IN
+        reason = f"{title}{f' ({why})' if why else ''}: {hint}"
+        return Loss(reason=reason, executed=Executed.NO, is_final=True, words=words)
+    if status in {425, 429} or (status == 408 and wait is not None):
+        return Loss(reason=title, executed=Executed.NO, retry_after=wait, words=words)
+    if status in {404, 405} and not had_session and not is_known:
+        return Loss(reason=f"{title}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words)
+    if status in {421, 426}:
+        return Loss(reason=title, executed=Executed.NO, is_final=True, words=words)
+    if 300 <= status < 400:
+        reason = f"{title}: a redirect that is not followed, give the final URL inside one origin"
+        return Loss(reason=reason, is_final=True)
+    return Loss(reason=title, retry_after=wait, words=words)
+
+
+def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
+    """Return the JSON-RPC error that a refusal (4xx, 5xx) answers a request with, under the request's id; None if it does not.
+
+    A server that could not read the id answers under none, or one of its own. With 5xx only the request's id counts: what stands
+    between us and the server knows no ids.
+    """
+    if status in {401, 403, 407, 425, 429} or status < 400:
+        return None
+    try:
+        document = mapping_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+    error, id_ = mapping_of(document.get("error")), document.get("id")
+    code = error.get("code")
+    is_ours = id_ == request and not isinstance(id_, bool)
+    is_nobodys = id_ is None or isinstance(id_, str)
+    if not isinstance(code, int) or not (is_ours or (is_nobodys and status < 500)):
+        return None
+    if not isinstance(error.get("message"), str):
+        error = {**error, "message": f"HTTP {status}"}
+    return parse(json.dumps({"jsonrpc": "2.0", "id": request, "error": error}, separators=(",", ":")))
+
+
+def own_answer(message: Message, request: int) -> Message:
+    """Return an answer under the id of the request that it answers: an error without an id, or with the server's own, is about it."""
+    is_nobodys = message.id is None or isinstance(message.id, str)
+    return message.with_id(request) if message.error and is_nobodys else message
+
+
+def answer_of(body: bytes, request: int) -> Message | Loss:
+    """Return the answer that a body of JSON is, or the loss if it is none."""
+    if not body.strip():
+        return Loss(reason="the server accepted it without an answer")
+    try:
+        message = own_answer(parse(body), request)
+    except NotAMessage as error:
+        return Loss(reason=f"the answer is no JSON-RPC message: {error}")
+    if not message.is_answer or message.id != request:
+        return Loss(reason="the answer is that of another request")
+    return message
+
+
+def too_long(limit: int) -> Loss:
+    """Return the loss of an answer that has more bytes than are taken."""
+    return Loss(reason=f"the answer was given up: it has more than {limit} bytes")
+
+
+def _reason_of(challenge: str) -> str:
+    """Return what a WWW-Authenticate header says beyond its scheme."""
+    parts = {str(name): str(text) for name, text in _CHALLENGE.findall(challenge)}
+    return redact(parts.get("error_description") or parts.get("error") or "", limit=_SHOWN)
+
+
+def _words(headers: Mapping[str, str], body: bytes) -> str:
+    """Return what a body says, in one line; nothing of a page that was made for a browser."""
+    text = body[: 4 * _SHOWN].decode("utf-8", "replace")
+    if "html" in headers.get("content-type", "").lower() or text.lstrip()[:1] == "<":
+        return ""
+    document: Mapping[object, Any] = {}
+    with suppress(ValueError, RecursionError):
+        document = mapping_of(json.loads(body))
+    error: object = document.get("error")
+    for candidate in (
+        mapping_of(error).get("message"),
+        document.get("error_description"),
+        document.get("message"),
+        error,
+    ):
+        if isinstance(candidate, str) and candidate:
+            text = candidate
+            break
+    return redact(text.strip(), limit=_SHOWN)

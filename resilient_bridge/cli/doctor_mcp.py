@@ -1,0 +1,133 @@
+"""`resilient-bridge doctor --mcp -- COMMAND` or `--mcp URL`: what an MCP server does when things go wrong, found out by doing.
+
+Rule: it starts the server itself, asks for lists, and ends or cuts only what it has started. A tool is called only if `--probe-tool`
+names it. It ends in time, whatever the server does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+from typing import Any, Final, cast
+
+from ..errors import redact
+from .doctor_mcp_page import Page, describe_tools, look_around, probe_tool, start
+from .doctor_mcp_talk import MODERN, Talk, tools_of
+from .doctor_rows import Row, table_of
+from .mcp_options import server_of
+from .printing import complain, show
+
+
+FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
+_COLUMNS: Final = 80
+_GONE: Final = 6.0  # seconds for a child whose input was closed
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the server; 0 without problems, 1 if it is no MCP server that starts, 2 for wrong usage, 3 with problems."""
+    try:
+        server = server_of(arguments.mcp or None, arguments.command)
+        probe = _object(arguments.probe_arguments)
+    except ValueError as error:
+        return complain("doctor", str(error))
+    page = Page()
+    try:
+        code = asyncio.run(_bounded(server, arguments, probe, page))
+    except TimeoutError:
+        page.row("time", f"not done within {arguments.seconds:g} s", "it took too long")
+        code = RISKS if page.data.get("starts") else NOT_STARTED
+    if code == FOUND_OUT and page.problems:
+        code = RISKS
+    text = (
+        json.dumps({"exit_code": code, "problems": page.problems, **page.data})
+        if arguments.json
+        else _text(server, page)
+    )
+    return show("doctor", text) or code
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    found: object = json.loads(text) if text else {}
+    if not isinstance(found, dict):
+        raise ValueError("--probe-arguments: a JSON object expected")  # noqa: TRY004 -- wrong usage
+    return cast("dict[str, Any]", found)
+
+
+async def _bounded(
+    server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
+    async with asyncio.timeout(arguments.seconds):
+        if "command" in server:
+            return await _examine_command(server["command"], arguments, probe, page)
+        from .doctor_mcp_http import examine_url
+
+        return await examine_url(server["url"], arguments, probe, page)
+
+
+async def _examine_command(
+    command: tuple[str, ...], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
+    async with Talk.with_command(command) as talk:
+        if not await start(talk, page, "starts"):
+            return NOT_STARTED
+        before = await tools_of(talk)
+        describe_tools(before, page, is_command=True)
+        await look_around(talk, page)
+        if arguments.probe_tool:
+            await probe_tool(talk, arguments.probe_tool, probe, page)
+        await _kill(talk, page)
+    async with Talk.with_command(command) as again:
+        if await start(again, page, "after a kill"):
+            after = await tools_of(again)
+            is_same = [tool.get("name") for tool in after] == [tool.get("name") for tool in before]
+            page.row("tools after it", "the same" if is_same else "others", same_tools=is_same)
+            await _leave(again, page)
+    async with Talk.with_command(command) as modern:
+        answer = await modern.ask("server/discover", {"_meta": MODERN})
+        is_modern = answer is not None and "supportedVersions" in answer.get("result", {})
+        page.row(
+            "protocol",
+            f"{page.data['version']}{', and 2026-07-28 without sessions' if is_modern else ''}",
+            modern=is_modern,
+        )
+    return FOUND_OUT
+
+
+async def _kill(talk: Talk, page: Page) -> None:
+    talk.kill()
+    loss = await talk.gone(5.0)
+    page.row("kill -9", f"between calls, by this command: {loss or 'it goes on'}", killed=loss is not None)
+
+
+async def _leave(talk: Talk, page: Page) -> None:
+    seconds = await talk.leave(_GONE)
+    slow = "it needs a signal to end: clients leave such servers behind" if seconds is None else ""
+    found = "ends" if seconds is not None else f"still runs {_GONE:g} s later"
+    page.row(
+        "end of its input",
+        found + (f" after {seconds:.2f} s" if seconds is not None else ""),
+        slow,
+        ends_on_eof=seconds is not None,
+    )
+
+
+def _text(server: dict[str, Any], page: Page) -> str:
+    width = (
+        min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if sys.stdout.isatty() else _COLUMNS
+    )
+    head = server["command"][0] if "command" in server else redact(server["url"])
+    parts = [head, "", table_of(page.rows, width)]
+    if page.data.get("starts"):
+        parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]
+    return "\n".join(parts)
+
+
+def _promise(page: Page) -> str:
+    reads: Any = page.data.get("read_only") if page.data.get("trusts_read_only") else []
+    repeated = (
+        "no call is repeated after a loss" if not reads else "calls that only read are repeated after a loss"
+    )
+    return f"the client's session lives on when this server ends; {repeated}; any other call whose answer was lost is told as OUTCOME UNKNOWN."

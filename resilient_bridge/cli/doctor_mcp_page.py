@@ -1,0 +1,122 @@
+"""What `doctor --mcp` looks at with any server, and the page on which it stands. Rule: a row says what was seen; a problem says why it is one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..adapters.sidecar.lists import hint_of
+from ..adapters.sidecar.message import object_of
+from ..errors import redact
+from .doctor_mcp_talk import LATEST, Talk, capabilities_of, greet
+from .doctor_rows import Row
+
+
+_SHOWN: Final = 12  # names in a row
+
+
+class Page:
+    """What was found: rows to print, problems that count, and the same as data."""
+
+    def __init__(self) -> None:
+        """Begin an empty one."""
+        self.rows: list[Row] = []
+        self.problems: list[str] = []
+        self.data: dict[str, Any] = {}
+
+    def row(self, what: str, found: str, problem: str = "", **data: Any) -> None:
+        """Add a finding; `problem` says why it is one."""
+        self.rows.append(Row(what, found + (f" (!: {problem})" if problem else "")))
+        if problem:
+            self.problems.append(f"{what}: {problem}")
+        self.data |= data
+
+
+async def start(talk: Talk, page: Page, what: str) -> bool:
+    """Open the server and greet it; say how fast that was."""
+    answer, seconds = await greet(talk, LATEST)
+    if answer is None or "result" not in answer:
+        words = f"; its last words: {talk.words}" if talk.words else ""
+        why = talk.loss or (str(answer.get("error")) if answer else "no answer to initialize")
+        page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
+        return False
+    result = answer["result"]
+    info = object_of(result.get("serverInfo"))
+    name = " ".join(str(info.get(part, "")) for part in ("name", "version")).strip() or "unnamed"
+    noise = f"; {talk.noise} lines of noise on stdout" if talk.noise else ""
+    page.row(
+        what,
+        f"after {seconds:.2f} s: {name}{noise}",
+        "noise on stdout breaks other clients" if talk.noise else "",
+    )
+    if what == "starts":
+        page.data |= {
+            "starts": True,
+            "start_seconds": round(seconds, 3),
+            "server": info,
+            "version": str(result.get("protocolVersion")),
+            "capabilities": sorted(capabilities_of(result)),
+            "noise": talk.noise,
+        }
+        page.row("capabilities", ", ".join(sorted(capabilities_of(result))) or "none")
+    else:
+        page.data["restart_seconds"] = round(seconds, 3)
+    return True
+
+
+def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
+    """Say what the tools declare, and what a repeat would risk."""
+    trusted = "after a loss" if is_command else "after a loss with --trust-hints"
+    page.data["trusts_read_only"] = is_command
+    reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
+    idempotent = [str(tool.get("name")) for tool in tools if hint_of(tool) == "idempotent"]
+    others = [str(tool.get("name")) for tool in tools if not hint_of(tool)]
+    page.row(
+        "tools", str(len(tools)), tools=len(tools), read_only=reads, idempotent=idempotent, unsafe=others
+    )
+    page.row("only read", _names(reads) + (f": repeated {trusted}" if reads else ""))
+    page.row("idempotent", _names(idempotent) + (": repeated with --trust-hints" if idempotent else ""))
+    page.row(
+        "anything else", _names(others) + (": a repeat may do it twice, so none is made" if others else "")
+    )
+
+
+async def look_around(talk: Talk, page: Page) -> None:
+    """See what it makes of a ping, an unknown method and the cancellation of a request that there is none of."""
+    pong = await talk.ask("ping")
+    page.row(
+        "ping",
+        "answered" if pong and "result" in pong else "not answered",
+        "" if pong else "a hang cannot be told from work",
+        ping=bool(pong),
+    )
+    await talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
+    unknown = await talk.ask("resilient-bridge/unknown")
+    code = object_of(object_of(unknown).get("error")).get("code")
+    found = f"refused with {code}" if code is not None else "answered" if unknown else "not answered"
+    page.row("unknown method", found, "" if unknown else "a client waits for ever", unknown_method=code)
+
+
+async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Page) -> None:
+    """Call a tool, cancel it at once, and see what comes; then call it and wait."""
+    number = talk.begin("tools/call", {"name": name, "arguments": arguments})
+    await talk.notify("notifications/cancelled", {"requestId": number, "reason": "doctor"})
+    late = await talk.answer(number, 2.0)
+    page.row(
+        "cancelled call",
+        "answered all the same" if late else "not answered, as the protocol wants it",
+        cancelled_is_answered=bool(late),
+    )
+    answer = await talk.ask("tools/call", {"name": name, "arguments": arguments}, seconds=10.0)
+    is_fine = answer is not None and "result" in answer
+    page.row(
+        f"call of {name}",
+        "answered" if is_fine else "no result",
+        "" if is_fine else "it gave no result",
+        probe=is_fine,
+    )
+
+
+def _names(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,0 +1,36 @@
+"""`mcp`: stand in for an MCP server that may crash, restart or forget its sessions. Rule: stdout belongs to the protocol."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from ..adapters.sidecar.serving import run_sidecar
+from ..errors import ConfigError
+from .mcp_options import sidecar_of
+from .printing import complain
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the sidecar until its client has gone; 0, or 2 for wrong usage."""
+    try:
+        sidecar = sidecar_of(arguments)
+        if arguments.print_config is not None:
+            from .mcp_config import print_config
+
+            return print_config(arguments, sidecar)
+        if arguments.http is not None:
+            from .mcp_http import serve
+
+            return serve(arguments, sidecar)
+        for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host"):
+            if getattr(arguments, name):
+                return complain("mcp", f"--{name.replace('_', '-')} needs --http")
+        stderr = None if arguments.quiet else sys.stderr.fileno()
+        asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
+    except ConfigError as error:  # a field, or the file of --events
+        return complain("mcp", error.failure.message)
+    except ValueError as error:
+        return complain("mcp", str(error))
+    return 0

@@ -1,0 +1,160 @@
+"""`mcp --print-config CLIENT`: the entry for a client's configuration, with what a desktop program lacks: full paths, a PATH and a folder.
+
+Rule: the entry on stdout, what a person has to know about it on stderr; nothing is started and no file is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .printing import complain, show
+
+
+if TYPE_CHECKING:
+    from ..adapters.sidecar.options import Sidecar
+
+
+CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "claude-code": ("mcpServers", ".mcp.json of your project; or: claude mcp add-json NAME 'ENTRY'"),
+    "claude-desktop": ("mcpServers", "claude_desktop_config.json (Settings, Developer, Edit Config)"),
+    "cursor": ("mcpServers", "~/.cursor/mcp.json, or .cursor/mcp.json of your project"),
+    "vscode": ("servers", ".vscode/mcp.json of your project"),
+    "codex": ("mcp_servers", "~/.codex/config.toml"),
+    "json": ("", "wherever your client keeps its servers"),
+}
+"""For each client: the member under which it keeps servers, and where."""
+
+_SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+_VALUED: Final = ("--print-config", "--name")
+_FILES: Final = ("--events", "--token-file")
+_HEAD: Final = 200
+_WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
+
+
+def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
+    """Print the entry; 0, or 2 for an unknown client, or a command that is not found."""
+    client: str = arguments.print_config
+    if client not in CLIENTS:
+        return complain("mcp", f"--print-config: one of {', '.join(CLIENTS)} expected, got {client!r}")
+    if arguments.http is not None:
+        return complain(
+            "mcp", "--print-config: with --http there is nothing to start; give the client the address"
+        )
+    program = None
+    if sidecar.command:
+        program = shutil.which(sidecar.command[0], path=_search_path(arguments.cwd, sidecar.command[0]))
+        if program is None:
+            return complain(
+                "mcp",
+                f"command not found: {sidecar.command[0]}, looked for in {os.environ.get('PATH', 'no PATH')}",
+            )
+        program = str(Path(program).absolute())
+    entry = _entry(_own_options(arguments.words), sidecar, program)
+    if client == "vscode":
+        entry = {"type": "stdio", **entry}
+    name = arguments.name or _name_of(sidecar)
+    _remark(client, sidecar)
+    return show(
+        "mcp", _toml(name, entry) if client == "codex" else json.dumps(_nested(client, name, entry), indent=2)
+    )
+
+
+def _entry(options: list[str], sidecar: Sidecar, program: str | None) -> dict[str, Any]:
+    ours = _ourselves()
+    words = [*ours[1:], "mcp", *options]
+    if program is None:
+        return {"command": ours[0], "args": words}
+    if sidecar.cwd is None:  # a desktop program starts its servers anywhere
+        words += ["--cwd", str(Path.cwd())]
+    path = _path_for(program, ours[0])
+    return {"command": ours[0], "args": [*words, "--", program, *sidecar.command[1:]], "env": {"PATH": path}}
+
+
+def _ourselves() -> list[str]:
+    """Return how this program is started, with full paths."""
+    script = Path(sys.argv[0])
+    if script.stem == "resilient-bridge":
+        found = shutil.which(str(script)) or shutil.which("resilient-bridge")
+        if found is not None:
+            return [str(Path(found).absolute())]
+    return [sys.executable, "-m", "resilient_bridge"]
+
+
+def _own_options(words: list[str]) -> list[str]:
+    """Return our options as they were typed, without those that asked for this, and with the paths of files made full."""
+    options: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in _VALUED:
+            if not equals:
+                next(rest, None)
+        elif option in (*_FILES, "--cwd"):
+            value = value if equals else next(rest, "")
+            options += [option, str(Path(value).expanduser().absolute())]
+        else:
+            options.append(word)
+    return options
+
+
+def _search_path(cwd: str | None, program: str) -> str | None:
+    """A relative path is meant as the child will see it."""
+    if os.sep in program and not Path(program).is_absolute() and cwd is not None:
+        return str(Path(cwd) / Path(program).parent)
+    return None
+
+
+def _path_for(program: str, ours: str) -> str:
+    """Return a PATH on which the program finds what it starts itself: its neighbours, and the interpreter of its first line."""
+    folders = [str(Path(program).parent), str(Path(program).resolve().parent), str(Path(ours).parent)]
+    try:
+        with Path(program).open("rb") as file:
+            first = file.read(_HEAD).split(b"\n", 1)[0].decode("utf-8", "replace")
+    except OSError:
+        first = ""
+    if first.startswith("#!") and "env" in first and (interpreter := shutil.which(first.split()[-1])):
+        folders.append(str(Path(interpreter).parent))
+    return os.pathsep.join(dict.fromkeys([*folders, *_SYSTEM_PATH]))
+
+
+def _name_of(sidecar: Sidecar) -> str:
+    """Return a name for the server: that of its program, or of what a wrapper starts."""
+    address = (sidecar.url or "").partition("//")[2].partition("/")[0]
+    words = [word for word in sidecar.command if not word.startswith("-")] or [address]
+    is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
+    name = Path(words[1 if is_wrapped else 0]).stem
+    return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-") or "server"
+
+
+def _nested(client: str, name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    member = CLIENTS[client][0]
+    return {member: {name: entry}} if member else entry
+
+
+def _toml(name: str, entry: Mapping[str, Any]) -> str:
+    # A JSON text or array of texts is one of TOML as well.
+    lines = [f"[mcp_servers.{json.dumps(name)}]"]
+    lines += [f"{key} = {json.dumps(entry[key], ensure_ascii=False)}" for key in ("command", "args")]
+    if "env" in entry:
+        pairs = ", ".join(
+            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry["env"].items()
+        )
+        lines.append(f"env = {{ {pairs} }}")
+    return "\n".join(lines)
+
+
+def _remark(client: str, sidecar: Sidecar) -> None:
+    print(f"resilient-bridge mcp: this goes to {CLIENTS[client][1]}", file=sys.stderr)
+    names = sorted(
+        {word[4:] for value in sidecar.headers.values() for word in value.split() if word.startswith("env:")}
+    )
+    if names:
+        text = f"add {', '.join(names)} to its env: a desktop program does not have your shell's"
+        print(f"resilient-bridge mcp: {text}", file=sys.stderr)

@@ -1,0 +1,90 @@
+"""`mcp --http`: the sidecar for several clients. Rule: the token is made here, shown once, and kept in a file only where that was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..adapters.sidecar.front_http_guard import new_http_token, save_http_token
+from ..adapters.sidecar.serving import serve_sidecar
+from .printing import complain, words_of
+
+
+if TYPE_CHECKING:
+    from ..adapters.sidecar.options import Sidecar
+
+
+_SHORTEST: Final = 16  # characters of a token
+
+
+def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
+    """Serve until a signal asks to end; 0, 1 if the address cannot be had, 2 for wrong usage."""
+    if arguments.no_token and arguments.token_file:
+        return complain("mcp", "--no-token or --token-file expected, got both")
+    try:
+        token = None if arguments.no_token else _token(arguments.token_file)
+        return asyncio.run(_serve(arguments, sidecar, token))
+    except OSError as error:
+        complain("mcp", f"cannot listen on {arguments.http[0]}:{arguments.http[1]}: {words_of(error)}")
+        return 1
+
+
+def _token(path: str | None) -> str:
+    """Return the token of a file, which is made for this user alone if it is not there; without a file, a new one.
+
+    Raises ValueError for a file that cannot be used.
+    """
+    if path is None:
+        return new_http_token()
+    try:
+        token = Path(path).expanduser().read_text("ascii").strip()
+    except FileNotFoundError:
+        token = new_http_token()
+        save_http_token(Path(path).expanduser(), token)
+    except (OSError, UnicodeDecodeError) as error:
+        words = words_of(error) if isinstance(error, OSError) else "it is not ASCII"
+        raise ValueError(f"--token-file: cannot read {path!r}: {words}") from error
+    if len(token) < _SHORTEST or not token.isprintable() or " " in token:
+        raise ValueError(
+            f"--token-file: a token of at least {_SHORTEST} visible characters expected in {path!r}"
+        )
+    return token
+
+
+async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | None) -> int:
+    host, port = arguments.http
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def ask() -> None:
+        if not asked.done():
+            asked.set_result(None)
+
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        with suppress(AttributeError, NotImplementedError, RuntimeError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), ask)
+    async with serve_sidecar(
+        sidecar,
+        token=token,
+        host=host,
+        port=port,
+        shared=arguments.shared,
+        allowed_hosts=arguments.allow_host,
+        allowed_origins=arguments.allow_origin,
+        events=arguments.events,
+        stderr=None if arguments.quiet else sys.stderr.fileno(),
+    ) as url:
+        print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr)
+        if token is not None:
+            where = (
+                f"the token is in {arguments.token_file}"
+                if arguments.token_file
+                else f"the token for clients: {token}"
+            )
+            print(f"resilient-bridge mcp: {where}", file=sys.stderr, flush=True)
+        await asked
+    return 0

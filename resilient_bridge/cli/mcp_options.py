@@ -1,0 +1,299 @@
+"""The options of `mcp`, and the value that they make. Rule: what a text means is said here; what is allowed, by the value itself."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from .options import seconds
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..adapters.sidecar.options import Sidecar
+
+
+EPILOG: Final = """Put it in front of a server in your MCP client's configuration: after `--` the command that starts the server, or its URL.
+What may run twice is never repeated unless you say so; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
+Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
+_EVERY: Final = "*"
+_IN_FILE: Final = (
+    *(
+        "header",
+        "cwd",
+        "patience",
+        "start_timeout",
+        "timeout",
+        "deadline",
+        "concurrency",
+        "rate",
+        "circuit",
+        "repeat",
+    ),
+    *("trust_hints", "check", "log_arguments", "status_tool", "allow_plaintext_credentials"),
+)
+
+
+def add_mcp(command: argparse.ArgumentParser) -> None:
+    """Add the options of `mcp` to its parser."""
+    command.add_argument(
+        "url", nargs="?", metavar="URL", help="the server's address; or after -- the command that starts it"
+    )
+    command.usage = "%(prog)s [OPTIONS] URL\n       %(prog)s [OPTIONS] -- COMMAND …"
+    command.add_argument(
+        "--header", action="append", default=[], metavar='"NAME: VALUE"',
+        help="a header for the URL; a word env:NAME or file:PATH in it is replaced by what that holds; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help="read the server and all that is said about it from the table mcp of FILE instead",
+    )
+    command.add_argument("--cwd", metavar="FOLDER", help="where the command is started (default: here)")
+    command.add_argument(
+        "--allow-plaintext-credentials",
+        action="store_true",
+        help="send --header over http:// to another machine, too",
+    )
+    command.add_argument(
+        "--print-config", metavar="CLIENT",
+        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, json",
+    )  # fmt: skip
+    command.add_argument(
+        "--name", metavar="NAME", help="with --print-config: what the server is called there"
+    )
+    _add_waits(command)
+    _add_repeats(command)
+    _add_views(command)
+    _add_http(command)
+
+
+def _add_waits(command: argparse.ArgumentParser) -> None:
+    waiting = command.add_argument_group("patience and limits")
+    waiting.add_argument(
+        "--patience", type=seconds, default=30.0, metavar="SECONDS",
+        help="how long a call waits while the server is away; below your client's timeout (default: %(default)g)",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--start-timeout", type=seconds, default=60.0, metavar="SECONDS",
+        help="how long the server may take to start and to greet (default: %(default)g)",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--timeout", action="append", default=[], type=_named(seconds), metavar="[TOOL=]SECONDS",
+        help="how long a call may take, of one tool or of any (default: no limit)",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--deadline",
+        type=seconds,
+        metavar="SECONDS",
+        help="how long a call may take with its waits and repeats",
+    )
+    waiting.add_argument(
+        "--concurrency", action="append", default=[], type=_named(_count), metavar="[TOOL=]N",
+        help="at most N calls at a time, of one tool or of all together",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--rate", action="append", default=[], type=_named(_rate), metavar="[TOOL=]N/SECONDS",
+        help="at most N calls in so many seconds, of one tool or of all together",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--circuit", type=_circuit, metavar="N/SECONDS",
+        help="after N starts in a row that came to nothing, leave the server alone for SECONDS (default: 5, and 5 s, growing to 60)",
+    )  # fmt: skip
+
+
+def _add_repeats(command: argparse.ArgumentParser) -> None:
+    repeating = command.add_argument_group("what may be repeated after a loss")
+    repeating.add_argument(
+        "--repeat",
+        action="append",
+        default=[],
+        metavar="TOOL",
+        help="this tool may run twice; may be repeated",
+    )
+    repeating.add_argument(
+        "--trust-hints", action="store_true",
+        help="believe the server when it calls a tool read-only or idempotent (of a command, read-only is believed anyway)",
+    )  # fmt: skip
+    repeating.add_argument(
+        "--check", action="append", default=[], type=_pair, metavar="TOOL=READTOOL",
+        help="name the tool that shows whether TOOL took effect: the model is told to look there",
+    )  # fmt: skip
+
+
+def _add_views(command: argparse.ArgumentParser) -> None:
+    seen = command.add_argument_group("what is seen of it")
+    seen.add_argument(
+        "--events",
+        metavar="FILE",
+        help="append a JSON object per line to FILE: each change, each call that ended",
+    )
+    seen.add_argument(
+        "--log-arguments",
+        action="store_true",
+        help="with --events: the arguments of calls as well, secrets and all",
+    )
+    seen.add_argument(
+        "--status-tool", action="store_true", help="add a tool resilient_bridge_status to the server's"
+    )
+    seen.add_argument("--quiet", action="store_true", help="nothing on stderr")
+
+
+def _add_http(command: argparse.ArgumentParser) -> None:
+    http = command.add_argument_group("several clients, over streamable HTTP")
+    http.add_argument(
+        "--http", type=_address, metavar="HOST:PORT", help="listen there instead of on stdin and stdout"
+    )
+    http.add_argument(
+        "--shared", action="store_true", help="one server for all clients (default: one for each)"
+    )
+    http.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="where the token for --http is kept, made if it is not there (default: printed once)",
+    )
+    http.add_argument("--no-token", action="store_true", help="let every program of this machine in")
+    http.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web page that may connect; may be repeated",
+    )
+    http.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a name that we may be called by; may be repeated",
+    )
+
+
+def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
+    """Return the value that the options make. Raises ValueError (a ConfigError is one) in words that name the option or field."""
+    from ..adapters.sidecar.options import Sidecar
+    from ..calls.breaker.value import Breaker
+    from ..calls.rate_limit.value import RateLimit
+    from ..values.backoff import Backoff
+
+    if arguments.config is not None:
+        return _configured(arguments, Sidecar)
+    fields: dict[str, Any] = server_of(arguments.url, arguments.command)
+    timeouts = dict(arguments.timeout)
+    rates = {
+        name: RateLimit(calls, per=per, max_wait=arguments.patience) for name, (calls, per) in arguments.rate
+    }
+    if arguments.circuit is not None:
+        failures, open_for = arguments.circuit
+        fields["circuit"] = Breaker.consecutive(
+            failures, open_for=Backoff.exponential(open_for, cap=max(60.0, open_for), jitter="none")
+        )
+    return Sidecar(
+        headers=headers_of(arguments.header),
+        cwd=arguments.cwd,
+        patience=arguments.patience,
+        start_timeout=arguments.start_timeout,
+        timeout=timeouts.pop(_EVERY, None),
+        timeouts=timeouts,
+        deadline=arguments.deadline,
+        repeat=tuple(arguments.repeat),
+        trust_hints=arguments.trust_hints,
+        check=dict(arguments.check),
+        concurrency=dict(arguments.concurrency),
+        rates=rates,
+        allow_plaintext_credentials=arguments.allow_plaintext_credentials,
+        status_tool=arguments.status_tool,
+        log_arguments=arguments.log_arguments,
+        **fields,
+    )
+
+
+def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
+    """Return the sidecar of a file, which says all that there is about it."""
+    if arguments.url is not None or arguments.command is not None:
+        raise ValueError("--config, a URL or a command expected, got two of them")
+    parser = argparse.ArgumentParser()
+    add_mcp(parser)
+    plain = parser.parse_args([])
+    for name in _IN_FILE:
+        if getattr(arguments, name) != getattr(plain, name):
+            raise ValueError(f"--{name.replace('_', '-')}: with --config, say it in the file")
+    return kind.from_config(arguments.config)
+
+
+def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:
+    """Return the field of `Sidecar` that a URL or a command is. Raises ValueError for none, or both."""
+    if url is not None and command is not None:
+        raise ValueError(f"a URL or a command expected, got both: {url!r} stands before --")
+    if command is not None:
+        if not command:
+            raise ValueError("a command expected after --")
+        return {"command": tuple(command)}
+    if url is None:
+        raise ValueError("the server's URL, or -- and the command that starts it, expected")
+    if not re.match(r"https?://", url):
+        raise ValueError(f"a URL, or -- before a command, expected, got {url!r}")
+    return {"url": url}
+
+
+def headers_of(lines: list[str]) -> dict[str, str]:
+    """Return the headers of lines "NAME: VALUE". Raises ValueError for a line that is none, or a name that is there twice."""
+    found: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name, value = name.strip(), value.strip()
+        if (
+            not colon
+            or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+            or not value
+            or not value.isprintable()
+        ):
+            raise ValueError('--header: "NAME: VALUE" expected')  # it may hold a secret, so it is not shown
+        if name.lower() in (other.lower() for other in found):
+            raise ValueError(f"--header: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _named(read: Callable[[str], Any]) -> Callable[[str], tuple[str, Any]]:
+    """Return a reader of `TOOL=VALUE`, or of a value alone, which is for every tool."""
+
+    def reader(text: str) -> tuple[str, Any]:
+        name, equals, value = text.rpartition("=")
+        if equals and not name:
+            raise argparse.ArgumentTypeError(f"the name of a tool expected before =, got {text!r}")
+        return name or _EVERY, read(value)
+
+    return reader
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 expected, got {text[:40]!r}")
+    return int(text)
+
+
+def _rate(text: str) -> tuple[int, float]:
+    calls, slash, per = text.partition("/")
+    return _count(calls), seconds(per) if slash else 1.0
+
+
+def _circuit(text: str) -> tuple[int, float]:
+    failures, slash, open_for = text.partition("/")
+    return _count(failures), seconds(open_for) if slash else 5.0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    tool, _, read = text.partition("=")
+    if not tool or not read:
+        raise argparse.ArgumentTypeError(f"TOOL=READTOOL expected, got {text!r}")
+    return tool, read
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"HOST:PORT expected, got {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

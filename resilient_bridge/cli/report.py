@@ -1,0 +1,180 @@
+"""`resilient-bridge report LOG …`: an incident as a page. This is the part that opens files.
+
+Rule: whatever is in a log, the answer is a page; a file that cannot be read or written is one line and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from .. import __version__
+from ..errors import BridgeError
+from ..files.file_changes import replace_atomically
+from ..report import Incident, as_data, as_text, page, read_line
+from ..report.lines import LONGEST, Record
+from ..report.summary import headline
+from ..world import REAL
+from .printing import complain, show, words_of
+
+
+_STDIN: Final = "-"
+_SHOW_AFTER: Final = 2.0  # seconds: what takes longer says how far it is
+_EVERY: Final = 4_096  # lines between two looks at the clock
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the logs, write the page; 0, or 2 with one line that says what is wrong."""
+    names: list[str] = arguments.logs
+    out = arguments.out or (None if arguments.json else _page_name(names[0]))
+    try:
+        wrong = _misuse(names, out)
+        if wrong:
+            return complain("report", wrong)
+        incident = _read(names, arguments.since, arguments.until)
+    except OSError as error:
+        return complain("report", f"cannot read {error.filename or 'the log'!r}: {words_of(error)}")
+    if not sum(source.lines for source in incident.sources):
+        return complain("report", f"{', '.join(names)}: no line in it")
+    failed = _write(out, incident) if out is not None else 0
+    if failed:
+        return failed
+    if arguments.json:
+        return show("report", json.dumps(as_data(incident)))
+    if arguments.out is None and _is_terminal(sys.stdout):
+        return show("report", f"{_coloured(incident)}\n\n{out}")
+    return 0 if out == _STDIN else show("report", str(out))
+
+
+def _misuse(names: list[str], out: str | None) -> str:
+    """What is wrong with the names of the files; "" if nothing is."""
+    if names.count(_STDIN) > 1:
+        return "stdin (-) can be read once"
+    for name in names:
+        if name != _STDIN and out not in (None, _STDIN) and Path(name).resolve() == Path(str(out)).resolve():
+            return f"the page would replace the log {name!r}: say where with --out"
+    return ""
+
+
+def _page_name(log: str) -> str:
+    path = Path(log)
+    return str(path.with_suffix(".html")) if path.name and log != _STDIN else "report.html"
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read(names: list[str], since: float | None, until: float | None) -> Incident:
+    """Read all files, the one with the earliest line first."""
+    incident, progress = Incident(since=since, until=until), _Progress(names)
+    last_parts = [Path(name).name for name in names]
+    for name in sorted(dict.fromkeys(names), key=_first_time):
+        short = Path(name).name
+        source = incident.source(
+            "stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name
+        )
+        with _opened(name) as file:
+            for line in _lines(file):
+                incident.take(line)
+                progress.add(source.lines, len(line))
+    progress.end()
+    incident.finish()
+    return incident
+
+
+def _opened(name: str) -> BinaryIO:
+    return sys.stdin.buffer if name == _STDIN else Path(name).open("rb")
+
+
+def _first_time(name: str) -> float:
+    """The time of the first line of a file that has one; stdin cannot be asked, and comes last."""
+    if name == _STDIN:
+        return float("inf")
+    with Path(name).open("rb") as file:
+        for _, line in zip(range(100), _lines(file), strict=False):
+            found = read_line(line)
+            if isinstance(found, Record):
+                return found.at
+    return 0.0
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines, of which one is never held beyond the longest that is read."""
+    while line := file.readline(LONGEST + 2):
+        yield line
+        while len(line) > LONGEST and not line.endswith(b"\n"):
+            line = file.readline(LONGEST)
+            if not line:
+                break
+
+
+class _Progress:
+    """How far it is, on a terminal, if it takes longer than two seconds."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._began = REAL.monotonic()
+        self._size = sum(os.stat(name).st_size for name in names if name != _STDIN)  # noqa: PTH116 -- its error names the file
+        self._done = 0
+        self._lines = 0
+        self._is_drawn = False
+
+    def add(self, line: int, size: int) -> None:
+        """Count a line."""
+        self._done += size
+        self._lines += 1
+        if line % _EVERY == 0 and REAL.monotonic() - self._began > _SHOW_AFTER and _is_terminal(sys.stderr):
+            share = f"{100 * self._done // self._size} %" if self._size else f"{self._done >> 20} MiB"
+            self._draw(f"reading: {share}, {self._lines:,} lines")
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._is_drawn:
+            self._draw("")
+
+    def _draw(self, text: str) -> None:
+        self._is_drawn = True
+        with suppress(OSError, ValueError):
+            print(f"\r\x1b[K{text[: _columns() - 1]}", end="", file=sys.stderr, flush=True)
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _write(out: str, incident: Incident) -> int:
+    text = page(incident, version=__version__)
+    if out == _STDIN:
+        return show("report", text.rstrip("\n"))
+    try:
+        if not Path(out).absolute().parent.is_dir():
+            return complain("report", f"cannot write {out!r}: no such directory")
+        replace_atomically(
+            Path(out).absolute(), text.encode("utf-8", "replace")
+        )  # readable for its owner, as the log is
+    except (BridgeError, ValueError) as error:
+        return complain("report", f"cannot write {out!r}: {error}")
+    return 0
+
+
+def _coloured(incident: Incident) -> str:
+    text = as_text(incident, _columns())
+    if os.environ.get("NO_COLOR"):
+        return text
+    colour = 31 if headline(incident)[0] else 32
+    first, line_break, rest = text.partition("\n")
+    return f"\x1b[1;{colour}m{first}\x1b[0m{line_break}{rest}"
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _is_terminal(stream: object) -> bool:
+    is_one = getattr(stream, "isatty", None)
+    return bool(is_one and is_one())

@@ -1,0 +1,26 @@
+"""Where what happened goes: metrics for Prometheus, metrics and traces for OpenTelemetry, health for whoever asks over HTTP.
+
+Rule: an exporter is a listener. It computes from events alone, adds and takes nothing away, and its package loads when it is installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
+
+
+if TYPE_CHECKING:
+    from . import otel as otel
+    from . import prometheus as prometheus
+    from .health import health_app as health_app
+
+_NAMES = {
+    "health": "health_app",
+    "=otel": "otel",
+    "=prometheus": "prometheus",
+}
+
+
+if not TYPE_CHECKING:
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

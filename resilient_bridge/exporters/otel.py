@@ -1,0 +1,260 @@
+"""Metrics and traces for OpenTelemetry, by its API: `pip install 'resilient-bridge[otel]'`. The SDK and where it sends are the application's.
+
+Rule: one span for each logical call, current while its attempts run, so that what the wrapped client itself traces stands beneath it.
+Attempts are events of that span; a reconnect is a span of its own, because it outlives calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from datetime import timedelta
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from .. import __version__
+from ..calls.tracing import start_tracing, stop_tracing
+from ..errors import config_error, redact
+from ..telemetry import events, listen
+from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
+from ..telemetry.measures import Measurement, Measures
+from .readings import USER_AGENT, readings
+from .series import Series, checked_options, more_labels
+
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+_OWNER: Final = "exporters.otel.install"
+_SCOPE: Final = "resilient_bridge"
+_SPAN: Final[ContextVar[Any]] = ContextVar("resilient_bridge.span", default=None)
+_NO_ERROR: Final = frozenset({"ok", "fell_back"})
+
+
+def install(
+    *,
+    meter_provider: MeterProvider | None = None,
+    tracer_provider: TracerProvider | None = None,
+    metrics: bool = True,
+    spans: bool = True,
+    labels: Iterable[str] = (),
+    max_series: int = 1_000,
+) -> OTelExporter:
+    """Count, time and trace everything from now on; left out, the providers are the process's own.
+
+    A call is a span, also one that has no attempt; its events are `retry`, `rejected` and `fell_back`; a loss of a connection is a span
+    `resilient_bridge.reconnect` from there to the verdict. `spans=False` leaves out the price of spans, `metrics=False` the metrics.
+    `labels` and `max_series` are those of `exporters.prometheus.install`. Close the exporter, or use it as `with install():`, to end.
+
+    Raises ConfigError if opentelemetry-api is not installed, with the command that installs it; for labels that there are not; and, with
+    `spans`, while there is another one that traces.
+    """
+    try:
+        from opentelemetry import metrics as metrics_api
+        from opentelemetry import trace
+    except ImportError:
+        wanted = "the package opentelemetry-api: pip install 'resilient-bridge[otel]'"
+        raise config_error(_OWNER, wanted, "none") from None
+    names = checked_options(_OWNER, labels, max_series)
+    meter = metrics_api.get_meter(_SCOPE, __version__, meter_provider) if metrics else None
+    tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider) if spans else None
+    return OTelExporter(meter, tracer, names, max_series)
+
+
+class OTelExporter:
+    """Counts and traces until it is closed; `install` makes it."""
+
+    def __init__(self, meter: Any, tracer: Any, labels: tuple[str, ...], most: int) -> None:
+        """Begin."""
+        self._tracer = tracer
+        self._labels = labels
+        self._most = most
+        self._lock = RLock()  # a log handler may call what is protected
+        self._measures = Measures(USER_AGENT)
+        self._meter = meter
+        self._instruments: dict[Instrument, Any] = {}
+        self._series: Series[dict[str, str]] = Series(self._attributes, most)
+        if tracer is not None:
+            start_tracing(self._open)
+        self._is_open = True
+        if meter is not None:
+            self._make(meter)
+        self._listening = listen(self._hear)
+        self._listening.__enter__()
+
+    def __repr__(self) -> str:
+        """Return whether it counts."""
+        return f"<OTelExporter {'open' if self._is_open else 'closed'}>"
+
+    def __enter__(self) -> Self:
+        """Return itself: it counts already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop counting and tracing. May be called again; instruments stay with their provider and say nothing new."""
+        if self._is_open:
+            self._is_open = False
+            self._listening.__exit__(None, None, None)
+            if self._tracer is not None:
+                stop_tracing()
+
+    # ---- metrics ----------------------------------------------------------------------------------------------------
+
+    def _make(self, meter: Any) -> None:
+        for one in INSTRUMENTS:
+            if one.sort == "counter":
+                self._instruments[one] = meter.create_counter(one.name, one.unit, one.text)
+            elif one.sort == "histogram":
+                self._instruments[one] = meter.create_histogram(
+                    one.name, one.unit, one.text, explicit_bucket_boundaries_advisory=one.bounds
+                )
+            else:
+                meter.create_observable_gauge(one.name, [partial(self._observe, one)], one.unit, one.text)
+
+    def _attributes(self, instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
+        names = (*instrument.labels, *self._labels)
+        return dict(zip(names, labels, strict=False))
+
+    def _observe(self, instrument: Instrument, _options: Any) -> Iterable[Any]:
+        from opentelemetry.metrics import Observation
+
+        if not self._is_open:
+            return []
+        return [
+            Observation(
+                value, {name: redact(text, limit=100) for name, text in zip(one.labels, labels, strict=True)}
+            )
+            for one, labels, value in readings(self._most)
+            if one is instrument
+        ]
+
+    def _count(self, found: Measurement) -> None:
+        instrument, value, labels, error = found
+        names = instrument.labels
+        if error is not None:
+            labels, names = (*labels, *more_labels(found, self._labels)), (*names, *self._labels)
+        attributes = self._series.child(instrument, labels, names)
+        if instrument.sort == "histogram":
+            self._instruments[instrument].record(value, attributes)
+        else:
+            self._instruments[instrument].add(value, attributes)
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, event: events.Event) -> None:
+        with self._lock:
+            measured = self._measures.of(event)
+            if self._meter is not None:
+                for found in measured:
+                    self._count(found)
+        if self._tracer is not None:
+            for found in measured:
+                if found.instrument is DOWN_SECONDS:
+                    self._reconnected(event, found.value)
+            span = _SPAN.get()
+            if span is not None:
+                _note(span, event)
+
+    def _reconnected(self, event: Any, seconds: float) -> None:
+        """A span that is over already: from the loss to the verdict."""
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind
+
+        attributes = {
+            "resilient_bridge.bridge": event.bridge,
+            "resilient_bridge.verdict": str(event.verdict),
+            "resilient_bridge.reason": event.reason,
+            "resilient_bridge.replayed": event.replayed,
+            "session.id": redact(event.session_id, limit=100),
+        }
+        span = self._tracer.start_span(
+            "resilient_bridge.reconnect",
+            Context(),
+            SpanKind.CLIENT,
+            attributes,
+            start_time=_nanoseconds(event.at - timedelta(seconds=seconds)),
+        )
+        span.end(_nanoseconds(event.at))
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def _open(self, name: str, key: str) -> _CallSpan:
+        shown = redact(name, limit=100)
+        attributes = {"resilient_bridge.policy": shown, "resilient_bridge.key": redact(key, limit=100)}
+        return _CallSpan(self._tracer.start_span(shown, attributes=attributes))
+
+
+class _CallSpan:
+    """The span of one call: current, for OpenTelemetry and for our own events, while the call runs."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def enter(self) -> Any:
+        """Make it current; return what takes that back."""
+        from opentelemetry import context, trace
+
+        return context.attach(trace.set_span_in_context(self._span)), _SPAN.set(self._span)
+
+    def leave(self, token: Any) -> None:
+        """Make current what was."""
+        from opentelemetry import context
+
+        attached, ours = token
+        context.detach(attached)
+        _SPAN.reset(ours)
+
+    def close(self) -> None:
+        """End it."""
+        self._span.end()
+
+
+def _note(span: Any, event: Any) -> None:
+    """Write an event of a call on its span."""
+    match event:
+        case events.RetryScheduled():
+            note = {"attempt": event.attempt, "wait": event.wait, "error.type": event.failure.code}
+            span.add_event("retry", note)
+        case events.CallRejected():
+            span.add_event("rejected", {"by": event.by, "error.type": event.failure.code})
+        case events.FellBack():
+            span.add_event("fell_back", {"rung": event.rung, "error.type": event.failure.code})
+        case events.CallFinished():
+            _finish(span, event)
+        case _:
+            pass
+
+
+def _finish(span: Any, event: events.CallFinished) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute("resilient_bridge.outcome", event.outcome)
+    span.set_attribute("resilient_bridge.attempts", event.attempts)
+    span.set_attribute("resilient_bridge.waited", event.waited)
+    failure = event.failure
+    if failure is not None:
+        span.set_attribute("error.type", failure.code)
+        span.set_attribute("resilient_bridge.severity", failure.severity.value)
+        if isinstance(session := failure.details.get("session_id"), str):
+            span.set_attribute("session.id", session)
+    if event.outcome not in _NO_ERROR:
+        span.set_status(
+            Status(StatusCode.ERROR, event.outcome if failure is None else redact(str(failure.message)))
+        )
+
+
+def _nanoseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1_000_000_000)

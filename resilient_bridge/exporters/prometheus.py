@@ -1,0 +1,159 @@
+"""Metrics for Prometheus, by its own client library: `pip install 'resilient-bridge[prometheus]'`.
+
+Rule: counted where the event happens, in a child that is bound once; gauges are read when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ..errors import config_error, redact
+from ..telemetry import listen
+from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
+from ..telemetry.measures import Measurement, Measures
+from .readings import USER_AGENT, readings
+from .series import Series, checked_options, more_labels
+
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from prometheus_client import CollectorRegistry
+
+    from ..telemetry.events import Event
+
+
+_OWNER: Final = "exporters.prometheus.install"
+_EXEMPLAR: Final = 80  # characters of a session's id: with the rest of it OpenMetrics allows 128
+
+
+def install(
+    *, registry: CollectorRegistry | None = None, labels: Iterable[str] = (), max_series: int = 1_000
+) -> PrometheusExporter:
+    """Count and time everything from now on, in `registry` (left out: that of prometheus_client, which its servers show).
+
+    `labels` may name `session_id` and `user_agent`: then `resilient_bridge_errors_total` has them as labels. A session's id has a value
+    for each session; without it, it is an exemplar, which costs no series. A metric has at most `max_series` series; beyond, names
+    are counted as `other`, and the log says so once. Close the exporter, or use it as `with install():`, to take the metrics away.
+
+    Raises ConfigError if prometheus_client is not installed, with the command that installs it; for labels that there are not; and for a
+    registry that has these metrics already.
+    """
+    try:
+        import prometheus_client
+    except ImportError:
+        wanted = "the package prometheus_client: pip install 'resilient-bridge[prometheus]'"
+        raise config_error(_OWNER, wanted, "none") from None
+    names = checked_options(_OWNER, labels, max_series)
+    return PrometheusExporter(registry or prometheus_client.REGISTRY, names, max_series)
+
+
+class PrometheusExporter:
+    """Counts until it is closed; `install` makes it."""
+
+    def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], most: int) -> None:
+        """Register the metrics and begin to listen."""
+        self._registry = registry
+        self._labels = labels
+        self._most = most
+        self._lock = RLock()  # a log handler may call what is protected
+        self._measures = Measures(USER_AGENT)
+        self._metrics: dict[Instrument, Any] = {}
+        self._series: Series[Any] = Series(self._child, most)
+        try:
+            for instrument in INSTRUMENTS:
+                if instrument.sort != "gauge":
+                    self._metrics[instrument] = self._metric(instrument)
+            registry.register(self)  # for the gauges
+        except ValueError:
+            self._unregister()
+            raise config_error(
+                f"{_OWNER}.registry", "one that has no metrics of resilient_bridge yet", "one that has"
+            ) from None
+        self._is_open = True
+        self._listening = listen(self._hear)
+        self._listening.__enter__()
+
+    def __repr__(self) -> str:
+        """Return whether it counts."""
+        return f"<PrometheusExporter {'open' if self._is_open else 'closed'}>"
+
+    def __enter__(self) -> Self:
+        """Return itself: it counts already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop counting, and take the metrics out of the registry. May be called again."""
+        if self._is_open:
+            self._is_open = False
+            self._listening.__exit__(None, None, None)
+            self._registry.unregister(self)
+            self._unregister()
+
+    def _unregister(self) -> None:
+        for metric in self._metrics.values():
+            self._registry.unregister(metric)
+        self._metrics = {}
+
+    def _metric(self, instrument: Instrument) -> Any:
+        from prometheus_client import Counter, Histogram
+
+        names = (*instrument.labels, *(self._labels if instrument is ERRORS else ()))
+        if instrument.sort == "counter":
+            return Counter(instrument.prometheus_name, instrument.text, names, registry=self._registry)
+        return Histogram(
+            instrument.prometheus_name,
+            instrument.text,
+            names,
+            registry=self._registry,
+            buckets=instrument.bounds,
+        )
+
+    def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> Any:
+        metric = self._metrics[instrument]
+        return metric.labels(*labels) if labels else metric
+
+    def _hear(self, event: Event) -> None:
+        with self._lock:
+            for found in self._measures.of(event):
+                self._count(found)
+
+    def _count(self, found: Measurement) -> None:
+        instrument, value, labels, error = found
+        names = instrument.labels
+        if error is not None:
+            labels, names = (*labels, *more_labels(found, self._labels)), (*names, *self._labels)
+        child = self._series.child(instrument, labels, names)
+        if instrument.sort == "histogram":
+            child.observe(value)
+        elif error is not None and error.session_id:
+            session = redact(error.session_id, limit=_EXEMPLAR)[:_EXEMPLAR]
+            child.inc(value, {"session_id": session, "user_agent": error.user_agent})
+        else:
+            child.inc(value)
+
+    def describe(self) -> list[Any]:
+        """Return no names: they are read when scraped. For prometheus_client."""
+        return []
+
+    def collect(self) -> list[Any]:
+        """Return the gauges of this moment. For prometheus_client."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        families: dict[Instrument, Any] = {}
+        for instrument, labels, value in readings(self._most):
+            family = families.get(instrument)
+            if family is None:
+                family = families[instrument] = GaugeMetricFamily(
+                    instrument.prometheus_name, instrument.text, labels=instrument.labels
+                )
+            family.add_metric([redact(text, limit=100) for text in labels], value)
+        return list(families.values())

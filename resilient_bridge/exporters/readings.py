@@ -1,0 +1,48 @@
+"""What is read at the moment somebody scrapes: circuits, and the clients and links that are open. Rule: reading changes nothing."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from typing import Any, Final
+
+from .. import __version__
+from ..calls import circuits
+from ..telemetry import instruments as known
+from ..telemetry.alerts import standing_alerts
+from ..telemetry.instruments import Instrument
+from ..telemetry.open_links import open_links
+
+
+USER_AGENT: Final = f"resilient-bridge/{__version__}"
+Reading = tuple[Instrument, tuple[str, ...], float]
+
+_STATES: Final = ("closed", "open", "half_open", "isolated", "disabled")
+_DEPTHS: Final = ((known.OUTBOX, "queued"), (known.UNCONFIRMED, "unconfirmed"), (known.INBOX, "unread"))
+
+
+def known_circuits(most: int) -> list[tuple[str, str]]:
+    """Return the key and the state of at most so many circuits: those that are not closed first, then by their keys."""
+    states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
+    return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
+
+
+def readings(most: int) -> Iterator[Reading]:
+    """Yield every gauge, summed over links of one name; of circuits at most `most`."""
+    yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
+    for key, now in known_circuits(most):
+        for state in _STATES:
+            yield known.CIRCUIT_STATE, (key, state), float(state == now)
+    for rule, level in standing_alerts():
+        yield known.ALERT_ACTIVE, (rule, level), 1
+    sums: dict[tuple[Instrument, str], float] = {}
+    for name, link in open_links():
+        health: Any = link.health()
+        # Of several with one name: ready if all of them are.
+        ready = (known.READY, name)
+        sums[ready] = min(sums.get(ready, 1.0), float(health.ready))
+        for instrument, field in _DEPTHS:
+            if hasattr(health, field):
+                sums[instrument, name] = sums.get((instrument, name), 0.0) + getattr(health, field)
+    for (instrument, name), value in sums.items():
+        yield instrument, (name,), value

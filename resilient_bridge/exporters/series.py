@@ -1,0 +1,80 @@
+"""The series of the metrics, bounded: one child of an instrument for each set of labels, found again at the cost of a look-up.
+
+Rule: whatever names a program makes, an instrument has at most `most` series. What comes after goes to one that says `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ..errors import config_error, redact
+from ..telemetry.log import say
+
+
+if TYPE_CHECKING:
+    from ..telemetry.instruments import Instrument
+    from ..telemetry.measures import Measurement
+
+
+C = TypeVar("C")
+
+OTHER: Final = "other"
+ERROR_LABELS: Final = ("session_id", "user_agent")
+"""Of an error, what is no label unless somebody asks for it."""
+_LONGEST: Final = 100
+_OPEN: Final = frozenset({"policy", "circuit", "bridge", *ERROR_LABELS})
+"""Labels whose values a program makes; those of all others stand in a list of ours."""
+
+
+class Series(Generic[C]):
+    """The children that `make(instrument, labels)` has made so far."""
+
+    def __init__(self, make: Callable[[Instrument, tuple[str, ...]], C], most: int) -> None:
+        self._make = make
+        self._most = most
+        self._children: dict[tuple[Instrument, tuple[str, ...]], C] = {}
+        self._counts: dict[Instrument, int] = {}
+        self._full: set[Instrument] = set()
+
+    def child(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
+        """Return what counts for these labels; `names` are the labels' own, in the same order."""
+        key = instrument, labels
+        child = self._children.get(key)
+        if child is not None:
+            return child
+        plain = tuple(redact(text, limit=_LONGEST) for text in labels)
+        if self._counts.get(instrument, 0) >= self._most:
+            return self._rest(instrument, plain, names)
+        return self._add(instrument, labels, plain)
+
+    def _rest(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
+        if instrument not in self._full:
+            self._full.add(instrument)
+            text = f"{instrument.name} has {self._most} series: whatever is new is counted as {OTHER}"
+            say("warning", text)
+        folded = tuple(
+            OTHER if name in _OPEN and text else text for name, text in zip(names, labels, strict=True)
+        )
+        return self._children.get((instrument, folded)) or self._add(instrument, folded, folded)
+
+    def _add(self, instrument: Instrument, labels: tuple[str, ...], plain: tuple[str, ...]) -> C:
+        child = self._children[instrument, labels] = self._make(instrument, plain)
+        self._counts[instrument] = self._counts.get(instrument, 0) + 1
+        return child
+
+
+def checked_options(owner: str, labels: Iterable[str], max_series: object) -> tuple[str, ...]:
+    """Return the labels that an error is to have besides. Raises ConfigError for one that there is not."""
+    names = tuple(labels)
+    if not set(names) <= set(ERROR_LABELS):
+        raise config_error(f"{owner}.labels", f"a tuple out of {', '.join(ERROR_LABELS)}", labels)
+    if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < 1:
+        raise config_error(f"{owner}.max_series", "a whole number of at least 1", max_series)
+    return tuple(name for name in ERROR_LABELS if name in names)
+
+
+def more_labels(found: Measurement, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of such labels."""
+    error: Any = found.error
+    return tuple(getattr(error, name) or "" for name in names)

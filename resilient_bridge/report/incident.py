@@ -1,0 +1,187 @@
+"""What a log says, as counted facts in bounded memory: the one object that everything shown is made from. Pure.
+
+Rule: `take` a line, any number of times, then `finish` once. Time and memory for a line do not depend on how many came before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from .calls import Calls
+from .guards import Guards
+from .lines import Damage, Fields, Record, count_in, failure_in, first_text, number_in, read_line, text_in
+from .links import Links
+from .series import First, Named, Tally
+
+
+_IN_DOUBT: Final = frozenset({"DeliveryUnknown", "MessageDropped", "MessageQuarantined", "DuplicateConflict"})
+_NOTABLE: Final = frozenset({
+    "StoreFailed", "StoreRecovered", "StateSetAside", "ClockJumped", "FeatureRefused", "ThreadLeftBehind", "TaskLeftBehind", "Degraded",
+    "Restored", "GaveUp", "FellBack", "MessageRejected", "HookRejected", "ToolFailed", "WorkflowHalted", "WorkflowAborted", "PhaseUndone",
+    "ContextNearlyFull", "list_changed", "capabilities_changed", "stray_answer", "server_unreachable",
+})  # fmt: skip
+_SAYING: Final = (
+    "name", "tool", "store", "path", "workflow", "phase", "feature", "method", "list", "type", "id", "reason", "mode", "lost", "set_aside",
+)  # fmt: skip
+_MOST_DAMAGED: Final = 50
+
+
+@attrs.define(eq=False)
+class Code:
+    """One code of failure: how often it stands in the log, when, and an example."""
+
+    count: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    message: str = ""
+    hint: str = ""
+    severity: str = ""
+
+
+@attrs.define(eq=False)
+class Source:
+    """One file, and what could not be read of it."""
+
+    name: str
+    lines: int = 0
+    damaged: First[tuple[int, str]] = attrs.field(factory=lambda: First[tuple[int, str]](_MOST_DAMAGED))
+
+
+@attrs.frozen
+class Doubt:
+    """A message of which somebody has to be told."""
+
+    at: float
+    what: str
+    type: str
+    key: str
+    reason: str
+
+
+@attrs.frozen
+class Notable:
+    """Another event that a reader should see."""
+
+    at: float
+    what: str
+    text: str
+
+
+class Incident:
+    """The facts of one or several logs; `since` and `until` (seconds since 1970) leave out what is before and after."""
+
+    def __init__(self, *, since: float | None = None, until: float | None = None) -> None:
+        self._since, self._until = since, until
+        self.sources: list[Source] = []
+        self.links, self.calls, self.guards = Links(), Calls(), Guards()
+        self.events = Tally(150)
+        self.codes: Named[Code] = Named(Code, 150)
+        self.doubts: First[Doubt] = First(150)
+        self.doubts_by = Tally(100)
+        self.notable: First[Notable] = First(200)
+        self.versions: First[str] = First(5)
+        self.begin: float | None = None
+        self.end: float | None = None
+        self.outside = 0
+        self.own = 0
+        self.structured = 0
+        self.lost = 0
+        self.cut = 0
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first line to the last."""
+        return (self.end or 0.0) - (self.begin or 0.0)
+
+    def source(self, name: str) -> Source:
+        """Begin a file; its lines come next."""
+        self.sources.append(Source(name))
+        return self.sources[-1]
+
+    def take(self, line: bytes) -> None:
+        """Take the next line of the file that was begun last."""
+        source = self.sources[-1]
+        source.lines += 1
+        found = read_line(line)
+        if isinstance(found, Damage):
+            source.damaged.add((source.lines, found.reason))
+        elif found is not None:
+            self._record(found)
+
+    def finish(self) -> None:
+        """Count what is under way at the end of the log."""
+        if self.end is not None:
+            self.links.finish(self.end)
+
+    def _record(self, record: Record) -> None:
+        at = record.at
+        if (self._since is not None and at < self._since) or (self._until is not None and at > self._until):
+            self.outside += 1
+            return
+        self.begin = at if self.begin is None else min(self.begin, at)
+        self.end = at if self.end is None else max(self.end, at)
+        self.events.count(record.event or "(a line of the program's own)")
+        if not record.event:
+            self.own += 1
+            return
+        if "ts" in record.fields and "at" not in record.fields:
+            self._structured(record)
+            return
+        self.links.take(record)
+        self.calls.take(record)
+        self.guards.take(record)
+        self._failure(at, failure_in(record.fields))
+        self._rest(record)
+
+    def _structured(self, record: Record) -> None:
+        """A line of `form="log"`: no phases, but codes and times of calls."""
+        self.structured += 1
+        fields = record.fields
+        code = text_in(fields, "code") or text_in(fields, "error")
+        if code:
+            message = text_in(fields, "msg").partition(": ")[2]
+            self._failure(record.at, {"code": code, "message": message, "severity": text_in(fields, "level")})
+        if "duration_ms" in fields:
+            name = text_in(fields, "name") or text_in(fields, "tool") or record.event
+            outcome = "failed" if code else "ok"
+            seconds = number_in(fields, "duration_ms") / 1_000
+            call = {"name": name, "outcome": outcome, "seconds": seconds, "attempts": fields.get("attempt")}
+            self.calls.take(
+                Record(record.at, "CallFinished", {**call, "failure": {"code": code} if code else None})
+            )
+
+    def _failure(self, at: float, failure: Fields) -> None:
+        code = text_in(failure, "code")
+        if not code:
+            return
+        one = self.codes.of(code)
+        one.first = one.first if one.count else at
+        one.count, one.last = one.count + 1, at
+        if not one.message:
+            one.message, one.severity = text_in(failure, "message"), text_in(failure, "severity")
+            one.hint = first_text(failure.get("suggestions"))
+
+    def _rest(self, record: Record) -> None:
+        event, fields = record.event, record.fields
+        if event in _IN_DOUBT:
+            kind, reason = text_in(fields, "type"), text_in(fields, "reason")
+            self.doubts_by.count(f"{event}: {reason}" if reason else event)
+            key = text_in(fields, "key") or text_in(fields, "id")
+            self.doubts.add(Doubt(record.at, event, kind, key, reason))
+        elif event == "Started":
+            self.versions.add(" ".join(text_in(fields, name) for name in ("version", "python", "command")))
+        if event in _NOTABLE:
+            self.notable.add(Notable(record.at, event, _text(fields)))
+        self.lost += count_in(fields, "lost") if event == "StoreRecovered" else 0
+        self.cut += "cut" in fields or "unreadable" in fields
+
+
+def _text(fields: Fields) -> str:
+    failure = failure_in(fields)
+    parts = [text_in(fields, name) for name in _SAYING]
+    parts.append(": ".join(part for part in (text_in(failure, "code"), text_in(failure, "message")) if part))
+    if "seconds" in fields:
+        parts.append(f"{number_in(fields, 'seconds'):g} s")
+    return ", ".join(part for part in parts if part)

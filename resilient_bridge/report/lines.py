@@ -1,0 +1,127 @@
+"""One line of a log, as a record or as what is wrong with it. Does no I/O.
+
+Rule: whatever the bytes are, the answer is one of the two. Four forms are read: events of `SessionLog` and of `pipe --events`, those of the
+MCP sidecar (times in seconds), and structured lines (`form="log"`, `form="openviber"`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, cast
+
+import attrs
+
+from ..errors import redact
+
+
+LONGEST: Final = 1_048_576
+"""Bytes of a line that are read; the package itself writes at most 64 KiB."""
+_EARLIEST, _LATEST = 0.0, 253_402_300_000.0  # 1970 to 9999: what a date can show
+
+Fields: TypeAlias = Mapping[str, Any]
+
+
+@attrs.frozen
+class Record:
+    """A line that could be read: when (seconds since 1970), what, and its fields. `event` is empty for a line that a program wrote itself."""
+
+    at: float
+    event: str
+    fields: Fields
+
+
+@attrs.frozen
+class Damage:
+    """A line that could not be read, and why."""
+
+    reason: str
+
+
+def read_line(line: bytes) -> Record | Damage | None:
+    """Return the record of a line, what is wrong with it, or None for an empty one."""
+    if len(line) > LONGEST:
+        return Damage(f"longer than {LONGEST} bytes")
+    if not line.strip():
+        return None
+    try:
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
+        return Damage("not JSON")
+    if not isinstance(found, dict):
+        return Damage("not an object")
+    fields = cast("dict[str, Any]", found)
+    is_structured = "at" not in fields and "ts" in fields
+    at = seconds_of(fields.get("ts" if is_structured else "at"))
+    if at is None:
+        return Damage("without a time")
+    return Record(at, _structured_name(fields) if is_structured else text_in(fields, "event"), fields)
+
+
+def seconds_of(value: object) -> float | None:
+    """Return a time as seconds since 1970: an ISO 8601 text, UTC if it has no zone, or a number."""
+    if isinstance(value, str) and len(value) < 64:
+        return _iso(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and _EARLIEST <= value <= _LATEST:
+        return float(value)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _iso(text: str) -> float | None:
+    try:
+        time = datetime.fromisoformat(text)
+        at = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return at if _EARLIEST <= at <= _LATEST else None
+
+
+def text_in(fields: Fields, name: str) -> str:
+    """Return a field's text on one line, bounded and with secrets masked; "" if it is no text."""
+    value = fields.get(name)
+    return safe(value) if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=4096)
+def safe(text: str) -> str:
+    """Return text that can be shown: one line, secrets masked once more."""
+    return redact(text, limit=300)
+
+
+def number_in(fields: Fields, name: str) -> float:
+    """Return a field's finite number that is not negative; 0 if it is none. Money is written as text."""
+    value = fields.get(name)
+    if isinstance(value, str) and len(value) < 40:
+        try:
+            value = float(value)
+        except ValueError:
+            return 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18:
+        return float(value) if math.isfinite(value) else 0.0
+    return 0.0
+
+
+def count_in(fields: Fields, name: str) -> int:
+    """Return a field's whole number; 0 if it is none."""
+    return int(number_in(fields, name))
+
+
+def first_text(value: object) -> str:
+    """Return the first item of a list of texts; "" if there is none."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return safe(items[0]) if items and isinstance(items[0], str) else ""
+
+
+def failure_in(fields: Fields) -> Fields:
+    """Return the failure of an event as its `to_dict()`; empty if it has none."""
+    value = fields.get("failure")
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def _structured_name(fields: Fields) -> str:
+    """The message of a structured line up to its colon: behind it stands the failure."""
+    return text_in(fields, "msg").partition(": ")[0][:80] or "(no message)"

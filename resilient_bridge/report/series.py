@@ -1,0 +1,257 @@
+"""What grows with a log, held in a fixed size: values over time, intervals of states, the largest of many, counts by name.
+
+Rule: the size is set when it is made. What no longer fits is merged, and says so (`folded`, `others`); nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+
+T = TypeVar("T")
+BINS: Final = 256
+MIXED: Final = "mixed"
+"""The state of a span in which the state changed too often to be drawn."""
+OTHERS: Final = "(others)"
+_FIRST_WIDTH: Final = 0.001  # seconds
+
+
+class Bins:
+    """Values over time in `BINS` bins, whose width doubles until all of them fit. `merge` joins two values of one bin."""
+
+    def __init__(self, merge: Callable[[float, float], float]) -> None:
+        self._merge = merge
+        self._start: float | None = None
+        self.width = _FIRST_WIDTH
+        self.values = [0.0] * BINS
+
+    def add(self, at: float, value: float) -> None:
+        """Take a value at a time, in any order."""
+        self.values[self._index(at)] = self._merge(self.values[self._index(at)], value)
+
+    def spread(self, start: float, end: float, value: float = 1.0) -> None:
+        """Take a value that was true from `start` to `end`: each bin gets the seconds that fall into it, times the value."""
+        if end <= start:
+            return
+        first, last = self._indices(start, end)
+        for index in range(first, last + 1):
+            edge = (self._start or 0.0) + index * self.width
+            self.values[index] += value * max(0.0, min(end, edge + self.width) - max(start, edge))
+
+    def hold(self, start: float, end: float, value: float) -> None:
+        """Take a value that was true from `start` to `end`, for each bin in between."""
+        first, last = self._indices(start, end)
+        for index in range(first, last + 1):
+            self.values[index] = self._merge(self.values[index], value)
+
+    def sums(self, begin: float, end: float, count: int) -> list[float]:
+        """Return what came in each of `count` equal parts of a time; a bin on a border is divided."""
+        parts, width = [0.0] * count, (end - begin) / count
+        for edge, value in self._points():
+            first = max(0, min(count - 1, int((edge - begin) / width)))
+            last = max(0, min(count - 1, int((edge + self.width - begin) / width)))
+            inside = [
+                min(begin + (i + 1) * width, edge + self.width) - max(begin + i * width, edge)
+                for i in range(first, last + 1)
+            ]
+            whole = sum(max(0.0, one) for one in inside)
+            for i, one in enumerate(inside, first):
+                parts[i] += value * max(0.0, one) / whole if whole else value / len(inside)
+        return parts
+
+    def highest(self, begin: float, end: float, count: int) -> list[float]:
+        """Return the highest value in each of `count` equal parts of a time."""
+        parts, width = [0.0] * count, (end - begin) / count
+        for edge, value in self._points():
+            first = max(0, min(count - 1, int((edge - begin) / width)))
+            last = max(0, min(count - 1, int((edge + self.width - begin) / width - 1e-9)))
+            for i in range(first, last + 1):
+                parts[i] = max(parts[i], value)
+        return parts
+
+    def _points(self) -> list[tuple[float, float]]:
+        start = self._start or 0.0
+        return [(start + i * self.width, value) for i, value in enumerate(self.values) if value]
+
+    def _indices(self, start: float, end: float) -> tuple[int, int]:
+        self._index(start)
+        last = self._index(end)  # both fit from here on
+        return self._index(start), last
+
+    def _index(self, at: float) -> int:
+        if self._start is None:
+            self._start = at
+        while at >= self._start + BINS * self.width:
+            self._fold(upwards=False)
+        while at < self._start:
+            self._start -= BINS * self.width
+            self._fold(upwards=True)
+        return min(BINS - 1, int((at - self._start) / self.width))
+
+    def _fold(self, *, upwards: bool) -> None:
+        pairs = [self._merge(self.values[i], self.values[i + 1]) for i in range(0, BINS, 2)]
+        empty = [0.0] * (BINS // 2)
+        self.values = empty + pairs if upwards else pairs + empty
+        self.width *= 2
+
+
+def add(one: float, other: float) -> float:
+    """Join two values of a bin by their sum."""
+    return one + other
+
+
+@attrs.frozen
+class Span:
+    """A state from `start` to `end`; `folded` changes were merged into it."""
+
+    start: float
+    end: float
+    state: str
+    folded: int = 0
+
+
+class Lane:
+    """The states of one thing over time: at most `most` spans, the shortest neighbours merged."""
+
+    def __init__(self, most: int = 200) -> None:
+        self._most = most
+        self._spans: list[Span] = []
+        self.state: str = ""
+        self.since: float = 0.0
+
+    def enter(self, at: float, state: str) -> Span | None:
+        """Be in `state` from `at` on; return the span that ended. Times that go back count as no time."""
+        at = max(at, self.since) if self.state else at
+        ended = Span(self.since, at, self.state) if self.state and at > self.since else None
+        if ended is not None:
+            self._append(ended)
+        self.state, self.since = state, at
+        return ended
+
+    def spans(self, end: float, most: int | None = None) -> list[Span]:
+        """Return the spans up to `end`, the present state's included; at most `most` of them."""
+        spans = list(self._spans)
+        if self.state and end > self.since:
+            spans.append(Span(self.since, end, self.state))
+        while most is not None and len(spans) > max(most, 1):
+            spans = _halved(spans)
+        return spans
+
+    def _append(self, span: Span) -> None:
+        last = self._spans[-1] if self._spans else None
+        if last is not None and last.state == span.state and last.end == span.start:
+            self._spans[-1] = attrs.evolve(last, end=span.end)
+            return
+        self._spans.append(span)
+        if len(self._spans) > self._most:
+            self._spans = _halved(self._spans)
+
+
+def _halved(spans: list[Span]) -> list[Span]:
+    """Merge neighbours, the shortest pairs first, so that about half remain; long spans stay as they are."""
+    lengths = sorted(two.end - one.start for one, two in pairwise(spans))
+    limit = lengths[len(lengths) // 2]
+    merged: list[Span] = []
+    for span in spans:
+        last = merged[-1] if merged else None
+        if last is not None and span.end - last.start <= limit:
+            state = last.state if last.state == span.state else MIXED
+            merged[-1] = Span(last.start, span.end, state, last.folded + span.folded + 1)
+        else:
+            merged.append(span)
+    if len(merged) == len(spans):  # all of one length: pair them
+        merged = [
+            Span(
+                one.start,
+                two.end,
+                one.state if one.state == two.state else MIXED,
+                one.folded + two.folded + 1,
+            )
+            for one, two in zip(spans[::2], spans[1::2], strict=False)
+        ] + spans[len(spans) // 2 * 2 :]
+    return merged
+
+
+class Largest(Generic[T]):
+    """The `most` items with the largest sizes; `seen` counts all."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heap: list[tuple[float, int, T]] = []
+        self.seen = 0
+
+    def add(self, size: float, item: T) -> None:
+        """Take an item; of equal ones the first stays."""
+        self.seen += 1
+        entry = (size, -self.seen, item)
+        if len(self._heap) < self._most:
+            heapq.heappush(self._heap, entry)
+        elif entry > self._heap[0]:
+            heapq.heapreplace(self._heap, entry)
+
+    def __iter__(self) -> Iterator[T]:
+        """The largest first."""
+        return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
+
+
+class First(list[T]):
+    """The first `most` items; `seen` counts all."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.seen = 0
+
+    def add(self, item: T) -> None:
+        """Take an item, if there is room for it."""
+        self.seen += 1
+        if len(self) < self._most:
+            self.append(item)
+
+
+class Tally(dict[str, int]):
+    """How often each name came; what is more than `most` names is counted under `(others)`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.folded = 0
+
+    def count(self, name: str) -> None:
+        """Count one."""
+        if name not in self and len(self) >= self._most:
+            self.folded += 1
+            name = OTHERS
+        self[name] = self.get(name, 0) + 1
+
+    @property
+    def total(self) -> int:
+        """How many came."""
+        return sum(self.values())
+
+    def ranked(self) -> list[tuple[str, int]]:
+        """The names and their numbers, the most frequent first."""
+        return sorted(self.items(), key=lambda item: -item[1])
+
+
+class Named(dict[str, T]):
+    """Values by name, made when first asked for; more than `most` names share one value under `(others)`."""
+
+    def __init__(self, make: Callable[[], T], most: int = 300) -> None:
+        super().__init__()
+        self._make, self._most = make, most
+        self.folded = 0
+
+    def of(self, name: str) -> T:
+        """Return the value of that name."""
+        if name not in self and len(self) >= self._most:
+            self.folded += 1
+            name = OTHERS
+        if name not in self:
+            self[name] = self._make()
+        return self[name]

@@ -1,0 +1,43 @@
+"""The events of alerts, public in `rb.events`: a threshold was crossed, and it has been kept again for long enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from .event import Event
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+
+__all__ = ["AlertCleared", "AlertLevel", "AlertRaised", "AlertRule"]
+
+AlertLevel: TypeAlias = Literal["warning", "critical"]
+AlertRule: TypeAlias = Literal[
+    "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
+]
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class AlertRaised(Event):
+    """`rb.Alerts` found `value` above `threshold`; told once, until it is cleared or gets worse. Of the rule `failure`, a single failure
+    is enough, the one that is here: its severity is critical or fatal.
+    """
+
+    rule: AlertRule
+    level: AlertLevel
+    value: float
+    threshold: float
+    failure: Failure | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
+class AlertCleared(Event):
+    """An alert of `level` is over: for one whole window its threshold was kept. `remaining` is `warning` if that one still stands."""
+
+    rule: AlertRule
+    level: AlertLevel
+    value: float
+    remaining: Literal["", "warning"] = ""

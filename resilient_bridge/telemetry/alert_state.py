@@ -1,0 +1,88 @@
+"""When an alert is raised and when it is cleared: counts in a sliding window against two thresholds. Reads no clock.
+
+Rule: strictly above is too much. It is raised at once, and cleared after one whole window that kept the threshold, so that a rate that
+swings around it does not tell every minute.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+
+Level: TypeAlias = Literal["", "warning", "critical"]
+
+_BUCKETS: Final = 60
+_RANK: Final[dict[Level, int]] = {"": 0, "warning": 1, "critical": 2}
+
+
+class Change(NamedTuple):
+    """An alert went from one level to another."""
+
+    before: Level
+    after: Level
+    value: float
+    threshold: float
+
+
+class AlertState:
+    """One rule: `bad` of `all` in the last `window` seconds, as a share, or `bad` a minute."""
+
+    def __init__(
+        self, warning: float, critical: float, *, window: float, is_share: bool, least: int = 0
+    ) -> None:
+        self._thresholds: dict[Level, float] = {"warning": warning, "critical": critical}
+        self._window = window
+        self._width = window / _BUCKETS
+        self._is_share = is_share
+        self._least = least
+        self._buckets: deque[list[float]] = deque()  # [number of the bucket, bad, all]
+        self._bad = self._all = 0
+        self.level: Level = ""
+        self._below_since: dict[
+            Level, float
+        ] = {}  # for a level that stands: since when it would not be raised
+
+    def add(self, now: float, *, bad: int, count: int = 1) -> None:
+        """Count `count` things, of which `bad` were bad."""
+        number = now // self._width
+        if not self._buckets or self._buckets[-1][0] < number:
+            self._buckets.append([number, 0, 0])
+        self._buckets[-1][1] += bad
+        self._buckets[-1][2] += count
+        self._bad += bad
+        self._all += count
+
+    def value(self, now: float) -> float:
+        """Return the share, or how many a minute."""
+        oldest = now // self._width - _BUCKETS
+        while self._buckets and self._buckets[0][0] <= oldest:
+            _, bad, count = self._buckets.popleft()
+            self._bad -= int(bad)
+            self._all -= int(count)
+        if not self._is_share:
+            return self._bad * 60 / self._window
+        return self._bad / self._all if self._all >= max(self._least, 1) else 0.0
+
+    def look(self, now: float) -> Change | None:
+        """Return what has changed by now; None if nothing has."""
+        value = self.value(now)
+        found: Level = "critical" if value > self._thresholds["critical"] else ""
+        if not found and value > self._thresholds["warning"]:
+            found = "warning"
+        before = self.level
+        if _RANK[found] > _RANK[before]:
+            self.level = found
+            self._below_since = {}
+            return Change(before, found, value, self._thresholds[found])
+        for level in ("warning", "critical"):
+            if _RANK[found] >= _RANK[level]:
+                self._below_since.pop(level, None)
+            else:
+                self._below_since.setdefault(level, now)
+        if before and now - self._below_since.get(before, now) >= self._window:
+            # From critical to what stands in its place, if that has not been kept for as long.
+            still = before == "critical" and now - self._below_since.get("warning", now) < self._window
+            self.level = "warning" if still else ""
+            return Change(before, self.level, value, self._thresholds[before])
+        return None

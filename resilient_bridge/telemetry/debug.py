@@ -1,0 +1,176 @@
+"""Debug mode: connection states, circuits, polling, escalations and correlations, each as a line of its own logger.
+
+Rule: it is switched on where the program says so, or where it asks its environment; importing the package reads no environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
+
+from ..errors import Category, config_error, redact
+from .hub import listen
+
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from .event import Event
+
+DebugKind: TypeAlias = Literal["connection", "circuit", "polling", "escalation", "correlation"]
+
+KINDS: Final[tuple[DebugKind, ...]] = ("connection", "circuit", "polling", "escalation", "correlation")
+VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"
+_ALL: Final = frozenset({"*", "1", "true", "yes", "on", "all"})
+_NONE: Final = frozenset({"", "0", "false", "no", "off", "none"})
+_GASOLINE: Final = "gasoline:"
+_EVENTS: Final[dict[DebugKind, str]] = {
+    "connection": "StateChanged Connected Disconnected ReconnectScheduled Joined Resumed Suspended Closed",
+    "circuit": "CircuitOpened CircuitHalfOpened CircuitClosed",
+    "polling": "PollFailed",
+    "escalation": "ToolPending",
+    "correlation": "CommandSent CommandAnswered",
+}
+_KIND_OF: Final[dict[str, DebugKind]] = {
+    name: kind for kind, names in _EVENTS.items() for name in names.split()
+}
+
+
+def kind_of(event: Event) -> DebugKind | None:
+    """Return which of the five an event belongs to; None for all others. A repeat after a timeout is an escalation."""
+    name = type(event).__name__
+    if name in {"RetryScheduled", "GaveUp"}:
+        failure: Any = getattr(event, "failure", None)
+        return "escalation" if failure is not None and failure.category is Category.TIMEOUT else None
+    return _KIND_OF.get(name)
+
+
+class Debug:
+    """Writes events of these kinds to the loggers `resilient_bridge.<kind>` at debug, inside `with rb.Debug("circuit"):`.
+
+    The kinds are connection, circuit, polling, escalation and correlation; none named means all five. The loggers have the level DEBUG
+    meanwhile; if nobody has set up logging, the lines go to stderr. Each record has the event's fields as `extra`, and `kind`; where
+    something took time, `duration_ms`. ConfigError for a kind that there is not, and on entering a second time.
+    """
+
+    def __init__(self, *kinds: DebugKind) -> None:
+        """Nothing is written yet."""
+        for kind in kinds:
+            if kind not in KINDS:
+                raise config_error("Debug", f"one of {', '.join(KINDS)}", kind)
+        self._kinds: frozenset[str] = frozenset(kinds or KINDS)
+        self._listening: AbstractContextManager[None] | None = None
+        self._levels: dict[str, int] = {}
+        self._handler: logging.Handler | None = None
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """What the environment asks for, which may be nothing at all: then the block writes nothing.
+
+        `RESILIENT_BRIDGE_DEBUG` names kinds, with commas, or is `*`; `DEBUG=gasoline:*` means all, and `DEBUG=gasoline:circuit` one, as the
+        Gasoline tools read it. Raises ConfigError for a kind in the first that there is not; DEBUG is other programs' as well.
+        """
+        found = os.environ if environment is None else environment
+        kinds = {*_own_kinds(found.get(VARIABLE, "")), *_gasoline_kinds(found.get("DEBUG", ""))}
+        self = cls(*cast("set[DebugKind]", kinds))
+        self._kinds = frozenset(kinds)
+        return self
+
+    def __repr__(self) -> str:
+        """Return the kinds, in their order."""
+        shown = " ".join(kind for kind in KINDS if kind in self._kinds) or "off"
+        return f"<Debug {shown}>"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What it writes; empty if it is off."""
+        return tuple(kind for kind in KINDS if kind in self._kinds)
+
+    def __enter__(self) -> Self:
+        """Write from now on."""
+        if self._listening is not None:
+            raise config_error("Debug", "to be entered once at a time", "a second time")
+        if self._kinds:
+            self._set_up()
+            self._listening = listen(self._hear)
+            self._listening.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write no more; the loggers have the levels that they had."""
+        listening, self._listening = self._listening, None
+        if listening is None:
+            return
+        listening.__exit__(kind, error, trace)
+        import logging
+
+        for name, level in self._levels.items():
+            logging.getLogger(name).setLevel(level)
+        if self._handler is not None:
+            logging.getLogger("resilient_bridge").removeHandler(self._handler)
+            self._handler = None
+
+    def _set_up(self) -> None:
+        import logging
+
+        for kind in self._kinds:
+            logger = logging.getLogger(f"resilient_bridge.{kind}")
+            self._levels[logger.name] = logger.level
+            logger.setLevel(logging.DEBUG)
+        parent = logging.getLogger("resilient_bridge")
+        if not parent.hasHandlers():
+            self._handler = logging.StreamHandler()
+            self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+            parent.addHandler(self._handler)
+
+    def _hear(self, event: Event) -> None:
+        kind = kind_of(event)
+        if kind is None or kind not in self._kinds:
+            return
+        import logging
+
+        from .log_fields import log_fields
+
+        fields = {**log_fields(event), "kind": kind}
+        seconds = getattr(event, "seconds", None)
+        if isinstance(seconds, int | float):
+            fields["duration_ms"] = round(seconds * 1_000)
+        logging.getLogger(f"resilient_bridge.{kind}").debug(_line(kind, event, fields), extra=fields)
+
+
+def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
+    """The line: the kind, what happened in words, and the fields."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(event).__name__).lower()
+    verb = "escalate: " if kind == "escalation" else ""
+    in_words = {"event_name", "kind", "category", "severity", "retryable"}
+    shown = " ".join(f"{name}={value}" for name, value in fields.items() if name not in in_words)
+    failure: Any = getattr(event, "failure", None)
+    why = "" if failure is None else f": {failure.message}"
+    return redact(f"{kind}: {verb}{words} {shown}{why}")
+
+
+def _own_kinds(text: str) -> set[str]:
+    words = {word for word in re.split(r"[\s,]+", text.strip().lower()) if word}
+    if words & _ALL:
+        return set(KINDS)
+    unknown = sorted(words - {*KINDS} - _NONE)
+    if unknown:
+        raise config_error(VARIABLE, f"kinds out of {', '.join(KINDS)}, or *", ", ".join(unknown))
+    return words & {*KINDS}
+
+
+def _gasoline_kinds(text: str) -> set[str]:
+    found: set[str] = set()
+    for word in re.split(r"[\s,]+", text.strip()):
+        taken, is_taken_away = word.removeprefix("-"), word.startswith("-")
+        if taken.startswith(_GASOLINE):
+            named = taken.removeprefix(_GASOLINE)
+            kinds = set(KINDS) if named == "*" else {named} & {*KINDS}
+            found = found - kinds if is_taken_away else found | kinds
+    return found

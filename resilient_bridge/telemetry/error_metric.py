@@ -1,0 +1,58 @@
+"""One failure as a metric sees it: the six labels that say whose fault of which sort it is, and nothing that a program could not list.
+
+Rule: four of the six have few values and are labels. A session's id has one per session: it goes where a single event is looked at (an
+exemplar, an attribute of a span, a line of a log), and is a label only if somebody asks for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import attrs
+
+from ..errors import Category
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+    from .event import Event
+
+ErrorSource: TypeAlias = Literal["client", "server", "hook"]
+
+_SERVERS: Final = frozenset({Category.UPSTREAM, Category.AUTH, Category.PROTOCOL})
+
+
+@attrs.frozen(kw_only=True)
+class ErrorMetric:
+    """The labels of one failure. `category` is the prefix of its code (`CONN_`), `code` the whole of it.
+
+    `source` is `hook` for a hook event that was not valid, `server` for what the server answered (UPSTREAM, AUTH, PROTOCOL), `client` for
+    what was noticed here: a link that is gone, a time that is up, a call that our own layers refused.
+    """
+
+    category: str
+    code: str
+    severity: str
+    source: ErrorSource
+    session_id: str | None = None
+    user_agent: str
+
+
+def error_metric(failure: Failure, event: Event | None = None, *, user_agent: str = "") -> ErrorMetric:
+    """Return the labels of a failure, and whose session it happened in, as far as it or its event says so; `user_agent` is our version."""
+    prefix, _, _ = failure.code.partition("_")
+    known = getattr(event, "session_id", None) or failure.details.get("session_id")
+    return ErrorMetric(
+        category=f"{prefix}_",
+        code=failure.code,
+        severity=failure.severity.value,
+        source=_source(failure, prefix),
+        session_id=known if isinstance(known, str) else None,
+        user_agent=user_agent,
+    )
+
+
+def _source(failure: Failure, prefix: str) -> ErrorSource:
+    if prefix == "HOOK":
+        return "hook"
+    return "server" if failure.category in _SERVERS else "client"

@@ -1,0 +1,50 @@
+"""The fields of a log record about an event, for `extra=`: what structlog and JSON formatters print beside the text.
+
+Rule: plain values, masked, and never a name that logging itself has on its records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ..errors import Failure, redact
+
+
+if TYPE_CHECKING:
+    from .event import Event
+
+
+_RENAMED: Final[dict[str, str]] = {"name": "call", "seconds": "duration"}  # `name` is the logger's own
+
+
+def log_fields(event: Event) -> dict[str, Any]:
+    """Return `event_name`, and the fields of the event that are text, numbers or truth values; of a failure its `code`, `category`,
+    `severity`, `retryable` and what it says of where (`tool`, `provider`, `session_id`).
+    """
+    fields: dict[str, Any] = {"event_name": type(event).__name__}
+    for field in attrs.fields(type(event))[1:]:
+        value = getattr(event, field.name)
+        name = _RENAMED.get(field.name) or field.name
+        if isinstance(value, Failure):
+            fields.update(_of_failure(value))
+        elif isinstance(value, str):
+            if value:
+                fields[name] = redact(value)
+        elif isinstance(value, bool | int | float):
+            fields[name] = value
+    return fields
+
+
+def _of_failure(failure: Failure) -> dict[str, Any]:
+    known = {
+        "code": failure.code,
+        "category": failure.category.value,
+        "severity": failure.severity.value,
+        "retryable": failure.retryable,
+        "tool": failure.details.get("tool"),
+        "provider": failure.details.get("provider_id"),
+        "session_id": failure.details.get("session_id"),
+    }
+    return {name: value for name, value in known.items() if value is not None}

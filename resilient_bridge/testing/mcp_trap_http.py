@@ -1,0 +1,227 @@
+"""The trap over streamable HTTP on loopback: sessions, a death that clients see, and the port that comes back.
+
+Rule: standard library only. A death is simulated in the process: connections end, the port refuses, the sessions are forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from . import mcp_trap_ledger as ledger
+from .mcp_trap_plan import ON_HTTP, MCPStrike, Plan
+from .mcp_trap_tools import MODERN, TrapServer, as_object
+
+
+_DEADLY: Final = {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.MIDDLE, MCPStrike.ANSWERED}
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class TrapOverHTTP:
+    """It listens while the block lasts; `url` is its address. After a death the port refuses for `away` seconds."""
+
+    def __init__(self, file: Path, plan: Plan, port: int, away: float) -> None:
+        """Take the port (any, if 0) of 127.0.0.1; OSError if it is taken."""
+        self.tools = TrapServer(file, plan, ON_HTTP)
+        self.sessions: set[str] = set()
+        self.closed = threading.Event()
+        self._file, self._away = file, away
+        self._lock = threading.Lock()
+        self._held = socket.socket()  # bound and never listening: the port stays ours while it refuses
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", port))
+        self._port: int = self._held.getsockname()[1]
+        self._server: _Listener | None = None
+        self._timer: threading.Timer | None = None
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        self._listen()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every connection, and give the port back."""
+        with self._lock:
+            self.closed.set()
+            timer, server = self._timer, self._stop()
+        if timer is not None:
+            timer.cancel()
+        if server is not None:
+            server.end()
+        self._held.close()
+
+    @contextmanager
+    def death(self) -> Generator[None, None, None]:
+        """End as a process would, and come back later with nothing in memory; what the block still sends is the last that clients see.
+
+        The port refuses before the block begins, so that no client can be faster than the death.
+        """
+        with self._lock:
+            self.sessions.clear()
+            server = self._stop()  # None: it is dead already
+        try:
+            yield
+        finally:  # the client may be gone
+            if server is not None:
+                server.end()
+                self._timer = threading.Timer(self._away, self._listen)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _listen(self) -> None:
+        with self._lock:
+            if self.closed.is_set():
+                return
+            ledger.append(self._file, "start", pid=os.getpid())
+            self._server = _Listener(self, self._port)
+            threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def _stop(self) -> _Listener | None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        return server
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, trap: TrapOverHTTP, port: int) -> None:
+        self.trap = trap
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
+        self._open.add(request)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._open.discard(request)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Close it, without the FIN that would come before a reset."""
+        self.close_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients leave."""
+
+    def end(self) -> None:
+        """End all connections."""
+        for connection in tuple(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection. Answers are JSON, but for those that are cut or come with noise: they are event streams."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """There is no stream of what belongs to no request."""
+        self._reply(405, b"")
+
+    def do_DELETE(self) -> None:
+        """Forget the session."""
+        self.server.trap.sessions.discard(self.headers.get("Mcp-Session-Id", ""))
+        self._reply(200, b"")
+
+    def do_POST(self) -> None:
+        """Work on one message."""
+        trap = self.server.trap
+        message = as_object(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
+        session: dict[str, str] = {}
+        if message.get("method") == "initialize":
+            session["Mcp-Session-Id"] = uuid4().hex
+            trap.sessions.add(session["Mcp-Session-Id"])
+        elif self.headers.get("MCP-Protocol-Version") != MODERN and (
+            self.headers.get("Mcp-Session-Id") not in trap.sessions
+        ):
+            self._refuse(message)
+            return
+        answer, strike = trap.tools.answer(message)
+        if answer is None:
+            self._reply(202, b"")
+        else:
+            self._carry_out(json.dumps(answer).encode(), strike, message, session)
+
+    def _carry_out(
+        self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]
+    ) -> None:
+        """Send the answer as far as the strike lets it."""
+        if strike in _DEADLY:
+            self.close_connection = True
+            with self.server.trap.death():
+                self._send(body, strike, message, session)
+        else:
+            self._send(body, strike, message, session)
+
+    def _send(self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]) -> None:
+        trap = self.server.trap
+        if strike in {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.RESET}:
+            self._reset()
+        elif strike is MCPStrike.HANG:
+            trap.closed.wait()
+            self.close_connection = True
+        elif strike is MCPStrike.FORGOTTEN:
+            trap.sessions.clear()
+            self._refuse(message)
+        elif strike in {MCPStrike.CUT, MCPStrike.NOISE}:
+            self._stream(body, is_cut=strike is MCPStrike.CUT)
+        elif strike is MCPStrike.MIDDLE:
+            self._reply(200, body[: len(body) // 2], session, length=len(body))
+        else:
+            self._reply(200, body, session)
+
+    def _refuse(self, message: dict[str, Any]) -> None:
+        error = {"code": -32001, "message": "Session not found"}
+        self._reply(404, json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode())
+
+    def _reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.close_connection = True
+
+    def _stream(self, body: bytes, *, is_cut: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        noise = b": a comment\n\nevent: unknown\ndata: not JSON\n\n"
+        self.wfile.write(b": begun\n\n" if is_cut else noise + b"event: message\ndata: " + body + b"\n\n")
+        self.wfile.flush()
+
+    def _reply(
+        self, status: int, body: bytes, headers: dict[str, str] | None = None, *, length: int | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if body:
+            self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()

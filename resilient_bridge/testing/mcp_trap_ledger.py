@@ -1,0 +1,72 @@
+"""What the tools of the trap did, on disk: one line of JSON for each start, call and effect.
+
+Rule: a line is written in one piece before a byte of the answer leaves, and outlives every process. The number of calls in it is
+also how a server that was started again knows which step of the plan is next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MCPEffect:
+    """One thing that a tool of the trap did. `call`: the number of the call, from 0. `at`: seconds since 1970. `key`: what `put` wrote to."""
+
+    tool: str
+    marker: str
+    call: int
+    at: float
+    key: str = ""
+
+
+def append(file: Path, event: str, **fields: Any) -> None:
+    """Write a line in one `write`, which no other process can tear."""
+    line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False)
+    number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(number, line.encode() + b"\n")
+    finally:
+        os.close(number)
+
+
+def records(file: Path, event: str) -> list[dict[str, Any]]:
+    """Return the lines of this kind, in order; none if there is no file yet."""
+    if not file.exists():
+        return []
+    lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+def effects(file: Path) -> list[MCPEffect]:
+    """Return what was done, in order."""
+    return [
+        MCPEffect(line["tool"], line["marker"], line["call"], line["at"], line.get("key", ""))
+        for line in records(file, "effect")
+    ]
+
+
+def repeats(done: Iterable[MCPEffect]) -> list[MCPEffect]:
+    """Return the effects that were done before, and should not have been again.
+
+    A second `order` with a marker is one. A second `put` with a marker is one only if something else was put to that key in between:
+    until then a repeat changes nothing, and the tool says so by `idempotentHint`.
+    """
+    seen: set[tuple[str, str]] = set()
+    last: dict[str, str] = {}  # of each key: the marker of the last put
+    wrong: list[MCPEffect] = []
+    for effect in done:
+        name = effect.tool, effect.marker
+        is_harmless = effect.tool == "put" and last.get(effect.key) == effect.marker
+        if name in seen and not is_harmless:
+            wrong.append(effect)
+        seen.add(name)
+        if effect.tool == "put":
+            last[effect.key] = effect.marker
+    return wrong

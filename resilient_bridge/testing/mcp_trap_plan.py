@@ -1,0 +1,71 @@
+"""Which call of the trap fails, and how: drawn from a seed, or written down.
+
+Rule: a plan is a value. What happens to the call with a number depends on nothing else, so a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+
+class MCPStrike(Enum):
+    """What may happen to one call of a tool. All but `before` and `forgotten` come after the effect."""
+
+    ANSWER = "answer"  # nothing: the call is answered
+    BEFORE = "before"  # the server dies before the effect
+    AFTER = "after"  # it dies after the effect, before a byte of the answer
+    MIDDLE = "middle"  # it dies in the middle of the answer's bytes
+    ANSWERED = "answered"  # it dies when the answer is out: the next call finds it gone
+    EXIT0 = "exit0"  # as `after`, with the exit code of success; standard input and output only
+    HANG = "hang"  # the answer never comes, and the server lives
+    NOISE = "noise"  # lines that are no messages come before the answer
+    FORGOTTEN = "forgotten"  # 404 without an effect: the sessions are lost; HTTP only
+    CUT = "cut"  # the event stream ends without the answer; HTTP only
+    RESET = "reset"  # the connection is reset before the status line; HTTP only
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the tool does what was asked."""
+        return self not in {MCPStrike.BEFORE, MCPStrike.FORGOTTEN}
+
+
+_HTTP_ONLY: Final = frozenset({MCPStrike.FORGOTTEN, MCPStrike.CUT, MCPStrike.RESET})
+ON_HTTP: Final = tuple(kind for kind in MCPStrike if kind not in {MCPStrike.ANSWER, MCPStrike.EXIT0})
+ON_STDIO: Final = tuple(kind for kind in MCPStrike if kind not in {MCPStrike.ANSWER, *_HTTP_ONLY})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens to each call: `steps` one after the other and then nothing, or drawn from `seed` at `rate` if there are none."""
+
+    seed: int = 0
+    rate: float = 0.5
+    steps: tuple[MCPStrike, ...] = ()
+
+    def strike(self, number: int, kinds: tuple[MCPStrike, ...]) -> MCPStrike:
+        """Return what happens to the call with this number, counted from 0, where `kinds` are possible."""
+        if self.steps:
+            return self.steps[number] if number < len(self.steps) else MCPStrike.ANSWER
+        drawn = Random(f"{self.seed}:{number}")
+        return drawn.choice(kinds) if drawn.random() < self.rate else MCPStrike.ANSWER
+
+    def check(self, kinds: tuple[MCPStrike, ...]) -> None:
+        """Raise ValueError if a step is not possible there."""
+        if wrong := {step.value for step in self.steps} - {kind.value for kind in (*kinds, MCPStrike.ANSWER)}:
+            raise ValueError(f"plan: not possible on this transport: {', '.join(sorted(wrong))}")
+
+
+def steps_of(plan: str | Iterable[MCPStrike | str]) -> tuple[MCPStrike, ...]:
+    """Return the steps of "after,before" or of a row of strikes or their names; ValueError names one that is none."""
+    listed = plan.split(",") if isinstance(plan, str) else plan
+    steps: list[MCPStrike] = []
+    for step in listed:
+        if isinstance(step, str) and step not in {kind.value for kind in MCPStrike}:
+            wanted = ", ".join(kind.value for kind in MCPStrike)
+            raise ValueError(f"plan: wanted steps of {wanted}, got {step!r}")
+        steps.append(MCPStrike(step))
+    return tuple(steps)

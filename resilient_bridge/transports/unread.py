@@ -1,0 +1,67 @@
+"""What a child that ended has left unread in the pipe to it: proof that it never saw a line's end, and so never acted on it.
+
+Rule: only what was taken out of the pipe here counts, for then nobody else can read it. Linux; elsewhere nothing is proven.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+
+if TYPE_CHECKING:
+    import asyncio
+
+_CHUNK: Final = 65536
+
+
+class Unread:
+    """Counts the bytes that were written to a pipe, and after the reader's end those that it left."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Own `descriptor`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input."""
+        self._descriptor: int | None = descriptor
+        self._written = 0
+        self._unread = 0
+
+    @classmethod
+    def of(cls, pipe: asyncio.WriteTransport) -> Self | None:
+        """Return the count for a pipe that nothing was written to yet; None where the system cannot tell."""
+        if sys.platform != "linux":
+            return None
+        try:
+            return cls(os.dup(cast("Any", pipe.get_extra_info("pipe")).fileno()))
+        except OSError:  # no descriptor is free
+            return None
+
+    def wrote(self, count: int) -> int:
+        """So many bytes more were written; return how many those are in all."""
+        self._written += count
+        return self._written
+
+    def take(self) -> None:
+        """Take out what is unread, and give the pipe up."""
+        if self._descriptor is None:
+            return
+        with suppress(
+            OSError
+        ):  # without /proc nothing is proven; an empty pipe that others can write to is one, too
+            source = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                while count := len(os.read(source, _CHUNK)):
+                    self._unread += count
+            finally:
+                os.close(source)
+        self.close()
+
+    def may_have_read(self, end: int) -> bool:
+        """Whether the reader may have acted on the line that ends there: it has all but, at most, the line break."""
+        return self._written - self._unread >= end - 1
+
+    def close(self) -> None:
+        """Give the pipe up. May be called again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

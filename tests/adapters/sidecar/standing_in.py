@@ -1,0 +1,196 @@
+"""The sidecar as a program of its own, between a client and a server that others wrote; and what a test sees of it from outside.
+
+Rule: nothing of the sidecar is imported. What happened is read from the client's side, from the disk, from the file of events and from /proc.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.adapters.sidecar.raw_client import Http, Message, Pipes
+
+
+PROGRAM = (sys.executable, "-m", "resilient_bridge", "mcp")
+PREFIX = "io.github.resilient-bridge"
+
+
+def stands_in_for(target: Sequence[str] | str, *options: str) -> tuple[str, ...]:
+    """The command of a sidecar over stdio, for a server's command or URL."""
+    return (*PROGRAM, *options, target) if isinstance(target, str) else (*PROGRAM, *options, "--", *target)
+
+
+@contextmanager
+def behind(target: Sequence[str] | str, *options: str, **how: Any) -> Iterator[Pipes]:
+    """A raw client of a sidecar over stdio, initialized."""
+    with Pipes(stands_in_for(target, *options)) as client:
+        client.initialize(**how)
+        yield client
+
+
+@dataclass
+class Listening:
+    """A sidecar that listens."""
+
+    url: str
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def listening(target: Sequence[str] | str, *options: str, token: bool = False) -> Iterator[Listening]:
+    """A sidecar over HTTP; without a token unless the test wants one."""
+    guard = () if token else ("--no-token",)
+    command = stands_in_for(target, "--http", "127.0.0.1:0", *guard, *options)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        lines: list[str] = []
+        ready = threading.Event()
+
+        def drain() -> None:
+            assert process.stderr is not None
+            for line in process.stderr:
+                lines.append(line.rstrip("\n"))
+                if "serving at" in line:
+                    ready.set()
+            ready.set()
+
+        thread = threading.Thread(target=drain, daemon=True)
+        thread.start()
+        try:
+            assert ready.wait(30), lines
+            url = next(found[1] for line in lines if (found := re.search(r"serving at (\S+)", line)))
+            yield Listening(url, process, lines)
+        finally:
+            process.terminate()
+            thread.join(15)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+
+
+@contextmanager
+def client_of(url: str, **how: Any) -> Iterator[Http]:
+    """A raw client over HTTP, initialized."""
+    with Http(url) as client:
+        client.initialize(**how)
+        yield client
+
+
+# ---- what a client was told --------------------------------------------------------------------------------------------
+def text_of(answer: Message) -> str:
+    """The text of a result or of an error."""
+    if "error" in answer:
+        return str(answer["error"]["message"])
+    return "\n".join(str(item.get("text", "")) for item in answer["result"].get("content", ()))
+
+
+def outcome_of(answer: Message) -> str:
+    """How a request ended: "unknown" and "not_executed" in the sidecar's words, else "answered" or "failed" in the server's."""
+    if "error" in answer:
+        return str((answer["error"].get("data") or {}).get(f"{PREFIX}/outcome", "failed"))
+    return outcome_in(
+        answer["result"].get("_meta") or {}, text_of(answer), answer["result"].get("isError", False)
+    )
+
+
+def outcome_in(meta: dict[str, Any], text: str, is_error: bool) -> str:
+    """The same of what a client printed; the words and the machine's form must agree."""
+    by_meta = str(meta.get(f"{PREFIX}/outcome", ""))
+    by_text = {"OUTCOME UNKNOWN:": "unknown", "NOT EXECUTED:": "not_executed"}
+    words = next((outcome for words, outcome in by_text.items() if text.startswith(words)), "")
+    assert by_meta == words, (meta, text)
+    assert is_error or not by_meta, (meta, text)
+    return by_meta or ("failed" if is_error else "answered")
+
+
+def records(events: Path, event: str = "") -> list[dict[str, Any]]:
+    """The records of a kind in the sidecar's file of events, or all."""
+    found = [json.loads(line) for line in events.read_text().splitlines()]
+    return [record for record in found if event in ("", record["event"])]
+
+
+# ---- processes ---------------------------------------------------------------------------------------------------------
+def _stat(pid: int) -> tuple[int, str] | None:
+    """A process's parent and state."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(fields[1]), fields[0]
+
+
+def _processes() -> dict[int, tuple[int, str]]:
+    """Each process's parent and state."""
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return {number: stat for number in numbers if (stat := _stat(number)) is not None}
+
+
+def tree_of(pid: int) -> list[int]:
+    """The living processes below one, nearest first."""
+    parents = _processes()
+    found, at = [pid], 0
+    while at < len(found):
+        found += [child for child, (parent, state) in parents.items() if parent == found[at] and state != "Z"]
+        at += 1
+    return found[1:]
+
+
+def zombies_of(pid: int) -> list[int]:
+    """The children of a process that ended and that it has not waited for."""
+    return [child for child, stat in _processes().items() if stat == (pid, "Z")]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    stat = _stat(pid)
+    return stat is not None and stat[1] != "Z"
+
+
+def kill_server(sidecar: int, number: int = signal.SIGKILL) -> int:
+    """Kill what the sidecar started, and return how many processes that were. 0: it is being started."""
+    killed = 0
+    for pid in tree_of(sidecar):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            killed += 1
+    return killed
+
+
+def end_server(sidecar: int) -> None:
+    """Kill what the sidecar started, and return when it is dead; the sidecar may not know it yet.
+
+    One that is not quite dead takes bytes out of its pipe that it never looks at: that they did not run cannot be known.
+    """
+    tree = tree_of(sidecar)
+    assert kill_server(sidecar)
+    until(lambda: not any(map(is_alive, tree)), 10, "its end")
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """The memory of a process, in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0, what: str = "it") -> None:
+    """Wait for a condition, in steps of 10 ms; AssertionError if it never holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {seconds:g} s"
+        time.sleep(0.01)

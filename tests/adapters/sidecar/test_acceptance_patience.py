@@ -1,0 +1,108 @@
+"""A server that is away for long, or for ever; a call that is cancelled while it waits; and what ten thousand calls leave in memory."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+
+import pytest
+
+from resilient_bridge.testing import MCPTrap
+from tests.adapters.sidecar.feature_rows import COMMAND
+from tests.adapters.sidecar.standing_in import (
+    behind,
+    kill_server,
+    outcome_of,
+    records,
+    resident,
+    text_of,
+)
+
+
+pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5")]
+
+
+@pytest.mark.parametrize("away", [7, pytest.param(20, marks=pytest.mark.campaign)])
+def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path):
+    """A client gives up after ten seconds of silence: it hears something before, the numbers grow, and the call is made once."""
+    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    heard: list[float] = []
+    with trap.http(away=away) as url, behind(url) as client:
+        client.call("order", {"marker": "a", "item": ""})
+        heard.append(time.monotonic())
+        params = {"name": "order", "arguments": {"marker": "b", "item": ""}, "_meta": {"progressToken": "t"}}
+        call = client.begin("tools/call", params)
+        count = 0
+        while not call.done():
+            if len(client.notified("notifications/progress")) > count:
+                count += 1
+                heard.append(time.monotonic())
+            time.sleep(0.05)
+        heard.append(time.monotonic())
+        assert outcome_of(call.result(1)) == "answered"
+        steps = [one["progress"] for one in client.notified("notifications/progress")]
+        assert steps == sorted(set(steps))
+        assert len(steps) >= away // 7
+        assert max(later - earlier for earlier, later in pairwise(heard)) < 10
+    assert trap.ran("b") == 1
+
+
+def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
+    """Not executed when the patience is over, and not before; the events and the status say why."""
+    events = tmp_path / "events.jsonl"
+    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    options = ("--patience", "2", "--events", str(events), "--status-tool")
+    with trap.http(away=600) as url, behind(url, *options) as client:
+        client.call("order", {"marker": "a", "item": ""})
+        begin = time.monotonic()
+        answer = client.call("order", {"marker": "b", "item": ""})
+        assert outcome_of(answer) == "not_executed"
+        assert 1.5 < time.monotonic() - begin < 4
+        assert "safe to call it again" in text_of(answer)
+        status = json.loads(text_of(client.call("resilient_bridge_status")))
+        assert status["status"] in ("down", "degraded")
+        assert status["outcomes"]["not_executed"] == 1
+    ended = [
+        one["outcome"]
+        for one in records(events, "call_finished")
+        if one["method"] == "tools/call" and one["name"] == "order"
+    ]
+    assert ended == ["answered", "not_executed"]
+    assert trap.ran("b") == 0
+
+
+def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
+    """It has no answer, and the server never hears of it when it is back."""
+    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    events = tmp_path / "events.jsonl"
+    with trap.http(away=2) as url, behind(url, "--events", str(events)) as client:
+        client.call("order", {"marker": "a", "item": ""})
+        call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b")
+        client.request("ping")
+        client.notify("notifications/cancelled", {"requestId": "b"})
+        assert outcome_of(client.call("order", {"marker": "c", "item": ""})) == "answered"
+        assert not call.done()
+    assert [trap.ran(marker) for marker in "abc"] == [1, 0, 1]
+    (cancelled,) = [one for one in records(events, "call_finished") if one["outcome"] == "cancelled"]
+    assert cancelled["was_sent"] is False
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_ten_thousand_calls_and_two_hundred_restarts_leave_memory_flat():
+    """What the sidecar has after the first thousand calls and twenty restarts is what it has at the end, but for a twentieth."""
+    with behind(COMMAND, "--circuit", "1000/1") as client:
+        sidecar = client.process.pid
+
+        def work(calls, kills):
+            for number in range(calls):
+                if number % (calls // kills) == 0:
+                    kill_server(sidecar)
+                outcome_of(client.call("echo", {"marker": "m"}))
+            client.texts.clear()
+
+        work(1_000, 20)
+        before = resident(sidecar)
+        work(9_000, 180)
+        assert resident(sidecar) < before * 1.05

@@ -1,0 +1,75 @@
+"""Everything that the protocol defines passes both ways: the feature server's rows and the conformance suite, with the sidecar in between."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from tests.adapters.sidecar import servers
+from tests.adapters.sidecar.feature_rows import COMMAND, problems
+from tests.adapters.sidecar.row_table import ROWS
+from tests.adapters.sidecar.standing_in import listening, stands_in_for
+
+
+pytestmark = [pytest.mark.real, pytest.mark.requirement("X7")]
+SOUND = dict.fromkeys(ROWS, "")
+OF_THE_SERVER = {  # whose server asks: one that several clients share may ask none of them
+    *("roots", "sampling", "elicitation", "vendor_request_of_the_server", "the_clients_error"),
+    "client_info_and_capabilities",
+}
+
+
+@contextmanager
+def at_a_url(command: Sequence[str]) -> Iterator[str]:
+    """A server that prints its URL and ends with its input."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.communicate("")
+
+
+def test_every_row_passes_between_pipes():
+    """A command behind a sidecar over stdio: each row as without it."""
+    assert problems(stands_in_for(COMMAND)) == SOUND
+
+
+@pytest.mark.server
+def test_every_row_passes_from_pipes_to_http():
+    """The same command behind `--http`."""
+    with listening(COMMAND) as sidecar:
+        assert problems(sidecar.url) == SOUND
+
+
+@pytest.mark.server
+def test_every_row_but_the_servers_own_requests_passes_where_clients_share_a_server():
+    """`--shared` offers the server nothing that one client alone could answer, and everything else is the same."""
+    with listening(COMMAND, "--shared") as sidecar:
+        found = problems(sidecar.url)
+    assert {name for name, problem in found.items() if problem} == OF_THE_SERVER
+
+
+@pytest.mark.server
+def test_every_row_passes_from_a_url():
+    """The server at a URL: behind a sidecar over stdio, and behind `--http`."""
+    with at_a_url((*COMMAND, "--http", "0")) as url:
+        assert problems(stands_in_for(url)) == SOUND
+        with listening(url) as sidecar:
+            assert problems(sidecar.url) == SOUND
+
+
+@pytest.mark.server
+@servers.needs("node", "servers")
+@pytest.mark.parametrize("kind", ["command", "url"])
+def test_the_conformance_suite_passes_behind_the_sidecar(kind, tmp_path):
+    """40 checks of 40, as without it, for a server over stdio and for one at a URL."""
+    if kind == "command":
+        with listening(servers.conformance_server()) as sidecar:
+            passed, failed, printed = servers.conformance(sidecar.url, tmp_path)
+    else:
+        with at_a_url(servers.conformance_server(0)) as url, listening(url) as sidecar:
+            passed, failed, printed = servers.conformance(sidecar.url, tmp_path)
+    assert (passed, failed) == (40, 0), printed

@@ -1,0 +1,199 @@
+"""The two eras of the protocol: a real client of one in front of a server that knows only the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from resilient_bridge.adapters.sidecar import message
+from resilient_bridge.adapters.sidecar.upstream import Loss
+from resilient_bridge.adapters.sidecar.upstream_eras import BothErasUpstream
+
+
+FOLDER = Path(__file__).parent
+MODERN = "2026-07-28"
+VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+def _server(name: str):
+    mcp = pytest.importorskip("mcp")
+    arguments = ["-m", "resilient_bridge", "mcp", "--quiet", "--", sys.executable, str(FOLDER / name)]
+    return mcp.StdioServerParameters(
+        command=sys.executable, args=arguments, env=dict(os.environ), cwd=FOLDER.parents[2]
+    )
+
+
+@pytest.mark.real
+@pytest.mark.requirement("X7")
+async def test_a_client_with_sessions_before_a_server_without():
+    """Lists, calls, subscriptions, the log level and a question of the server pass; the client never learns of the other era."""
+    import mcp_types as types
+    from mcp.client.client import Client
+    from mcp.client.stdio import stdio_client
+
+    heard: list[str] = []
+
+    async def answer(_context, _params):
+        return types.ElicitResult(action="accept", content={"name": "bob"})
+
+    async def hear(received):
+        heard.append(getattr(received, "method", ""))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of mcp: methods of an era that is going
+        server = stdio_client(_server("modern_only_server.py"))
+        async with Client(server, mode="legacy", elicitation_callback=answer, message_handler=hear) as client:
+            assert client.server_info.name == "mo"
+            assert client.protocol_version == "2025-11-25"
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["ask", "touch"]
+            asked = json.loads((await client.call_tool("ask", {})).content[0].text)
+            assert asked == [{"k1": {"action": "accept", "content": {"name": "bob"}}}, "st8"]
+            await client.set_logging_level("warning")
+            await client.subscribe_resource("file:///a")
+            assert (await client.call_tool("touch", {})).content[0].text == "warning"
+    assert heard == ["notifications/tools/list_changed", "notifications/resources/updated"]
+
+
+@pytest.mark.real
+@pytest.mark.requirement("X7")
+async def test_a_client_without_sessions_before_a_server_with_them():
+    """Lists, calls and changes pass to a client that speaks the later era only."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import stdio_client
+
+    async with Client(stdio_client(_server("legacy_only_server.py")), mode=MODERN) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["touch"]
+        async with client.listen(tools_list_changed=True) as changes:
+            assert (await client.call_tool("touch", {})).content[0].text == "ok"
+            change = await anext(aiter(changes))
+            assert type(change).__name__ == "ToolsListChanged"
+
+
+@pytest.mark.real
+async def test_a_client_of_both_eras_falls_back_by_itself():
+    """It hears the server's own refusal of the later era, and opens in the earlier one: nothing is translated."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import stdio_client
+
+    async with Client(stdio_client(_server("legacy_only_server.py")), mode="auto") as client:
+        assert client.protocol_version == "2025-06-18"
+        assert (await client.call_tool("touch", {})).content[0].text == "ok"
+
+
+# ---- without a wire --------------------------------------------------------------------------------------------------
+
+
+class Wire:
+    """A connection behind, and the receiver in front: what went to each."""
+
+    def __init__(self) -> None:
+        self.sent: list[message.Message] = []
+        self.heard: list[message.Message] = []
+        self.notes: list[str] = []
+        self.upstream = BothErasUpstream(lambda receiver: self, self)
+
+    def send(self, received):
+        self.sent.append(received)
+
+    def on_message(self, received, request):
+        del request
+        self.heard.append(received)
+
+    def on_unanswered(self, request, loss):
+        self.heard.append(message.error(request, -1, loss.reason))
+
+    def on_note(self, text):
+        self.notes.append(text)
+
+    def refuse(self, received, code=-32601):
+        self.upstream.on_message(message.error(received.id, code, "no"), None)
+
+
+def _modern(number: int, method: str) -> message.Message:
+    return message.request(number, method, {"_meta": {VERSION: MODERN}})
+
+
+def test_a_server_that_refuses_both_eras_gives_its_first_refusal():
+    """The client hears what the server said to the client's own era."""
+    wire = Wire()
+    wire.upstream.send(message.request(1, "initialize", {"protocolVersion": "2025-11-25"}))
+    wire.refuse(wire.sent[0], -32022)
+    assert wire.sent[1].method == "server/discover"
+    wire.refuse(wire.sent[1])
+    assert [(one.id, one.error["code"]) for one in wire.heard] == [(1, -32022)]
+
+
+def test_requests_that_are_refused_together_are_all_sent_again():
+    """A client of the later era that asks twice at once gets both answers, each once."""
+    wire = Wire()
+    first, second = _modern(1, "tools/list"), _modern(2, "prompts/list")
+    wire.upstream.send(first)
+    wire.upstream.send(second)
+    wire.refuse(first)
+    wire.refuse(second)
+    opening = wire.sent[2]
+    assert opening.method == "initialize"
+    wire.upstream.on_message(message.result(opening.id, {"capabilities": {}, "protocolVersion": "x"}), None)
+    again = [one for one in wire.sent[3:] if one.is_request]
+    assert [one.method for one in again] == ["tools/list", "prompts/list"]
+    for one in again:
+        wire.upstream.on_message(message.result(one.id, {"tools": []}), None)
+    assert [one.id for one in wire.heard] == [1, 2]
+    assert all(one.result["resultType"] == "complete" for one in wire.heard)
+    assert len(wire.notes) == 1
+
+
+def test_a_question_of_an_old_server_is_refused_with_the_reason():
+    """In the later era a server cannot ask: the server hears why, and the client nothing."""
+    wire = Wire()
+    wire.upstream.send(_modern(1, "tools/call"))
+    wire.refuse(wire.sent[0])
+    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire.upstream.on_message(message.request("q", "sampling/createMessage"), None)
+    refusal = wire.sent[-1]
+    assert (refusal.id, refusal.error["code"]) == ("q", -32601)
+    assert "2026-07-28" in refusal.error["message"]
+    assert wire.heard == []
+
+
+def test_a_server_that_wants_input_for_ever_is_stopped():
+    """After ten rounds the call ends with an error."""
+    wire = Wire()
+    wire.upstream.send(
+        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    )
+    wire.refuse(wire.sent[0], -32022)
+    found = {"supportedVersions": [MODERN], "capabilities": {}}
+    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
+    for _ in range(20):
+        asked = wire.sent[-1]
+        if wire.heard[-1].id == 2:
+            break
+        wire.upstream.on_message(
+            message.result(asked.id, {"resultType": "input_required", "requestState": "s"}), None
+        )
+    assert "10 times" in wire.heard[-1].error["message"]
+    calls = [one for one in wire.sent if one.method == "tools/call"]
+    assert len(calls) == 11
+    assert len({one.id for one in calls}) == 11
+
+
+def test_a_loss_is_reported_for_the_clients_own_request():
+    """A request that was sent again under another id is reported under the client's."""
+    wire = Wire()
+    wire.upstream.send(
+        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    )
+    wire.refuse(wire.sent[0], -32022)
+    found = {"supportedVersions": [MODERN], "capabilities": {}}
+    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
+    wire.upstream.on_message(message.result(2, {"resultType": "input_required", "requestState": "s"}), None)
+    wire.upstream.on_unanswered(wire.sent[-1].id, Loss(reason="cut"))
+    assert (wire.heard[-1].id, wire.heard[-1].error["message"]) == (2, "cut")

@@ -1,0 +1,186 @@
+"""The answers of an MCP server over streamable HTTP: streams, their bounds, their cuts, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from aiohttp import web
+
+import resilient_bridge as rb
+from resilient_bridge.adapters.sidecar import message as rpc
+from tests.adapters.sidecar.http_servers import (
+    Scripted,
+    body_of,
+    call,
+    connected,
+    event,
+    opened,
+    streamed,
+)
+from tests.peers.running import until
+
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+
+NO, MAYBE = rb.Executed.NO, rb.Executed.MAYBE
+
+
+JSON = "application/json"
+
+
+async def test_what_a_stream_brings_belongs_to_its_request():
+    """Messages of the server come with the request in whose stream they are, an event may be large, noise is a note, and the connection is kept."""
+    large = "x" * 3_000_000
+    ports = set()
+
+    async def script(request, message):
+        ports.add(request.transport.get_extra_info("peername")[1])
+        answer = {"jsonrpc": "2.0", "id": message["id"], **body_of(large)}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}
+        return await streamed(
+            request, b"event: ping\ndata: {}\n\ndata: noise\n\n", event(asked), event(answer)
+        )
+
+    async with Scripted(script).serving() as url, connected(url) as (upstream, heard):
+        for number in (1, 2):
+            upstream.send(call(number))
+            answer = await heard.outcome(number)
+            assert answer.result["content"][0]["text"] == large
+            # the server's own ids are its own: a request of it with id 1 is no answer to ours
+            assert [(m.method, r) for m, r in heard.messages if r == number] == [
+                ("sampling/createMessage", number), ("", number)
+            ]  # fmt: skip
+            assert heard.notes == ["the server sent an event that is no message: not a JSON object"] * number
+            await until(lambda: not upstream._tasks, "its stream has ended")
+        assert len(ports) == 1
+
+
+@pytest.mark.parametrize("form", ["stream", "json", "json, chunked"])
+async def test_an_answer_beyond_the_limit_is_abandoned(form):
+    """With a reason that names the limit; the next one is read as if nothing had been."""
+
+    async def script(request, message):
+        text = "x" * (1 if message["id"] == 2 else 100_000)
+        document = {"jsonrpc": "2.0", "id": message["id"], **body_of(text)}
+        if form == "json":
+            return web.json_response(document)
+        if form == "stream":
+            return await streamed(request, event(document))
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(json.dumps(document).encode())
+        return response
+
+    async with Scripted(script).serving() as url, connected(url, max_message=50_000) as (upstream, heard):
+        upstream.send(call(1))
+        loss = await heard.outcome(1)
+        assert (loss.executed, loss.reason) == (
+            MAYBE,
+            "the answer was given up: it has more than 50000 bytes",
+        )
+        upstream.send(call(2))
+        assert (await heard.outcome(2)).result
+
+
+async def test_a_stream_that_ends_without_its_answer_is_cut_at_once():
+    """Without event ids there is nothing to take up again."""
+    server = Scripted()
+
+    async def script(request, message):
+        server.ran(message)
+        return await streamed(
+            request, event({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+        )
+
+    server.script = script
+    async with server.serving() as url, connected(url) as (upstream, heard):
+        await opened(upstream, heard)
+        upstream.send(call(1))
+        async with asyncio.timeout(1):
+            loss = await heard.outcome(1)
+        assert (loss.executed, loss.reason) == (MAYBE, "the answer was cut off")
+    assert server.effects == {1: 1}
+
+
+@pytest.mark.parametrize("way", ["answer", "405", "404", "away", "modern"])
+async def test_a_stream_with_event_ids_is_taken_up_again(way):
+    """After the time that `retry:` names, from the last id; refused for good or away for too long, the answer was cut. Not since 2026-07-28."""
+    server = Scripted()
+    answer = {"jsonrpc": "2.0", "id": 1, **body_of("late")}
+    resumed, times = [], []
+
+    async def script(request, message):
+        server.ran(message)
+        times.append(asyncio.get_running_loop().time())
+        return await streamed(request, event(None, id="e-1", retry=20))
+
+    async def notices(request):
+        if "Last-Event-ID" not in request.headers:
+            return web.Response(status=405)
+        resumed.append((request.headers["Last-Event-ID"], request.headers.get("Mcp-Session-Id")))
+        times.append(asyncio.get_running_loop().time())
+        if way == "answer":
+            return await streamed(
+                request,
+                *([event(answer)] if len(resumed) == 3 else [event(None, id=f"e-{len(resumed) + 1}")]),
+            )
+        if way == "away":
+            request.transport.abort()
+        return web.Response(status=404 if way == "404" else 405)
+
+    server.script, server.notices = script, notices
+    async with server.serving() as url, connected(url, resume_within=0.1) as (upstream, heard):
+        if way != "modern":
+            await opened(upstream, heard)
+        upstream.send(call(1, modern=way == "modern"))
+        async with asyncio.timeout(5):
+            outcome = await heard.outcome(1)
+    assert server.effects == {1: 1}
+    assert all(later - earlier >= 0.019 for earlier, later in pairwise(times))
+    if way == "answer":
+        assert outcome.result["content"][0]["text"] == "late"
+        assert resumed == [("e-1", "s-1"), ("e-2", "s-1"), ("e-3", "s-1")]
+        return
+    assert (outcome.executed, outcome.reason) == (MAYBE, "the answer was cut off")
+    assert (
+        (len(resumed) == 0)
+        if way == "modern"
+        else (len(resumed) > 1)
+        if way == "away"
+        else (len(resumed) == 1)
+    )
+
+
+async def test_cancelled_its_stream_is_closed_without_a_report():
+    """The server sees the end of the stream; the others go on."""
+    closed = []
+
+    async def script(request, message):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}))
+        await until(
+            lambda: request.transport is None or request.transport.is_closing(), "the client hangs up"
+        )
+        closed.append(message["id"])
+        return response
+
+    server = Scripted(script)
+    async with server.serving() as url, connected(url) as (upstream, heard):
+        upstream.send(call(1, modern=True))
+        await until(lambda: len(heard.messages) == 1, "it runs")
+        upstream.send(
+            rpc.notification("notifications/cancelled", {"requestId": 1})
+        )  # since 2026-07-28 no message
+        await until(lambda: closed == [1], "the server sees it")
+        upstream.send(call(2, modern=True))
+        await until(lambda: len(heard.messages) == 2, "it runs")
+        upstream.cancel(2)
+        await until(lambda: closed == [1, 2], "the server sees it")
+        upstream.cancel(2)
+        assert not heard.unanswered
+    assert server.seen == {"POST": 2}

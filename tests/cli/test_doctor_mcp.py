@@ -1,0 +1,88 @@
+"""`doctor --mcp`: what it finds out about servers of which it is known what they do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from resilient_bridge import cli
+
+
+pytestmark = pytest.mark.real
+FOLDER = Path(__file__).parents[1] / "adapters" / "sidecar"
+FEATURES = (sys.executable, str(FOLDER / "feature_server.py"))
+
+WORDS = """
+import json, sys, os, time
+if "noise" in sys.argv: print("hello, I am a server")
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    r = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "w", "version": "1"}}
+    if m["method"] == "tools/list": r = {"tools": []}
+    elif m["method"] == "ping" and "deaf" in sys.argv: continue
+    elif m["method"] not in ("initialize", "ping"):
+        print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "error": {"code": -32601, "message": "no"}}), flush=True); continue
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
+"""
+
+
+def _examine(capsys, *words: str) -> tuple[int, dict]:
+    code = cli.main(["doctor", "--json", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.requirement("X4")
+def test_a_sound_server(capsys):
+    """It starts, comes back after a kill with the same tools, and ends with its input; what its tools say decides what is repeated."""
+    code, found = _examine(capsys, "--mcp", "--", *FEATURES)
+    assert (code, found["problems"]) == (0, [])
+    assert found["starts"]
+    assert found["killed"]
+    assert found["same_tools"]
+    assert found["ends_on_eof"]
+    assert found["read_only"] == ["echo"]
+    assert found["idempotent"] == ["wait"]
+    assert "spawn" in found["unsafe"]
+    assert found["unknown_method"] == -32601
+
+
+def test_a_server_with_faults(capsys, tmp_path):
+    """Noise on stdout and a ping that is not answered are problems: exit code 3, each named."""
+    script = tmp_path / "w.py"
+    script.write_text(WORDS)
+    code, found = _examine(capsys, "--mcp", "--", sys.executable, str(script), "noise", "deaf")
+    assert code == 3
+    assert [problem.split(":")[0] for problem in found["problems"]] == ["starts", "ping", "after a kill"]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["no-such-command-here"], "command not found"),
+        ([sys.executable, "-c", "raise SystemExit(4)"], "exit code 4"),
+    ],
+    ids=["missing", "ends"],
+)
+def test_what_does_not_start(command, why, capsys):
+    """Exit code 1, and the reason on the page."""
+    assert cli.main(["doctor", "--mcp", "--", *command]) == 1
+    assert why in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mcp"],
+        ["--mcp", "x://y"],
+        ["--mcp", "--probe-arguments", "[]", "--", "x"],
+        ["--bridge", "ws://h", "--", "x"],
+    ],
+)
+def test_wrong_usage(words, capsys):
+    """Exit code 2 and a line."""
+    assert cli.main(["doctor", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,237 @@
+"""`resilient-bridge mcp`: what its options make, what is wrong with them, and the entries that it prints for clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge import cli
+from resilient_bridge.cli import mcp_http
+from resilient_bridge.cli.mcp_options import sidecar_of
+
+
+def _sidecar(*words: str) -> rb.Sidecar:
+    return sidecar_of(cli._parsed(["mcp", *words]))
+
+
+def test_every_option_has_its_field():
+    """The value that the options make is the one that Python would write."""
+    made = _sidecar(
+        *(
+            "--patience",
+            "5",
+            "--start-timeout",
+            "9",
+            "--timeout",
+            "3",
+            "--timeout",
+            "slow=600",
+            "--deadline",
+            "60",
+        ),
+        *("--concurrency", "8", "--concurrency", "order=3", "--rate", "a=2/10", "--circuit", "3/7"),
+        *(
+            "--repeat",
+            "look",
+            "--trust-hints",
+            "--check",
+            "order=list_orders",
+            "--status-tool",
+            "--log-arguments",
+        ),
+        *("--cwd", "/srv", "--", "npx", "-y", "some-server", "--flag", "--", "x"),
+    )
+    assert made == rb.Sidecar(
+        command=("npx", "-y", "some-server", "--flag", "--", "x"),
+        patience=5,
+        start_timeout=9,
+        timeout=3,
+        timeouts={"slow": 600},
+        deadline=60,
+        concurrency={"*": 8, "order": 3},
+        rates={"a": rb.RateLimit(2, per=10, max_wait=5)},
+        circuit=rb.Breaker.consecutive(3, open_for=rb.Backoff.exponential(7, cap=60, jitter="none")),
+        repeat=("look",),
+        trust_hints=True,
+        check={"order": "list_orders"},
+        status_tool=True,
+        log_arguments=True,
+        cwd="/srv",
+    )
+
+
+def test_a_url_takes_headers_before_and_after_it():
+    """As the first page shows it."""
+    made = _sidecar("https://host/mcp", "--header", "Authorization: Bearer env:TOKEN", "--header", "X-A: b")
+    assert made == rb.Sidecar(
+        url="https://host/mcp", headers={"Authorization": "Bearer env:TOKEN", "X-A": "b"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], "the server's URL, or -- and the command"),
+        (["--"], "a command expected after --"),
+        (["npx"], "a URL, or -- before a command, expected, got 'npx'"),
+        (["https://host/mcp", "--", "npx"], "a URL or a command expected, got both"),
+        (["--header", "secret-without-colon", "https://host"], '"NAME: VALUE" expected'),
+        (["--header", "A: x", "--header", "a: y", "https://host"], "a is given twice"),
+        (["--shared", "--", "x"], "--shared needs --http"),
+        (["--token-file", "f", "--", "x"], "--token-file needs --http"),
+        (
+            ["--events", "/nowhere/at/all", "--", "x"],
+            "events: wanted a file that can be written (no such file or directory)",
+        ),
+        (["--print-config", "emacs", "--", "x"], "--print-config: one of claude-code"),
+        (
+            ["--print-config", "json", "--", "no-such-command-here"],
+            "command not found: no-such-command-here, looked for in",
+        ),
+        (["--http", "127.0.0.1:0", "--print-config", "json", "--", "true"], "there is nothing to start"),
+        (["--http", "127.0.0.1:0", "--no-token", "--token-file", "f", "--", "x"], "got both"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_starts_nothing(words, wanted, capfd):
+    """Exit code 2, the reason on stderr, nothing on stdout; what may be a secret is not shown."""
+    assert cli.main(["mcp", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert wanted in err
+    assert err.count("\n") == 1
+    assert "secret-without-colon" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--timeout", "x=0"],
+        ["--timeout", "=3"],
+        ["--concurrency", "0"],
+        ["--rate", "5/0"],
+        ["--circuit", "a/1"],
+        ["--check", "a"],
+        ["--http", "127.0.0.1"],
+    ],
+    ids=" ".join,
+)
+def test_a_bad_value_names_its_option(words, capsys):
+    """Argparse's own exit code 2 and usage."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["mcp", *words, "--", "x"])
+    assert stop.value.code == 2
+    assert words[0] in capsys.readouterr().err
+
+
+# ---- entries for clients -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch) -> Path:
+    """A script on the PATH, whose interpreter `env` has to find."""
+    script = tmp_path / "bin" / "some-server"
+    script.parent.mkdir()
+    script.write_text("#!/usr/bin/env sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(script.parent), os.environ["PATH"]]))
+    monkeypatch.chdir(tmp_path)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("client", "member"),
+    [
+        ("claude-code", "mcpServers"),
+        ("claude-desktop", "mcpServers"),
+        ("cursor", "mcpServers"),
+        ("vscode", "servers"),
+        ("codex", "mcp_servers"),
+        ("json", ""),
+    ],
+)
+def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_path, capsys):
+    """Both programs with their full paths, the folder, a PATH with the interpreter; read back by a parser of the client's format."""
+    words = [
+        "mcp",
+        "--print-config",
+        client,
+        "--name",
+        "mine",
+        "--events=e.jsonl",
+        "--repeat",
+        "a b",
+        "--",
+        "some-server",
+        "-x",
+    ]
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    entry = tomllib.loads(out) if client == "codex" else json.loads(out)
+    if member:
+        entry = entry[member]["mine"]
+    command = [entry["command"], *entry["args"]]
+    assert command[:3] == [sys.executable, "-m", "resilient_bridge"]
+    assert command[3:] == [
+        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--repeat", "a b", "--cwd", str(tmp_path)),
+        *("--", str(program), "-x"),
+    ]
+    assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
+    assert entry.get("type") == ("stdio" if client == "vscode" else None)
+    assert "this goes to" in err
+    again = sidecar_of(cli._parsed(entry["args"][2:]))
+    assert again.command == (str(program), "-x")
+
+
+def test_an_entry_for_a_url_names_the_secrets_that_it_needs(capsys):
+    """The variable's name is said, its value nowhere."""
+    words = [
+        "mcp",
+        "--print-config",
+        "json",
+        "--header",
+        "Authorization: Bearer env:MY_TOKEN",
+        "https://host/mcp",
+    ]
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["args"][2:] == words[:1] + words[3:]
+    assert "add MY_TOKEN to its env" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("npx -y @modelcontextprotocol/server-memory", "server-memory"),
+        ("uvx mcp-server-git --repository .", "mcp-server-git"),
+        ("sh my.server.sh", "sh"),
+    ],
+)
+def test_a_server_is_named_for_its_program(command, name, capsys):
+    """Not for the wrapper that starts it."""
+    from resilient_bridge.cli.mcp_config import _name_of
+
+    assert _name_of(rb.Sidecar(command=tuple(command.split()))) == name
+    capsys.readouterr()
+
+
+# ---- the token of --http -----------------------------------------------------------------------------------------------
+
+
+def test_a_token_file_is_made_once_for_this_user_alone(tmp_path):
+    """The next run has the same token; a short one is refused."""
+    path = tmp_path / "token"
+    token = mcp_http._token(str(path))
+    assert mcp_http._token(str(path)) == token
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("short")
+    with pytest.raises(ValueError, match="at least 16 visible characters"):
+        mcp_http._token(str(path))
+    path.write_bytes(b"\xff" * 32)
+    with pytest.raises(ValueError, match="not ASCII"):
+        mcp_http._token(str(path))

@@ -1,0 +1,59 @@
+"""A session log in OpenViber's own form: its two sample lines, byte for byte, from events with the sample's times."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.stores.session_lines import viber_line
+from resilient_bridge.telemetry import emit
+
+
+FAILED = (
+    b'{"level":"error","ts":"2024-01-15T10:30:00Z","msg":"Tool execution failed","tool":"shell_command",'
+    b'"error":"timeout","duration_ms":30000}\n'
+)
+RETRYING = (
+    b'{"level":"warn","ts":"2024-01-15T10:30:01Z","msg":"Retrying LLM request","provider":"anthropic",'
+    b'"attempt":2,"error":"rate_limit"}\n'
+)
+
+
+def events():
+    """What those lines tell of."""
+    timeout = rb.Failure.of("TOOL_TIMEOUT", details={"tool": "shell_command"})
+    limited = rb.Failure.of("SYS_RATE_LIMITED", details={"provider_id": "anthropic"})
+    return (
+        rb.events.ToolFailed(
+            at=datetime(2024, 1, 15, 10, 30, 0, 250_000, UTC),
+            tool="shell_command", required=True, failure=timeout, seconds=30.0,
+        ),
+        rb.events.RetryScheduled(
+            at=datetime(2024, 1, 15, 10, 30, 1, tzinfo=UTC), name="ask", attempt=2, wait=1.0, failure=limited
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.requirement("V16")
+def test_the_sample_lines_byte_for_byte():
+    """Keys, their order, the words, the time to the second with a Z."""
+    assert tuple(map(viber_line, events())) == (FAILED, RETRYING)
+
+
+@pytest.mark.requirement("V14", "V16")
+def test_a_session_log_writes_them(tmp_path):
+    """Appended to a file of JSON lines; every other event has the same keys, and no more."""
+    path = tmp_path / ".openviber/vibers/v1/sessions/s1.jsonl"
+    path.parent.mkdir(parents=True, mode=0o700)
+    with rb.stores.SessionLog(path, form="openviber"):
+        for event in events():
+            emit(event)
+        rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=5))(lambda: 1 / 0))
+    first, second, *others = path.read_bytes().splitlines(keepends=True)
+    assert (first, second) == (FAILED, RETRYING)
+    assert others
+    allowed = {"level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms"}
+    assert all(set(json.loads(line)) <= allowed for line in others)

@@ -1,0 +1,214 @@
+"""Debug mode: the five kinds of the Gasoline specification, switched on by a setting or by the environment, found by its own three greps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge.testing import simulate, virtual_time
+
+
+pytestmark = pytest.mark.requirement("G10")
+KINDS = ("connection", "circuit", "polling", "escalation", "correlation")
+
+
+async def everything():
+    """Make each kind of event happen, in the ways that a program does."""
+
+    @rb.Policy(rb.Breaker.consecutive(1, open_for=5))
+    def refused():
+        raise ConnectionRefusedError(111, "refused")
+
+    rb.capture(refused)
+    looks = 0
+
+    async def start(_name, _params, _correlation_id):
+        return {"status": "pending"}
+
+    async def poll(_correlation_id):
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise ConnectionResetError(104, "reset")
+        return {"status": "complete", "result": 1} if looks > 5 else {"status": "pending"}
+
+    command = await rb.agent.Commands(start, poll).start("audit")
+    assert await command.result() == 1
+
+
+async def outage(server):
+    """A client that loses its connection and gets it back."""
+    async with rb.BridgeClient(server.url, name="agent") as bridge:
+        await bridge.wait_ready()
+        await server.cut("abort", seconds=1.0)
+        while bridge.state is rb.BridgeState.READY:
+            await asyncio.sleep(0.1)
+        await bridge.wait_ready(60)
+
+
+def kinds_of(records):
+    return {record.name.removeprefix("resilient_bridge.") for record in records} & set(KINDS)
+
+
+async def _all():
+    with virtual_time():
+        await everything()
+
+
+async def test_every_kind_has_its_logger_and_its_fields(caplog):
+    """circuit, polling, escalation and correlation, each a record at debug with its fields as extra."""
+    with rb.Debug():
+        await _all()
+    records = [record for record in caplog.records if record.name.count(".") == 1]
+    assert kinds_of(records) == set(KINDS) - {"connection"}
+    assert {record.levelno for record in records} == {logging.DEBUG}
+    (sent,) = [record for record in records if record.event_name == "CommandSent"]
+    (answered,) = [record for record in records if record.event_name == "CommandAnswered"]
+    assert sent.correlation_id == answered.correlation_id
+    assert answered.status == "complete"
+    assert answered.duration_ms > 2_000
+    (failed,) = [record for record in records if record.event_name == "PollFailed"]
+    assert failed.code == "CONN_RESET"
+
+
+def test_a_connections_states_are_written(caplog):
+    """From a simulated outage: each state with the name of the client and the depth of its queues."""
+    with rb.Debug("connection"):
+        simulate(outage)
+    records = [record for record in caplog.records if record.name == "resilient_bridge.connection"]
+    assert [record.state for record in records if record.event_name == "StateChanged"].count("READY") == 2
+    assert {record.bridge for record in records} == {"agent"}
+    assert {"Connected", "Disconnected", "ReconnectScheduled", "Resumed"} <= {
+        record.event_name for record in records
+    }
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "connection"])
+async def test_one_kind_may_be_asked_for(kind, caplog):
+    """And no other is written."""
+    with rb.Debug(kind):
+        await _all()
+    assert kinds_of(caplog.records) == {kind}
+
+
+GREPS = (
+    re.compile(r"timeout|escalate", re.IGNORECASE),
+    re.compile(r"circuit.*open|circuit.*closed"),
+    re.compile(r"duration_ms"),
+)
+
+
+async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp_path):
+    """In the debug log, and in a session log of JSON lines."""
+    log = rb.stores.SessionLog(tmp_path / "gasoline-logs.jsonl", form="log")
+    with rb.Debug(), log:
+        await _all()
+    text = [record.getMessage() for record in caplog.records]
+    lines = (tmp_path / "gasoline-logs.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["msg"] for line in lines)
+    assert [line for line in text if "escalate" in line]
+    for grep in GREPS:
+        assert [line for line in text if grep.search(line)], grep
+        assert [line for line in lines if grep.search(line)], grep
+
+
+@pytest.mark.parametrize(
+    ("environment", "kinds"),
+    [
+        ({}, ()),
+        ({"DEBUG": "gasoline:*"}, KINDS),
+        ({"DEBUG": "express:*,gasoline:circuit"}, ("circuit",)),
+        ({"DEBUG": "gasoline:*,-gasoline:polling"}, ("connection", "circuit", "escalation", "correlation")),
+        ({"DEBUG": "1"}, ()),
+        ({"DEBUG": "*"}, ()),
+        ({"RESILIENT_BRIDGE_DEBUG": "connection, circuit"}, ("connection", "circuit")),
+        ({"RESILIENT_BRIDGE_DEBUG": "*"}, KINDS),
+        ({"RESILIENT_BRIDGE_DEBUG": "1"}, KINDS),
+        ({"RESILIENT_BRIDGE_DEBUG": "0"}, ()),
+        ({"RESILIENT_BRIDGE_DEBUG": "polling", "DEBUG": "gasoline:circuit"}, ("circuit", "polling")),
+    ],
+)
+def test_the_environment_says_which(environment, kinds):
+    """Its own variable, and the one of the specification, of which only its own words count."""
+    assert rb.Debug.from_env(environment).kinds == kinds
+
+
+def test_a_wrong_word_is_named():
+    """In the variable that is ours, and in code."""
+    with pytest.raises(rb.ConfigError, match=r"RESILIENT_BRIDGE_DEBUG.*conection"):
+        rb.Debug.from_env({"RESILIENT_BRIDGE_DEBUG": "conection"})
+    with pytest.raises(rb.ConfigError, match=r"Debug.*conection"):
+        rb.Debug("conection")
+
+
+def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
+    """An environment without it costs nothing."""
+    from resilient_bridge.telemetry.hub import HUB
+
+    before = HUB.listening
+    with rb.Debug.from_env({}):
+        assert HUB.listening == before
+        rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=5))(lambda: 1 / 0))
+    assert kinds_of(caplog.records) == set()
+
+
+def test_the_levels_of_the_loggers_are_restored():
+    """The block changes nothing for after it."""
+    logger = logging.getLogger("resilient_bridge.circuit")
+    logger.setLevel(logging.ERROR)
+    try:
+        with rb.Debug("circuit"):
+            assert logger.level == logging.DEBUG
+        assert logger.level == logging.ERROR
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def _run(*argv, **environment):
+    clean = {
+        key: value for key, value in os.environ.items() if key not in ("DEBUG", "RESILIENT_BRIDGE_DEBUG")
+    }
+    return subprocess.run(
+        [sys.executable, *argv],
+        capture_output=True,
+        text=True,
+        env=clean | environment,
+        check=False,
+        timeout=60,
+    )
+
+
+PROGRAM = """
+import resilient_bridge as rb
+with rb.Debug.from_env():
+    @rb.Policy(rb.Breaker.consecutive(1, open_for=5, key="daemon"))
+    def refused():
+        raise ConnectionRefusedError(111, "refused token=sk-abcdefgh12345678")
+    rb.capture(refused)
+"""
+
+
+def test_without_a_set_up_of_logging_the_lines_go_to_stderr():
+    """A program that set up nothing sees them all the same, and no secret."""
+    errors = _run("-c", PROGRAM, DEBUG="gasoline:*").stderr
+    assert GREPS[1].search(errors)
+    assert "resilient_bridge.circuit" in errors
+    assert "sk-abcdefgh12345678" not in errors
+    assert "resilient_bridge.circuit" not in _run("-c", PROGRAM).stderr
+
+
+def test_the_command_line_reads_it():
+    """A wrong word ends it before anything starts."""
+    wrong = _run("-m", "resilient_bridge", "backoff", "1", RESILIENT_BRIDGE_DEBUG="nonsense")
+    assert wrong.returncode == 2
+    assert "RESILIENT_BRIDGE_DEBUG" in wrong.stderr
+    assert wrong.stdout == ""
+    assert _run("-m", "resilient_bridge", "backoff", "constant(1)", DEBUG="gasoline:*").returncode == 0
