@@ -40,7 +40,7 @@ def style(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
-    session.run("mypy", "resilient_bridge", *uses)
+    session.run("mypy", "resilient_bridge", "website", *uses)
     session.run("pyright", "resilient_bridge", *uses)
     with TemporaryDirectory() as pages:
         session.run("python", "-m", "tests.typed_pages", pages)
