@@ -141,7 +141,7 @@ def site(session: nox.Session) -> None:
         session.run("python", "-m", "website", pages)
         with session.chdir(pages):
             session.run("zensical", "build", "--strict")
-        session.run("python", "-m", "website", "check", f"{pages}/site")
+        session.run("python", "-m", "website", "finish", pages)
         rmtree("site", ignore_errors=True)
         move(f"{pages}/site", "site")
 
