@@ -82,7 +82,7 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypa
 
     @rb.Policy(
         rb.Retry(attempts=1, budget=rb.RetryBudget(key="retries")),
-        rb.Breaker.consecutive(1, open_for=60, key="https://user:hunter22@prices/"),
+        rb.Breaker.consecutive(1, open_for=60, key="https://user:hunter22@prices-of-health/"),
     )(idempotent=True)
     def prices():
         raise ConnectionResetError(104, "reset")
@@ -95,7 +95,7 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypa
     body = answer.json()
     assert answer.status_code == 200
     assert "hunter22" not in answer.text
-    assert [one["state"] for one in body["circuits"] if "prices" in one["key"]] == ["open"]
+    assert [one["state"] for one in body["circuits"] if "prices-of-health" in one["key"]] == ["open"]
     assert {"name": "tokens", "state": "RUNNING", "spent": "4", "limit": "10"} in body["spend_budgets"]
     assert [one["remaining"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
     assert body["alerts"] == [{"rule": "failure", "level": "critical"}]

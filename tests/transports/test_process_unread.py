@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 import pytest
 
+from resilient_bridge.transports.unread import Unread
 from tests.transports.test_process import CHILD, Witness, is_alive, leaving_nothing, running, until
 
 
@@ -52,3 +54,16 @@ async def test_what_is_closed_while_it_starts_is_ended(steps):
         await witness.child.close(5)
         await starting
         assert witness.child.pid == 0 or not is_alive(witness.child.pid)
+
+
+@pytest.mark.real
+@pytest.mark.skipif(sys.platform != "linux", reason="a pipe can be looked into on Linux only")
+async def test_of_a_pipe_that_is_closed_already_nothing_is_proven():
+    """A child that is gone at once may have had its pipe closed before anybody could look."""
+    source, sink = os.pipe()
+    file = os.fdopen(sink, "wb", 0)
+    pipe, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, file)
+    pipe.abort()
+    os.close(source)
+    await until(lambda: file.closed)
+    assert Unread.of(pipe) is None

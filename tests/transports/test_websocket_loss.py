@@ -109,34 +109,36 @@ async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial, u
 
 
 @pytest.mark.parametrize("stage", ["tcp", "tls", "upgrade"])
-async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, leaving_nothing):
+async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, *, leaving_nothing, until):
     """Whichever handshake hangs, the cancelled call takes its socket and tasks with it."""
     scheme, context = ("ws", None) if stage == "tcp" else ("wss", trusting)
     async with leaving_nothing(), recorder(serving("good") if stage == "upgrade" else None) as server:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(None) as patience:
+                task = asyncio.ensure_future(until(lambda: server.connections))
+                task.add_done_callback(lambda _: patience.reschedule(asyncio.get_running_loop().time() + 0.1))
                 await open_websocket(f"{scheme}://localhost:{server.port}/", ssl=context, max_frame_bytes=MIB)
         assert server.connections == 1
     gc.collect()
 
 
 async def test_an_open_cancelled_at_any_step_leaves_nothing(bridge, serving, trusting, dial, leaving_nothing):
-    """Cancelled after n turns of the loop, for every n up to success, an open over TLS leaves no socket and no task."""
+    """Cancelled after n steps of the loop, for every n up to success, an open over TLS leaves no socket and no task."""
     async with serve(bridge.handle, "127.0.0.1", 0, ssl=serving("good"), ping_interval=None) as server:
         url = f"wss://localhost:{server.sockets[0].getsockname()[1]}/"
-        opened = turns = 0
+        opened = steps = 0
         while opened < 3:
             async with leaving_nothing():
                 opening = asyncio.create_task(dial(url, ssl=trusting))
-                for _ in range(turns):
+                for _ in range(steps):
                     await asyncio.sleep(0)
                 opening.cancel()
-                turns += 1
+                steps += 1
                 with contextlib.suppress(asyncio.CancelledError):
                     link = await opening
                     opened += 1
                     await link.close()
-        assert turns > 5
+        assert steps > 5
     gc.collect()
 
 
