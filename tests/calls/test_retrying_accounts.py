@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 import httpx
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls.frame import CURRENT
+from resilient_bridge.world import current_world
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle, steady
 
 
@@ -34,6 +35,7 @@ def ended(form, protected):
 def test_every_event_has_the_time_of_the_wall_clock(form):
     """A repeat, a recovery and the end of a call: with a time zone, and now."""
     with form.world(), rb.testing.record() as told:
+        now = current_world().now()
         policy = rb.Policy(at_once(attempts=2))
         form.run(policy(form.of(Server(REFUSED).get), idempotent=True))
         ended(form, policy(form.of(Server(always=REFUSED).get), idempotent=True))
@@ -44,7 +46,7 @@ def test_every_event_has_the_time_of_the_wall_clock(form):
         "GaveUp",
     ]
     assert all(event.at.tzinfo is UTC for event in told)
-    assert all(abs(event.at - datetime.now(UTC)) < timedelta(minutes=1) for event in told)
+    assert all(abs(event.at - now) < timedelta(minutes=1) for event in told)
 
 
 @everywhere

@@ -100,7 +100,7 @@ def test_a_schedule_is_asked_only_for_a_failure_that_is_repeated(form):
 @both
 def test_a_date_that_has_passed_is_no_wait(form):
     """A server without a clock of its own names a moment; if that is over, the schedule alone says how long."""
-    date = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    date = format_datetime(datetime(2026, 1, 1, tzinfo=UTC) - timedelta(hours=1), usegmt=True)
     error = http_error(429, retry_after=date)
     assert waits(form, at_once(), error) == [0]
     assert waits(form, rb.Retry(backoff=rb.Backoff.constant(0.5)), error) == [0.5]

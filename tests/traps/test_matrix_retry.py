@@ -89,13 +89,13 @@ def test_r3_a_returned_failure_is_repeated(form):
 @both
 def test_r4_retry_after_is_read_as_seconds_and_as_a_date(form):
     """Both forms of the header are waits; failsafe-go and others know whole seconds at most. The date is read by the same clock that waits."""
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    date = format_datetime(start + timedelta(seconds=30), usegmt=True)
     server = Server(http_error(503, retry_after="20"), http_error(429, retry_after=date))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
-    assert clock.slept[0] == 20
-    assert 8 < clock.slept[1] <= 10  # 20 s of the 30 have passed
+    assert clock.slept == [20, 10]  # 20 s of the 30 have passed
 
 
 @both
