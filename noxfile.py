@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,9 +38,11 @@ def style(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages."""
+    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages, and on the package for each system."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", *uses)
+    for system in {"linux", "darwin", "win32"} - {sys.platform}:
+        session.run("mypy", "--platform", system, "--cache-dir", f".mypy_cache/{system}", "resilient_bridge")
     session.run("pyright", "resilient_bridge", *uses)
     with TemporaryDirectory() as pages:
         session.run("python", "-m", "tests.typed_pages", pages)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -30,6 +29,7 @@ from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_messa
 from .pipe_receipts import Dealt, Receipts
 from .pipe_streams import LINE_TOO_LONG, Output, lines_of
 from .printing import USAGE, complain, words_of
+from .signals import on_signals
 
 
 OK, FAILED, _, UNCONFIRMED, REFUSED = range(5)
@@ -116,11 +116,7 @@ class Pipe:
 
     async def run(self, client: BridgeClient) -> int:
         """Run it and return the exit code. Raises StoreError if the store cannot be used."""
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # an event loop without signal handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._signalled)
-        with listen(self._tell), muted():
+        with on_signals(self._signalled), listen(self._tell), muted():
             async with client:
                 code = self._continue(client)
                 if code:
