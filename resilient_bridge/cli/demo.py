@@ -31,6 +31,7 @@ from .demo_story import Story, ledger_lines
 from .demo_traffic import Traffic
 from .options import FAULTS
 from .signals import on_signals
+from .terminal import columns, fitted
 
 
 _SECONDS_PER_FAULT: Final = 2.0
@@ -46,8 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = sys.stderr if arguments.json else sys.stdout
     totals = asyncio.run(_perform(arguments, plan, out))
     totals |= {"seed": arguments.seed, "faults": plan}
-    for line in ledger_lines(totals):
-        print(line, file=out, flush=True)
+    print(fitted("\n".join(ledger_lines(totals)), columns(out)), file=out, flush=True)
     if arguments.json:
         print(json.dumps(totals), flush=True)
     return 1 if totals["broken"] else 0
@@ -103,7 +103,9 @@ class Demo:
 
     async def play(self, plan: Sequence[str], duration: float) -> None:
         """Let messages flow and faults strike; afterwards the client is closed and everything is booked."""
-        with on_signals(self._stopped.set), listen(self._on_event), muted():
+        traffic = self._traffic
+        status = self._story.status(lambda: f"received {traffic.delivered} of {traffic.pushed}")
+        with on_signals(self._stopped.set), listen(self._on_event), muted(), status:
             async with self._client:
                 reader = asyncio.create_task(self._guarded(self._traffic.read()))
                 await self._guarded(self._play(plan, duration))

@@ -28,6 +28,7 @@ from .demo_pace import KINDS, PATIENCE, pause
 from .demo_story import Story
 from .demo_traffic import Moments
 from .signals import on_signals
+from .terminal import columns, fitted
 
 
 _SLOW: Final = (
@@ -42,8 +43,7 @@ def run_crashes(arguments: argparse.Namespace) -> int:
     out = sys.stderr if arguments.json else sys.stdout
     with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
         totals = asyncio.run(_perform(arguments, plan, out, Path(directory) / "bridge.db"))
-    for line in book_lines(totals):
-        print(line, file=out, flush=True)
+    print(fitted("\n".join(book_lines(totals)), columns(out)), file=out, flush=True)
     if arguments.json:
         print(json.dumps(totals), flush=True)
     return 1 if totals["broken"] else 0
@@ -88,7 +88,8 @@ class CrashDemo:
         """Let messages flow and the client die; afterwards the last process ends in order, and everything is booked."""
         self._introduce(plan)
         try:
-            with on_signals(self._stopped.set):
+            status = self._story.status(lambda: f"{self._applied} of {self._pushed} pushed are applied")
+            with on_signals(self._stopped.set), status:
                 await self._live()
                 await self._ready()
                 await self._perform(plan, duration)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from typing import Any, Final
 
 from ..errors import Failure, ProtocolError
@@ -18,6 +17,7 @@ from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_line
 from .pipe_streams import LINE_TOO_LONG, Output, lines_of
+from .printing import complain
 from .signals import on_signals
 
 
@@ -34,12 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         server = _server(arguments.dialect, arguments.host, arguments.port, token)
         return asyncio.run(_serve(server, arguments.host, is_open=token is None))
     except (LookupError, ValueError) as error:
-        print(f"resilient-bridge serve: {error.args[0]}", file=sys.stderr)
+        complain("serve", str(error.args[0]))
     except (OSError, OverflowError) as error:
-        print(
-            f"resilient-bridge serve: cannot listen on {arguments.host}:{arguments.port}: {error}",
-            file=sys.stderr,
-        )
+        complain("serve", f"cannot listen on {arguments.host}:{arguments.port}: {error}")
     return _USAGE
 
 

@@ -45,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return _INTERRUPTED
     text = json.dumps(report.to_dict()) if arguments.json else report.explain() + _next(report, arguments)
-    return show("workflow", text) or (0 if arguments.action == "abort" else _ENDS.get(report.status, 0))
+    return show("workflow", text, is_data=arguments.json) or (
+        0 if arguments.action == "abort" else _ENDS.get(report.status, 0)
+    )
 
 
 def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
