@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from shutil import move, rmtree, which
 from tempfile import TemporaryDirectory
@@ -38,9 +40,11 @@ def style(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages."""
+    """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages, and on the package for each system."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", "website", *uses)
+    for system in {"linux", "darwin", "win32"} - {sys.platform}:
+        session.run("mypy", "--platform", system, "--cache-dir", f".mypy_cache/{system}", "resilient_bridge")
     session.run("pyright", "resilient_bridge", *uses)
     with TemporaryDirectory() as pages:
         session.run("python", "-m", "tests.typed_pages", pages)
@@ -71,6 +75,153 @@ def tests(session: nox.Session) -> None:
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
     session.run("python", "-m", "pytest", "-q", "-m", "real and not crash and not campaign", *session.posargs)
+
+
+REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
+    *("tests/transports", "tests/journeys", "tests/testing", "tests/adapters/test_link_websockets.py"),
+    *("tests/adapters/test_http_transport.py", "tests/adapters/test_peer.py", "tests/agent/test_commands.py"),
+    *("tests/agent/test_daemon.py", "tests/stores/test_store_port_client.py", "tests/cli/test_pipe.py"),
+]
+
+
+@nox.session
+def loops(session: nox.Session) -> None:
+    """The tests marked real on uvloop, and with eager tasks where a Python of 3.12 or later is found."""
+    quick = (
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "-m",
+        "real and not crash and not campaign and not server",
+    )
+    files = session.posargs or [path for path in REAL_SAMPLE if Path(path).exists()]
+    python = _environment(session, sys.executable)
+    session.run(python, *quick, *files, env={"RESILIENT_BRIDGE_LOOP": "uvloop"}, external=True)
+    for interpreter in _interpreters(least=(3, 12)):
+        python = _environment(session, interpreter)
+        session.run(python, *quick, *files, env={"RESILIENT_BRIDGE_LOOP": "eager"}, external=True)
+
+
+PYTHONS_SAMPLE = [
+    *(
+        "tests/calls",
+        "tests/values",
+        "tests/errors",
+        "tests/classification",
+        "tests/protocol",
+        "tests/transports",
+    ),
+    *(
+        "tests/config",
+        "tests/settings",
+        "tests/presets",
+        "tests/world",
+        "tests/telemetry",
+        "tests/testing",
+        "tests/cli",
+    ),
+    *(
+        "tests/stores/test_store_port.py",
+        "tests/stores/test_sqlite_store.py",
+        "tests/stores/test_state_file.py",
+    ),
+    *(
+        "tests/adapters/test_http_transport.py",
+        "tests/adapters/test_link_websockets.py",
+        "tests/adapters/test_wrap_openai.py",
+    ),
+]
+
+
+@nox.session
+def pythons(session: nox.Session) -> None:
+    """A sample of the tests on each later Python that is found: an environment each, kept between runs."""
+    found = _interpreters(least=(3, 12))
+    if not found:
+        session.skip("no Python 3.12 or later: looked in PATH and in ~/.pyenv/versions")
+    for interpreter in found:
+        python = _environment(session, interpreter)
+        quick = ("-m", "not crash and not campaign and not server and not simulation")
+        session.run(
+            *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *quick),
+            *(session.posargs or PYTHONS_SAMPLE),
+            external=True,
+        )
+
+
+@nox.session
+def python314(session: nox.Session) -> None:
+    """CPython 3.14 as pyodide has it, in node: every public name loads, with deprecations as errors, and a few calls are made. No sockets, threads or processes."""
+    folder = Path(".nox/python314")
+    folder.mkdir(parents=True, exist_ok=True)
+    session.run(
+        "npm",
+        "install",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        str(folder),
+        "pyodide@314.0.7",
+        external=True,
+    )
+    packages = folder / "packages"
+    session.run(
+        "uv",
+        "pip",
+        "install",
+        "-q",
+        "--target",
+        str(packages),
+        "--no-deps",
+        "--python-platform",
+        "wasm32-pyodide2024",
+        *PURE,
+    )
+    session.run("node", "tests/platforms/pyodide_314.mjs", str(folder), external=True)
+
+
+PURE = (
+    "attrs",
+    "httpx",
+    "httpcore",
+    "h11",
+    "anyio",
+    "idna",
+    "certifi",
+    "sniffio",
+    "tenacity",
+    "typing_extensions",
+)
+
+
+def _interpreters(least: tuple[int, int]) -> list[str]:
+    """The newest Python of each later minor version, in PATH or of pyenv."""
+    places = [*os.environ["PATH"].split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
+    found: dict[tuple[int, ...], str] = {}
+    for minor in range(least[1], 20):
+        for place in places:
+            path = Path(place, f"python3.{minor}")
+            if path.is_file() and "shims" not in path.parts:
+                found.setdefault((3, minor), str(path))
+    return [path for _, path in sorted(found.items())]
+
+
+def _environment(session: nox.Session, interpreter: str) -> str:
+    """An environment of its own with what tests need, and uvloop; returns its Python."""
+    version = subprocess.check_output(  # noqa: S603 -- an interpreter of this machine
+        [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True
+    ).strip()
+    folder = Path(f".nox/python{version}")
+    python = str(folder / "bin" / "python")
+    if not Path(python).exists():
+        session.run("uv", "venv", "-q", "--python", interpreter, str(folder))
+    session.run("uv", "pip", "install", "-q", "--python", python, "-e", ".[test]", "uvloop")
+    return str(Path(python).absolute())
 
 
 @nox.session

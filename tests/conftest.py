@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 
 import pytest
 
 
+def _eager_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined] -- from 3.12 on
+    return loop
+
+
+_LOOPS: dict[str, dict[str, object]] = {
+    "": {},
+    "uvloop": {"use_uvloop": True},
+    "eager": {"loop_factory": _eager_loop},
+}
+
+
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    """Async tests run on asyncio, the loop that the client drives, and once."""
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    """Async tests run on asyncio, the loop that the client drives, and once; `nox -s loops` has them run on its other kinds."""
+    return "asyncio", _LOOPS[os.environ.get("RESILIENT_BRIDGE_LOOP", "")]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import config_error
+from ..transports.event_loop import running_loop
 
 
 if TYPE_CHECKING:
@@ -92,4 +93,6 @@ class Sleep:
 
     async def suspend(self) -> None:
         """Suspend for that long."""
+        if self.seconds > 0:
+            running_loop("Retry")
         await self.world.asleep(self.seconds)

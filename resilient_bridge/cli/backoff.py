@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -14,6 +13,7 @@ from ..values.backoff import Backoff, spread
 from .plot import Spread, bars, svg
 from .printing import complain, show, write_file
 from .schedules import read_schedule
+from .terminal import columns
 
 
 _IN_A_PIPE: Final = 80  # columns
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         failed = write_file("backoff", arguments.out, content)
         if failed:
             return failed
-    return show("backoff", text)
+    return show("backoff", text, is_data=arguments.json)
 
 
 def _seeds(seed: int | None, samples: int | None) -> range:
@@ -76,5 +76,4 @@ def _data(schedule: Backoff, waits: Spread, seeds: range, others: Mapping[str, B
 
 
 def _width() -> int:
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # pyright: ignore[reportUnnecessaryComparison] -- it is None where there is no console
-    return shutil.get_terminal_size((_IN_A_PIPE, 24)).columns if is_terminal else _IN_A_PIPE
+    return columns(sys.stdout) or _IN_A_PIPE

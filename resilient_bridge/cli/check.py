@@ -17,6 +17,8 @@ from ..settings.reading import near
 from ..values.backoff import SHAPES
 from ..values.what import WORDS
 from .printing import complain, show
+from .status_line import StatusLine
+from .terminal import columns, fitted, is_terminal
 
 
 _WRONG: Final = 1
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.schema:
         from ..settings.schema import schema
 
-        return show("check", json.dumps(schema(), indent=2))
+        return show("check", json.dumps(schema(), indent=2), is_data=True)
     if arguments.file is None:
         return complain("check", "FILE: a file of settings expected, or --schema")
     if not os.path.exists(arguments.file):  # noqa: PTH110 -- a name that no file can have is no error here
@@ -71,20 +73,30 @@ def run(arguments: argparse.Namespace) -> int:
         return _refused(error.problems, arguments)
     if problems:
         return _refused(tuple(problems), arguments)
-    return show("check", _answer(config, names, arguments))
+    return show("check", _answer(config, names, arguments), is_data=arguments.json)
 
 
 def _providers(config: Config, arguments: argparse.Namespace) -> list[Problem]:
-    return asyncio.run(config.failed_providers(None, arguments.timeout))
+    async def ask() -> list[Problem]:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + arguments.timeout
+        with StatusLine(
+            lambda text: print(text, end="", file=sys.stderr, flush=True),
+            lambda: f"asking the providers, {max(0.0, ends - loop.time()):.0f} s at most",
+            lambda: columns(sys.stderr) if is_terminal(sys.stderr) else None,
+        ):
+            return await config.failed_providers(None, arguments.timeout)
+
+    return asyncio.run(ask())
 
 
 def _refused(problems: tuple[Problem, ...], arguments: argparse.Namespace) -> int:
     if arguments.json:
         rows = [problem._asdict() for problem in problems]
-        failed = show("check", json.dumps({"ok": False, "problems": rows}))
+        failed = show("check", json.dumps({"ok": False, "problems": rows}), is_data=True)
     else:
         lines = ["Configuration errors:", *(f"  - {problem}" for problem in problems)]
-        text = "\n".join(lines)
+        text = fitted("\n".join(lines), columns(sys.stderr))
         print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr)
         failed = 0
     return failed or _WRONG

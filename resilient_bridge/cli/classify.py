@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain("classify", reading.note)
     failure = reading.failure
     if arguments.json:
-        return show("classify", json.dumps(None if failure is None else failure.to_dict()))
+        return show("classify", json.dumps(None if failure is None else failure.to_dict()), is_data=True)
     return show("classify", "no failure: it means success" if failure is None else failure.explain())
 
 
@@ -108,9 +108,9 @@ def _guess(text: str, wait: float | None) -> Reading:
         return Reading(coded.failure())
     if text in _ERRNOS:
         return Reading(_errno(text, ""))
-    told = text_finding(text)
-    if told is not None:
-        return Reading(told.failure())
+    used = text_finding(text)
+    if used is not None:
+        return Reading(used.failure())
     return Reading(
         Failure.of("SYS_INTERNAL_ERROR", "unknown error" + short_of(text)),
         "no rule knows this text: not retryable",

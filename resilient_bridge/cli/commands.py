@@ -7,7 +7,18 @@ from typing import Final
 
 from .. import __version__
 from .mcp_options import EPILOG, add_mcp
-from .options import PRESETS, fault_plan, moment, picture_path, positive, preset_name, seconds, whole
+from .options import (
+    PRESETS,
+    SHELLS,
+    Parser,
+    fault_plan,
+    moment,
+    picture_path,
+    positive,
+    preset_name,
+    seconds,
+    whole,
+)
 
 
 _SCHEDULES: Final = """SCHEDULE is written as in code, with or without `Backoff.`: "decorrelated(1)",
@@ -16,8 +27,8 @@ openviber, gasoline, ccsetup."""
 _FORMS: Final = """WHAT is read by its form: a code (SESS_NOT_FOUND), an errno's name (ECONNREFUSED), a number (429 is a
 status, 1008 a close code, 137 an exit code, -32601 a code of JSON-RPC), a JSON object, else an error's text. With an option it is
 the text that came with that: a body, a close reason, the end of stderr, a message."""
-_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed; 1 the bridge failed for good; 2 wrong usage or settings, or a store
-or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused. Of several reasons the smallest counts."""
+_EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed, or nothing was to be sent and the bridge was reached; 1 the bridge failed for good; 2 wrong usage or settings, or a store
+or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused; 5 nothing was to be sent, and the bridge was never reached. Of several reasons the smallest counts."""
 
 _DOCTOR: Final = """It connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
 dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
@@ -32,6 +43,8 @@ _TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Wo
 why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""
 _LOGS: Final = """Damaged lines are counted and named. Exit codes: 0 done, whatever the log says; 2 wrong usage, or a file that cannot be read or
 written."""
+_COMPLETION: Final = """bash: eval "$(resilient-bridge completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit; fish:
+resilient-bridge completion fish > ~/.config/fish/completions/resilient-bridge.fish"""
 _ACTIONS: Final = {
     "run": "begin, or go on where an earlier run ended",
     "resume": "go on where it halted, with the phase that failed",
@@ -41,9 +54,9 @@ _ACTIONS: Final = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of the whole command line; `run` of what it returns is `module:function` of this package."""
-    every = argparse.ArgumentParser(
+    every = Parser(
         prog="resilient-bridge", description="Resilience for agents and their bridges, on the command line."
     )
     every.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -58,21 +71,28 @@ def parser() -> argparse.ArgumentParser:
     _add_workflow(commands)
     _add_check(commands)
     _add_report(commands)
+    _add_completion(commands)
     return every
 
 
+def _add_completion(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+    text = "print the script by which a shell completes commands and options"
+    completion = _command(commands, "completion", text, _COMPLETION)
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage] -- argparse names it so
+    commands: argparse._SubParsersAction[Parser],  # pyright: ignore[reportPrivateUsage] -- argparse names it so
     name: str,
     text: str,
     epilog: str = "",
-) -> argparse.ArgumentParser:
+) -> Parser:
     command = commands.add_parser(name, help=text, description=text, epilog=epilog)
     command.set_defaults(run=f"{name}:run")
     return command
 
 
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     demo = _command(
         commands, "demo", "see it survive: an embedded bridge, a broken line, and a ledger of every message"
     )
@@ -115,7 +135,7 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
 
 
-def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_pipe(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     text = "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines"
     pipe = _command(commands, "pipe", text, _EXIT_CODES)
     pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
@@ -155,12 +175,12 @@ def _add_pipe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
 
 
-def _add_mcp(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_mcp(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     text = "stand in for an MCP server that crashes, restarts or forgets its sessions, in front of any MCP client"
     add_mcp(_command(commands, "mcp", text, EPILOG))
 
 
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     text = "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back"
     doctor = _command(commands, "doctor", text, _DOCTOR)
     doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] URL\n       %(prog)s --mcp [OPTIONS] -- COMMAND …"
@@ -216,7 +236,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     text = "run the embedded bridge: lines typed here go to the client, what it sends is printed"
     serve = _command(commands, "serve", text)
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
@@ -231,7 +251,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
 
 
-def _add_backoff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_backoff(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     backoff = _command(
         commands, "backoff", "look at a schedule of waits: a table, a picture, runs", _SCHEDULES
     )
@@ -259,7 +279,7 @@ def _add_backoff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_classify(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     classify = _command(
         commands, "classify", "explain an error: what it means, whether repeating helps, what to do", _FORMS
     )
@@ -281,7 +301,7 @@ def _add_classify(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     check = _command(
         commands, "check", "check a file of settings: every mistake at once, and nothing started", _CHECK
     )
@@ -306,7 +326,7 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_workflow(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     workflow = _command(
         commands,
         "workflow",
@@ -330,7 +350,7 @@ def _add_workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
+def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
     report = _command(commands, "report", "make one page of an incident from logs of events", _LOGS)
     report.add_argument(
         "logs",

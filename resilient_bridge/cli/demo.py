@@ -11,10 +11,8 @@ import asyncio
 import functools
 import json
 import random
-import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, Final, TextIO
 from urllib.parse import urlsplit
 
@@ -32,6 +30,8 @@ from .demo_pace import PATIENCE, QUICK
 from .demo_story import Story, ledger_lines
 from .demo_traffic import Traffic
 from .options import FAULTS
+from .signals import on_signals
+from .terminal import columns, fitted
 
 
 _SECONDS_PER_FAULT: Final = 2.0
@@ -47,8 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = sys.stderr if arguments.json else sys.stdout
     totals = asyncio.run(_perform(arguments, plan, out))
     totals |= {"seed": arguments.seed, "faults": plan}
-    for line in ledger_lines(totals):
-        print(line, file=out, flush=True)
+    print(fitted("\n".join(ledger_lines(totals)), columns(out)), file=out, flush=True)
     if arguments.json:
         print(json.dumps(totals), flush=True)
     return 1 if totals["broken"] else 0
@@ -104,11 +103,9 @@ class Demo:
 
     async def play(self, plan: Sequence[str], duration: float) -> None:
         """Let messages flow and faults strike; afterwards the client is closed and everything is booked."""
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # an event loop without signal handlers
-            loop.add_signal_handler(signal.SIGINT, self._stopped.set)
-            loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
-        with listen(self._on_event), muted():
+        traffic = self._traffic
+        status = self._story.status(lambda: f"received {traffic.delivered} of {traffic.pushed}")
+        with on_signals(self._stopped.set), listen(self._on_event), muted(), status:
             async with self._client:
                 reader = asyncio.create_task(self._guarded(self._traffic.read()))
                 await self._guarded(self._play(plan, duration))

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import json
 import random
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,6 +27,8 @@ from .demo_lives import Lives
 from .demo_pace import KINDS, PATIENCE, pause
 from .demo_story import Story
 from .demo_traffic import Moments
+from .signals import on_signals
+from .terminal import columns, fitted
 
 
 _SLOW: Final = (
@@ -42,8 +43,7 @@ def run_crashes(arguments: argparse.Namespace) -> int:
     out = sys.stderr if arguments.json else sys.stdout
     with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
         totals = asyncio.run(_perform(arguments, plan, out, Path(directory) / "bridge.db"))
-    for line in book_lines(totals):
-        print(line, file=out, flush=True)
+    print(fitted("\n".join(book_lines(totals)), columns(out)), file=out, flush=True)
     if arguments.json:
         print(json.dumps(totals), flush=True)
     return 1 if totals["broken"] else 0
@@ -86,15 +86,13 @@ class CrashDemo:
 
     async def play(self, plan: Sequence[str], duration: float) -> None:
         """Let messages flow and the client die; afterwards the last process ends in order, and everything is booked."""
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # an event loop without signal handlers
-            loop.add_signal_handler(signal.SIGINT, self._stopped.set)
-            loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
         self._introduce(plan)
         try:
-            await self._live()
-            await self._ready()
-            await self._perform(plan, duration)
+            status = self._story.status(lambda: f"{self._applied} of {self._pushed} pushed are applied")
+            with on_signals(self._stopped.set), status:
+                await self._live()
+                await self._ready()
+                await self._perform(plan, duration)
         except TimeoutError as error:
             self._errors.append(f"ended early: {error}")
         finally:
@@ -227,8 +225,8 @@ class CrashDemo:
             case ["ready", is_first, verdict]:
                 self._is_ready, self._ready_at = True, asyncio.get_running_loop().time()
                 book.ready(is_first, verdict)
-            case ["took over", left]:
-                self._hear_left(left)
+            case ["took over", remaining]:
+                self._hear_unsettled(remaining)
             case ["gap", reason]:
                 book.ledger.marked()
                 self._tell(f"the application is told of a gap ({reason}), in its place in the stream")
@@ -236,7 +234,7 @@ class CrashDemo:
                 self._errors.append(f"a report that means nothing: {report}")
         self._moments.tell()
 
-    def _hear_left(self, remaining: list[tuple[str, str]]) -> None:
+    def _hear_unsettled(self, remaining: list[tuple[str, str]]) -> None:
         unsent, self._resent = self.book.took_over(remaining)
         if self._lives.number > 1:
             found = f"{unsent} never sent, {self._resent} sent and not confirmed"

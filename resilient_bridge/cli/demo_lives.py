@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
+from ..transports.process_groups import OWN_GROUP
+
 
 _COMMAND: Final = (sys.executable, "-m", "resilient_bridge.cli.demo_client")
 _LONGEST: Final = 1024 * 1024  # bytes of one report
@@ -25,7 +27,7 @@ class Lives:
     def __init__(
         self, url: str, store: str, *, seed: int, rate: float, hear: Callable[[list[Any]], None]
     ) -> None:
-        self._place = (url, store)
+        self._target = (url, store)
         self._pace = (str(seed), str(rate))
         self._hear = hear
         self._process: Process | None = None
@@ -44,14 +46,14 @@ class Lives:
         self.number += 1
         self._process = await asyncio.create_subprocess_exec(
             *_COMMAND,
-            *self._place,
+            *self._target,
             str(self.number * _SPACING + 1),
             *self._pace,
             *map(str, untold),
             stdin=PIPE,
             stdout=PIPE,
             limit=_LONGEST,
-            start_new_session=True,  # Ctrl-C is for the parent
+            **OWN_GROUP,  # Ctrl-C is for the parent
         )
         self._may_end = False
         self._reader = asyncio.create_task(self._read(self._process))

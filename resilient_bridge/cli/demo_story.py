@@ -5,12 +5,13 @@ Rule: plain text that needs no colour, one line per thing that happened, no payl
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 from .. import events
 from ..errors import Failure
+from .status_line import StatusLine
+from .terminal import CLEAR, columns, fitted, is_coloured, is_terminal
 
 
 _COLOURS: Final = {"RECOVERED": "32", "GAP": "35", "UNKNOWN": "36", "BROKEN": "31", "FAILED": "31"}
@@ -36,6 +37,7 @@ _VERDICTS: Final[Mapping[str, str]] = {
     "too_large": "the replay does not fit through this line: it was not asked for again",
     "side_buffer_full": "too much arrived during the join: nobody can tell what was missed",
 }
+_HANGING: Final = 19  # where the text of a line begins
 
 
 class Story:
@@ -53,8 +55,9 @@ class Story:
         self._clock = clock
         self._counts = counts
         self._began = clock()
-        self._coloured = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._coloured = is_coloured(out)
         self._phases: list[str] = []
+        self._state = ""
         self._connecting_at = self._began
 
     # ---- lines
@@ -65,16 +68,29 @@ class Story:
     def line(self, who: str, text: str, mark: str = "") -> None:
         """A timed line; `mark` is its first word, which has a colour on a terminal."""
         colour = _COLOURS.get(mark.rstrip(":"), "33" if who in {"FAULT", "KILL"} else "")
-        if mark and colour and self._coloured:
-            mark = f"\x1b[{colour}m{mark}\x1b[0m"
         shown = f"{mark} {text}" if mark else text
-        self._write(f"{self._clock() - self._began:6.2f} s  {who:<7} {shown}")
+        self._write(f"{self._clock() - self._began:6.2f} s  {who:<7} {shown}", mark, colour)
 
-    def _write(self, text: str) -> None:
+    def status(self, text: Callable[[], str]) -> StatusLine:
+        """A line below the others that says how far it is, while it is entered; on a terminal alone."""
+        out = self._out
+        return StatusLine(
+            self._put,
+            lambda: f"{self._clock() - self._began:6.2f} s  {self._state}; {text()}; {self._outbox()}",
+            lambda: columns(out) if is_terminal(out) else None,
+        )
+
+    def _write(self, text: str, mark: str = "", colour: str = "") -> None:
+        text = fitted(text, columns(self._out), hanging=_HANGING)
+        if mark and colour and self._coloured:  # afterwards, because it takes no room
+            text = text.replace(mark, f"\x1b[{colour}m{mark}\x1b[0m", 1)
+        self._put(f"{CLEAR if is_terminal(self._out) else ''}{text}\n")
+
+    def _put(self, text: str) -> None:
         if self._out is None:
             return
         try:
-            print(text, file=self._out, flush=True)
+            print(text, end="", file=self._out, flush=True)
         except BrokenPipeError:
             self._out = None
             if self._on_unread is not None:
@@ -110,6 +126,7 @@ class Story:
 
     def _phase(self, event: events.StateChanged) -> None:
         state = event.state
+        self._state = state.value
         if state in _ON_THE_WAY:
             self._phases.append(state.value)
         elif state is events.BridgeState.READY:
@@ -171,8 +188,8 @@ def ledger_lines(totals: Mapping[str, Any]) -> list[str]:
     return [*lines, *judgement(totals["broken"], "nothing was lost, repeated or reordered without saying so")]
 
 
-def judgement(broken: Sequence[str], kept: str) -> list[str]:
+def judgement(broken: Sequence[str], promise: str) -> list[str]:
     """The last lines of a ledger: the promises that broke, or what was kept."""
     if broken:
         return ["", "BROKEN", *(f"  {finding}" for finding in broken)]
-    return [f"kept: {kept}"]
+    return [f"kept: {promise}"]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
+import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, NoReturn
+
+from .terminal import columns, fitted
 
 
 FAULTS: Final = (
@@ -21,10 +25,37 @@ FAULTS: Final = (
     "truncate",
     "broken-buffer",
 )
+SHELLS: Final = ("bash", "zsh", "fish")
 PRESETS: Final = ("default", "recursor", "ccsetup", "stdiobus", "gasoline", "openviber")
 _LONGEST: Final = 86_400.0
 _MOST: Final = 1_000
 _DIGITS: Final = 20
+
+
+class Narrow(argparse.HelpFormatter):
+    """Help that fits: argparse leaves the usage of a group of options, or of a long command, in one line."""
+
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
+        text = super()._format_usage(usage, actions, groups, prefix)
+        if max(map(len, text.splitlines()), default=0) <= self._width:
+            return text
+        words = " ".join(text.split())
+        lines = textwrap.wrap(
+            words, self._width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False
+        )
+        return "\n".join(lines) + "\n\n"
+
+
+class Parser(argparse.ArgumentParser):
+    """A command whose help and complaints fit; the commands below it are of the same class."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=Narrow, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Usage, and what is wrong, on stderr; exit code 2."""
+        self.print_usage(sys.stderr)
+        self.exit(2, fitted(f"{self.prog}: error: {message}", columns(sys.stderr)) + "\n")
 
 
 def positive(text: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Final, NamedTuple
@@ -31,9 +31,12 @@ from .pipe_events import line_of, line_of_gap, started
 from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
 from .printing import USAGE, complain, words_of
+from .signals import on_signals
+from .status_line import StatusLine
+from .terminal import CLEAR, columns, fitted, is_terminal
 
 
-OK, FAILED, _, UNCONFIRMED, REFUSED = range(5)
+OK, FAILED, _, UNCONFIRMED, REFUSED, NOT_REACHED = range(6)
 _GOODBYE: Final = 2.0  # seconds for the last lines of output
 _LOOK_AGAIN: Final = 0.01
 _ON_THIS_LINE: Final = (ProtocolError, OutboxFullError, ConfigError)
@@ -123,14 +126,21 @@ class Pipe:
         self._unconfirmed = 0
         self._failed = False
         self._is_printing = False
+        self._reached = asyncio.Event()
+        self._state = ""
+        self._sent = 0
+        self._confirmed = 0
+        self._received = 0
 
     async def run(self, client: BridgeClient) -> int:
         """Run it and return the exit code. Raises StoreError if the store cannot be used."""
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # an event loop without signal handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._signalled)
-        with self._log or nullcontext(), listen(self._tell), muted():
+        with (
+            self._log or nullcontext(),
+            on_signals(self._signalled),
+            listen(self._tell),
+            muted(),
+            self._status(),
+        ):
             if self._log is not None:
                 self._log.write(started("pipe"))
             async with client:
@@ -176,7 +186,10 @@ class Pipe:
             feeder.result()
         self._waiting.put_nowait(None)
         self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
+        until = loop.time() + self._drain
         await _first(settler, signals=[self._abort], seconds=self._drain)
+        if not self._stop.is_set() and not self._out.is_broken and not printer.done():
+            await _first(signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time())
         if self._store is not None:  # what is printed after the store is closed would be printed again
             await self._catch_up(client)
             printer.cancel()
@@ -193,7 +206,11 @@ class Pipe:
     def _code(self) -> int:
         if self._failed:
             return FAILED
-        return UNCONFIRMED if self._unconfirmed or self._stored else REFUSED if self._refused else OK
+        if self._unconfirmed or self._stored:
+            return UNCONFIRMED
+        if self._refused:
+            return REFUSED
+        return OK if self._reached.is_set() or self._stop.is_set() or self._out.is_broken else NOT_REACHED
 
     def _signalled(self) -> None:
         if self._stop.is_set():
@@ -236,6 +253,7 @@ class Pipe:
             )
         else:
             receipt = await client.send(outgoing.payload, idempotency_key=key)
+        self._sent += 1
         self._waiting.put_nowait(Waiting(f"line {number}", receipt))
         return "known" if is_known else "accepted", receipt.idempotency_key
 
@@ -270,6 +288,7 @@ class Pipe:
                     self._unconfirmed += 1
                     self._say(f"{'earlier: ' if is_earlier else ''}not confirmed: {name}: {error.failure}")
             else:
+                self._confirmed += 1
                 if is_earlier:
                     self._say(f"earlier: {name}: confirmed ({how})")
 
@@ -278,6 +297,7 @@ class Pipe:
         try:
             async for message in client:
                 self._is_printing = True
+                self._received += 1
                 await self._out.write(print_message(message, is_envelope=self._is_envelope))
                 if self._store is not None:
                     await self._printed()
@@ -300,14 +320,32 @@ class Pipe:
                     await asyncio.sleep(_LOOK_AGAIN)
 
     # ---- stderr
+    def _status(self) -> StatusLine:
+        """How far it is, where somebody looks at stderr alone: what is typed, or printed, is not torn."""
+        is_free = is_terminal(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
+        return StatusLine(
+            lambda text: self._err.put(text, end=""),
+            lambda: (
+                f"{self._state}; sent {self._sent}, confirmed {self._confirmed}, received {self._received}"
+            ),
+            lambda: columns(sys.stderr) if is_free else None,
+        )
+
     def _say(self, text: str) -> None:
-        self._err.put(text)
+        width = (
+            columns(sys.stderr) if is_terminal(sys.stderr) else None
+        )  # in a pipe one line is one statement
+        self._err.put(text if width is None else f"{CLEAR}{fitted(text, width)}")
 
     def tell_gap(self, gap: Gap) -> None:
         """A hole in what stdout shows."""
         self._say(line_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:
+        if isinstance(event, events.StateChanged):
+            self._state = event.state.value
+            if event.state is events.BridgeState.READY:
+                self._reached.set()
         line = line_of(event)
         if line is not None:
             self._say(line)

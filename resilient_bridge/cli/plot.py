@@ -10,17 +10,17 @@ from typing import Final, TypeAlias
 
 Spread: TypeAlias = Sequence[tuple[float, float, float]]
 """The shortest, mean and longest of each wait, in seconds."""
-_Place: TypeAlias = Callable[[float], float]
+_Axis: TypeAlias = Callable[[float], float]
 
-_NARROWEST: Final = 40
+_NARROWEST: Final = 20
 _WIDE, _HIGH = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 56, 56
+_WEST, _RIGHT, _TOP, _BOTTOM = 72, 24, 56, 56
 _TICKS: Final = 5
 _DOTS: Final = 40  # more waits than that are lines without dots
 
 
 def bars(spread: Spread, width: int) -> str:
-    """One bar a wait, in ASCII and at most `width` columns, 40 at least."""
+    """One bar a wait, in ASCII and at most `width` columns, 20 at least."""
     top = max((longest for _, _, longest in spread), default=0.0)
     margin = max(4, len(str(len(spread))))
     longest_bar = max(width, _NARROWEST) - margin - 3
@@ -48,11 +48,11 @@ def svg(spread: Spread, title: str) -> str:
     top = max((longest for _, _, longest in spread), default=0.0) or 1.0
     step = _step(top)
     top = step * math.ceil(top / step - 1e-9)
-    wide, high = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
+    wide, high = _WIDE - _WEST - _RIGHT, _HIGH - _TOP - _BOTTOM
     count = len(spread)
 
     def x(number: float) -> float:
-        return _LEFT + wide * ((number - 1) / (count - 1) if count > 1 else 0.5)
+        return _WEST + wide * ((number - 1) / (count - 1) if count > 1 else 0.5)
 
     def y(seconds: float) -> float:
         return _TOP + high * (1 - seconds / top)
@@ -67,7 +67,7 @@ def svg(spread: Spread, title: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif" font-size="12">',
         f"<title>{name}</title>",
         f'<rect width="{_WIDE}" height="{_HIGH}" fill="#ffffff"/>',
-        f'<text x="{_LEFT}" y="28" font-size="14" fill="#222222">{html.escape(_cut(title))}</text>',
+        f'<text x="{_WEST}" y="28" font-size="14" fill="#222222">{html.escape(_cut(title))}</text>',
         *_grid(top, step, y),
         *_numbers(count, x),
         f'<polygon points="{" ".join(longest + shortest[::-1])}" fill="#9ecae9" fill-opacity="0.6"/>',
@@ -75,28 +75,28 @@ def svg(spread: Spread, title: str) -> str:
         f'<polyline points="{" ".join(longest)}" fill="none" stroke="#4c78a8"/>',
         f'<polyline points="{" ".join(mean)}" fill="none" stroke="#c03d3e" stroke-width="2"/>',
         *(_dots(mean) if count <= _DOTS else ()),
-        f'<text x="{_LEFT}" y="46" fill="#555555">seconds: longest (line), mean (red), shortest (dashed)</text>',
+        f'<text x="{_WEST}" y="46" fill="#555555">seconds: longest (line), mean (red), shortest (dashed)</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _grid(top: float, step: float, y: _Place) -> list[str]:
+def _grid(top: float, step: float, y: _Axis) -> list[str]:
     parts: list[str] = []
     for tick in range(round(top / step) + 1):
         at = y(tick * step)
         parts += [
-            f'<line x1="{_LEFT}" y1="{at:.1f}" x2="{_WIDE - _RIGHT}" y2="{at:.1f}" stroke="#dddddd"/>',
-            f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end" fill="#222222">{_number(tick * step)}</text>',
+            f'<line x1="{_WEST}" y1="{at:.1f}" x2="{_WIDE - _RIGHT}" y2="{at:.1f}" stroke="#dddddd"/>',
+            f'<text x="{_WEST - 8}" y="{at + 4:.1f}" text-anchor="end" fill="#222222">{_number(tick * step)}</text>',
         ]
     return parts
 
 
-def _numbers(count: int, x: _Place) -> list[str]:
+def _numbers(count: int, x: _Axis) -> list[str]:
     every = max(1, round(_step(count)))
     shown = [1, *(number for number in range(every, count + 1, every) if number > 1)]
-    place = f'y="{_HIGH - _BOTTOM + 20}" text-anchor="middle" fill="#222222"'
-    parts = [f'<text x="{x(number):.1f}" {place}>{number}</text>' for number in shown]
+    at_bottom = f'y="{_HIGH - _BOTTOM + 20}" text-anchor="middle" fill="#222222"'
+    parts = [f'<text x="{x(number):.1f}" {at_bottom}>{number}</text>' for number in shown]
     return [
         *parts,
         f'<text x="{_WIDE / 2:.1f}" y="{_HIGH - 12}" text-anchor="middle" fill="#555555">wait</text>',

@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from .terminal import columns, fitted
+
 
 USAGE: Final = 2
 
 
-def show(command: str, text: str) -> int:
-    """Print to stdout, at once; 0, or 2 if it cannot be written."""
+def show(command: str, text: str, *, is_data: bool = False) -> int:
+    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written. What programs read (`is_data`) is never broken."""
+    if not is_data:
+        text = fitted(text, columns(sys.stdout))
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         # Flushed here: at exit a failure would be a traceback.
@@ -33,7 +37,7 @@ def write_file(command: str, path: str, text: str) -> int:
 def complain(command: str, text: str) -> int:
     """Say on stderr, in one line, what is wrong; 2."""
     line = " ".join(text.split())
-    print(f"resilient-bridge {command}: {line}", file=sys.stderr)
+    print(fitted(f"resilient-bridge {command}: {line}", columns(sys.stderr)), file=sys.stderr)
     return USAGE
 
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
-import sys
-from contextlib import suppress
 from typing import Any, Final
 
 from ..errors import Failure, ProtocolError
@@ -20,6 +17,8 @@ from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_line
+from .printing import complain
+from .signals import on_signals
 
 
 _USAGE: Final = 2
@@ -35,12 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         server = _server(arguments.dialect, arguments.host, arguments.port, token)
         return asyncio.run(_serve(server, arguments.host, is_open=token is None))
     except (LookupError, ValueError) as error:
-        print(f"resilient-bridge serve: {error.args[0]}", file=sys.stderr)
+        complain("serve", str(error.args[0]))
     except (OSError, OverflowError) as error:
-        print(
-            f"resilient-bridge serve: cannot listen on {arguments.host}:{arguments.port}: {error}",
-            file=sys.stderr,
-        )
+        complain("serve", f"cannot listen on {arguments.host}:{arguments.port}: {error}")
     return _USAGE
 
 
@@ -57,22 +53,20 @@ async def _serve(server: BridgeServer | LogBridge, host: str, *, is_open: bool) 
     out, err = Output(1), Output(2)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    with suppress(NotImplementedError):  # an event loop without signal handlers
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-    async with server:
-        out.put(server.url)
-        if is_open and host not in _LOOPBACK:
-            err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
-        tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
-        ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
-        await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
-        for task in (*tasks, *ends):
-            task.cancel()
-        await asyncio.wait([*tasks, *ends])
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
+    with on_signals(stop.set):
+        async with server:
+            out.put(server.url)
+            if is_open and host not in _LOOPBACK:
+                err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
+            tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
+            ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
+            await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, *ends):
+                task.cancel()
+            await asyncio.wait([*tasks, *ends])
+            for task in tasks:
+                if not task.cancelled():
+                    task.result()
     await out.flush(_GOODBYE)
     await err.flush(_GOODBYE)
     return 0

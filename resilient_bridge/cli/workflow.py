@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import traceback
-from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -18,6 +16,7 @@ from ..agent import Workflow, WorkflowReport, WorkflowStatus
 from ..errors import BridgeError, text_of
 from .printing import complain, show
 from .progress import Progress
+from .signals import TERM, on_signals
 
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return _INTERRUPTED
     text = json.dumps(report.to_dict()) if arguments.json else report.explain() + _next(report, arguments)
-    return show("workflow", text) or (0 if arguments.action == "abort" else _ENDS.get(report.status, 0))
+    return show("workflow", text, is_data=arguments.json) or (
+        0 if arguments.action == "abort" else _ENDS.get(report.status, 0)
+    )
 
 
 def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
@@ -68,9 +69,8 @@ def _done(flow: Workflow, arguments: argparse.Namespace) -> WorkflowReport:
 
 async def _watched(flow: Workflow, action: str) -> WorkflowReport:
     task = asyncio.current_task()
-    with suppress(NotImplementedError):  # a supervisor that ends us is no crash; Windows has no such signal
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel if task else lambda: None)
-    with Progress(sys.stderr):
+    # A supervisor that ends us is no crash.
+    with on_signals(task.cancel if task else lambda: None, *TERM), Progress(sys.stderr):
         return await (flow.run() if action == "run" else flow.resume())
 
 
@@ -89,8 +89,8 @@ def _found(target: str) -> Workflow:
         return found
     flows = {key: value for key, value in vars(module).items() if isinstance(value, Workflow)}
     if len({id(flow) for flow in flows.values()}) != 1:
-        told = ", ".join(flows) or "none"
-        raise _NotFoundError(f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {told}")
+        names = ", ".join(flows) or "none"
+        raise _NotFoundError(f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {names}")
     return next(iter(flows.values()))
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from ..errors.extras import how_to_install
 from .paths import DEEPEST, MOST_KEYS, DocumentError, joined
 
 
@@ -31,7 +32,7 @@ def _loader() -> tuple[Any, Any]:
     try:
         yaml = import_module("yaml")
     except ImportError:
-        raise DocumentError("YAML needs pyyaml: pip install 'resilient-bridge[yaml]'") from None
+        raise DocumentError(f"YAML needs {how_to_install('yaml')}") from None
     loader: Any = type("CoreLoader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
     for name, pattern, first in _CORE:
         loader.add_implicit_resolver(_TAG + name, re.compile(rf"(?:{pattern})\Z", re.ASCII), first)

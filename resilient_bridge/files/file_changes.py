@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import Executed
 from ..world import REAL, current_world
+from .portable import move
 from .private_files import ALWAYS, close_quietly, sync_directory, typed_errors
 
 
@@ -40,7 +41,7 @@ def replace_atomically(path: Path, data: bytes) -> None:
     with typed_errors(path, "be written"):
         _write_new(temporary, data)
         try:
-            disk.replace(temporary, path)
+            move(temporary, path, disk.replace)
         except BaseException:
             _unlink_quietly(temporary)
             raise
@@ -74,30 +75,30 @@ def set_aside(path: Path, label: str = "damaged") -> Path:
     Raises StoreError (SYS_STORE_UNAVAILABLE), and the file has the name it had; or the new one, if `failure.executed` is MAYBE.
     """
     with typed_errors(path, "be set aside"):
-        kept = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
+        copy = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
         try:
-            disk.replace(path, kept)
+            move(path, copy, disk.replace)
         except BaseException:
-            _unlink_quietly(kept)
+            _unlink_quietly(copy)
             raise
-    with typed_errors(path, f"be synchronised as {kept.name}", Executed.MAYBE):
+    with typed_errors(path, f"be synchronised as {copy.name}", Executed.MAYBE):
         sync_directory(path.parent)
-    return kept
+    return copy
 
 
 def keep_copy(path: Path, data: bytes, label: str = "damaged") -> Path:
     """Write `data`, what was read from the file, beside it under such a name, and return that; the file stays. Raises StoreError."""
     with typed_errors(path, "be set aside"):
-        kept = _written_aside(path, data, label)
+        copy = _written_aside(path, data, label)
         sync_directory(path.parent)
-    return kept
+    return copy
 
 
 def _written_aside(path: Path, data: bytes, label: str) -> Path:
-    for kept in _free_names(path, label):
+    for copy in _free_names(path, label):
         with suppress(FileExistsError):
-            _write_new(kept, data)
-            return kept
+            _write_new(copy, data)
+            return copy
     raise AssertionError  # pragma: no cover -- there is no last number
 
 

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ..errors import Failure, StoreError
+from .portable import read_at, write_at
 from .private_files import open_private, prepare_directory
 
 
@@ -61,11 +62,11 @@ class Owner:
 
     def _lock(self) -> None:
         is_free = _locked(self._descriptor)
-        told = os.pread(self._descriptor, 100, 0).decode("ascii", "replace").split("\n")
+        text = read_at(self._descriptor, 100, 0).decode("ascii", "replace").split("\n")
         if not is_free:
-            raise _in_use(f"process {told[0]}" if told[0].isdigit() else "another process")
+            raise _in_use(f"process {text[0]}" if text[0].isdigit() else "another process")
         boot = _boot()
-        self.is_same_boot = bool(boot) and boot in told[1:]
+        self.is_same_boot = bool(boot) and boot in text[1:]
         self._write(boot if self.is_same_boot else "")
 
     def note_boot(self) -> None:
@@ -74,9 +75,9 @@ class Owner:
             self._write(_boot())
 
     def _write(self, boot: str) -> None:
-        told = f"{os.getpid()}\n{boot}\n".encode()
-        os.pwrite(self._descriptor, told, 0)
-        os.ftruncate(self._descriptor, len(told))
+        text = f"{os.getpid()}\n{boot}\n".encode()
+        write_at(self._descriptor, text, 0)
+        os.ftruncate(self._descriptor, len(text))
 
     def release(self) -> None:
         """Let go. May be called again."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,6 @@ disk: Final = os
 
 _LONGEST_NAME: Final = 200  # bytes: names made from this one need room below the 255 of file systems
 _CHUNK: Final = 1 << 20
-_HAS_OWNERS: Final = hasattr(os, "geteuid")
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 ALWAYS: Final[int] = (
     _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -78,7 +78,8 @@ def prepare_directory(path: Path, field: str = "path") -> None:
         raise unavailable(directory, "be made or looked at", error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise config_error(field, "a path in a directory", path)
-    if _HAS_OWNERS:
+    # On Windows the access list of the directory says who may; what is in a profile is its user's.
+    if sys.platform != "win32":
         _check_directory(directory, found, field)
 
 
@@ -101,33 +102,34 @@ def _made(directory: Path) -> os.stat_result:
     return found
 
 
-def _check_directory(directory: Path, found: os.stat_result, field: str) -> None:
-    # Our files are 0600, so it does no harm that others may list a directory: a home or a project is 0755, and
-    # `store="bridge.db"` has to work there. Harm is done by who may rename: our file could be swapped for another. That is the
-    # owner (root may do everything anyway), and whoever may write, unless the sticky bit keeps them from the files of others, as
-    # in /tmp. A group with nobody else in it is no other: distributions with umask 002 make every directory 0775.
-    if found.st_uid not in {disk.geteuid(), 0}:
-        raise config_error(
-            field, "a path in a directory of ours or of root", f"{directory}, of user {found.st_uid}"
-        )
-    mode = stat.S_IMODE(found.st_mode)
-    others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_ours_alone(found.st_gid))
-    if others and not mode & stat.S_ISVTX:
-        raise config_error(
-            field, "a path in a directory that nobody else may write to", f"{directory}, mode {mode:04o}"
-        )
+if sys.platform != "win32":
 
+    def _check_directory(directory: Path, found: os.stat_result, field: str) -> None:
+        # Our files are 0600, so it does no harm that others may list a directory: a home or a project is 0755, and
+        # `store="bridge.db"` has to work there. Harm is done by who may rename: our file could be swapped for another. That is the
+        # owner (root may do everything anyway), and whoever may write, unless the sticky bit keeps them from the files of others, as
+        # in /tmp. A group with nobody else in it is no other: distributions with umask 002 make every directory 0775.
+        if found.st_uid not in {disk.geteuid(), 0}:
+            raise config_error(
+                field, "a path in a directory of ours or of root", f"{directory}, of user {found.st_uid}"
+            )
+        mode = stat.S_IMODE(found.st_mode)
+        others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_ours_alone(found.st_gid))
+        if others and not mode & stat.S_ISVTX:
+            raise config_error(
+                field, "a path in a directory that nobody else may write to", f"{directory}, mode {mode:04o}"
+            )
 
-def _is_ours_alone(group: int) -> bool:
-    """Whether a group is the private one of this user: our primary one, of our name, with no other member."""
-    try:
-        import grp
-        import pwd
+    def _is_ours_alone(group: int) -> bool:
+        """Whether a group is the private one of this user: our primary one, of our name, with no other member."""
+        try:
+            import grp
+            import pwd
 
-        user, found = pwd.getpwuid(disk.geteuid()), grp.getgrgid(group)
-    except (ImportError, KeyError, OSError):
-        return False
-    return user.pw_gid == group and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
+            user, found = pwd.getpwuid(disk.geteuid()), grp.getgrgid(group)
+        except (ImportError, KeyError, OSError):
+            return False
+        return user.pw_gid == group and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
 
 
 # ---- one file --------------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def _check_file(handle: int, path: Path, field: str) -> None:
         raise config_error(field, _FILE, f"{path}, no regular file ({stat.filemode(found.st_mode)})")
     if found.st_nlink > 1:
         raise config_error(field, _FILE, f"{path}, which has {found.st_nlink} names")
-    if _HAS_OWNERS:
+    if sys.platform != "win32":
         if found.st_uid != disk.geteuid():
             raise config_error(field, _FILE, f"{path}, of user {found.st_uid}")
         if stat.S_IMODE(found.st_mode) & 0o077:
@@ -195,8 +197,8 @@ def read_private(path: Path, field: str = "path") -> bytes | None:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises OSError."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return  # no such thing on Windows
+    if sys.platform == "win32":
+        return  # no such thing
     handle = disk.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         disk.fsync(handle)
@@ -225,11 +227,11 @@ def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> 
 
 def unavailable(path: Path, problem: str, error: OSError, executed: Executed | None = None) -> BridgeError:
     """Return the StoreError for a file that could not `problem` ("be opened"), to be raised from the error of the system."""
-    said = (error.strerror or type(error).__name__).lower()
+    reason = (error.strerror or type(error).__name__).lower()
     return error_for(
         Failure.of(
             "SYS_STORE_UNAVAILABLE",
-            f"{path} could not {problem}: {said}",
+            f"{path} could not {problem}: {reason}",
             details={"path": str(path), "errno": error.errno},
             executed=executed,
             cause=error,

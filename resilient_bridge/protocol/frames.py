@@ -11,7 +11,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import Executed, Failure, ProtocolError
+from ..errors import ConfigError, Executed, Failure, ProtocolError
+from ..errors.extras import needed
 from .messages import parse_timestamp
 from .strict_json import decoder, is_deeper
 
@@ -243,8 +244,8 @@ class Encoder:
         self._payload: Callable[[Any], str] = _encode
         if codec != "json":
             try:
-                import orjson
-            except ImportError:
+                orjson: Any = needed("orjson", "Dialect.codec")
+            except ConfigError:
                 if codec == "orjson":
                     raise
             else:

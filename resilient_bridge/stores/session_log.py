@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
 from ..files.file_changes import write_all
+from ..files.portable import move
 from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from ..telemetry import emit, events, listen
 from ..values.fields import is_count
@@ -216,7 +217,7 @@ class SessionLog:
         ]
         last = next((n for n in range(1, self._keep) if not self._is_there(numbered[n])), self._keep)
         for n in range(last, 0, -1):
-            disk.replace(numbered[n - 1], numbered[n])
+            move(numbered[n - 1], numbered[n], disk.replace)
 
     def _is_there(self, path: Path) -> bool:
         try:

@@ -21,7 +21,7 @@ class FaultProxy:
 
     Faults strike the open connections (`apply`), the coming ones in turn (`script`) or all coming ones (`every`). The
     counters `connections` (accepted), `bytes_up` and `bytes_down` (passed on) only grow. Leaving the context resets what is
-    open and leaves no task and no socket. Needs a selector event loop, which is the default everywhere but on Windows.
+    open and leaves no task and no socket.
     """
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -33,6 +33,7 @@ class FaultProxy:
         self.bytes_down = 0
         self._target = (target_host, target_port)
         self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._relisten: asyncio.TimerHandle | None = None
         self._script: deque[Sequence[Fault]] = deque()
         self._every: tuple[Fault, ...] = ()
@@ -81,9 +82,12 @@ class FaultProxy:
         """Refuse new connections (ECONNREFUSED) for so many seconds or until `heal()`; open ones go on."""
         self._cancel_relisten()
         if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener)
+            if self._accepting is None:
+                asyncio.get_running_loop().remove_reader(self._listener)
+            else:
+                self._accepting.cancel()
             self._listener.close()
-            self._listener = None
+            self._accepting = self._listener = None
         if seconds is not None:
             self._relisten = asyncio.get_running_loop().call_later(seconds, self._listen)
 
@@ -118,18 +122,31 @@ class FaultProxy:
             raise
         self.port = listener.getsockname()[1]
         self._listener = listener
-        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_reader(listener, self._accept, listener)
+        except NotImplementedError:  # the loop that is the default on Windows
+            self._accepting = loop.create_task(self._accept_each(listener))
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # BlockingIOError: none left; ECONNABORTED: it is gone already
             while True:
                 client, _ = listener.accept()
-                self.connections += 1
-                faults = self._script.popleft() if self._script else self._every
-                link = Link(client, faults, self._count)
-                task = asyncio.get_running_loop().create_task(link.run(self._target))
-                self._links[task] = link
-                task.add_done_callback(self._forget)
+                self._take(client)
+
+    async def _accept_each(self, listener: socket.socket) -> None:
+        while listener is self._listener:
+            with contextlib.suppress(OSError):  # it is gone already, or nobody listens any more
+                client, _ = await asyncio.get_running_loop().sock_accept(listener)
+                self._take(client)
+
+    def _take(self, client: socket.socket) -> None:
+        self.connections += 1
+        faults = self._script.popleft() if self._script else self._every
+        link = Link(client, faults, self._count)
+        task = asyncio.get_running_loop().create_task(link.run(self._target))
+        self._links[task] = link
+        task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._links.pop(task).close()

@@ -11,6 +11,7 @@ import asyncio
 import os
 
 from ..errors import config_error
+from .event_loop import no_loop
 
 
 class LoopGuard:
@@ -31,6 +32,8 @@ class LoopGuard:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
+        if loop is None and self.loop is None:
+            raise no_loop(self._name)
         if loop is None or (self.loop is not None and loop is not self.loop):
             raise config_error(
                 self._name,

@@ -10,13 +10,13 @@ import asyncio
 import errno
 import os
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 from ..errors import redact
 from .lines import Lines, Outgoing
+from .process_groups import OWN_GROUP
 from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
 from .unread import Unread
 
@@ -83,7 +83,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 *self._command,
                 cwd=self._cwd,
                 env=self._env,
-                start_new_session=sys.platform != "win32",
+                **OWN_GROUP,
             )
         )
         await calm.wait(starting)

@@ -10,24 +10,27 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio import wrap_future
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from ..world import REAL
+from . import process_groups
 
 
 KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
 CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
 _ORPHAN_SECONDS: Final = 0.5  # as for a child, for what it had started; nobody tells us, so we look
 _LOOK_SECONDS: Final = (0.01, 0.2)  # between two looks: at first, and at most
-_TERM: Final = int(signal.SIGTERM)
-_KILL: Final = int(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no such signal
 
 
 class Calm:
     """Waits that no cancellation cuts short: it is kept, and raised once what has to end has ended."""
 
     def __init__(self) -> None:
-        self._kept: asyncio.CancelledError | None = None
+        self._cancelled: asyncio.CancelledError | None = None
 
     async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
         """Return whether the future was done within so many seconds."""
@@ -40,20 +43,20 @@ class Calm:
             try:
                 await asyncio.wait([future], timeout=remaining)
             except asyncio.CancelledError as error:
-                self._kept = error
+                self._cancelled = error
         return future.done()
 
     def keep(self, error: asyncio.CancelledError) -> None:
         """Keep a cancellation that came before the wait."""
-        self._kept = error
+        self._cancelled = error
 
     def give_back(self) -> None:
         """Raise the cancellation that was kept, if there was one."""
-        if self._kept is not None:
+        if self._cancelled is not None:
             try:
-                raise self._kept
+                raise self._cancelled
             finally:
-                self._kept = None
+                self._cancelled = None
 
 
 class ProcessTree:
@@ -68,11 +71,11 @@ class ProcessTree:
     async def end(self, calm: Calm, seconds: float) -> None:
         """SIGTERM to all, after `seconds` SIGKILL; returns when all are gone, 5.5 s after the kill at the latest.
 
-        What moved to a session of its own is not reached.
+        What moved to a session of its own is not reached. On Windows: Ctrl-Break, then the tree is ended; see `process_groups`.
         """
-        self._signal(_TERM)
+        await self._signal_all(calm, is_last=False)
         if not await self.is_ended_within(calm, seconds):
-            self._signal(_KILL)
+            await self._signal_all(calm, is_last=True)
             await calm.wait(self._exited, KILL_SECONDS)
             await self.is_ended_within(calm, _ORPHAN_SECONDS)
 
@@ -92,20 +95,28 @@ class ProcessTree:
 
     def _has_survivors(self) -> bool:
         """Whether anything that the child started, and that stayed in its group, still runs."""
-        if self._signal(0):
+        if self._send(0):
             if _is_running(self._pid):
                 return True
             _reap_orphans(self._pid)
         return False
 
-    def _signal(self, number: int) -> bool:
-        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
+    async def _signal_all(self, calm: Calm, *, is_last: bool) -> None:
+        """Ask all of the group to end, or take all of it away."""
         is_reaped = self._transport.get_returncode() is not None
         if sys.platform == "win32":
-            if number and not is_reaped:
-                self._transport.kill()
+            if not is_reaped:  # its number is ours until then
+                send = process_groups.take_away if is_last else process_groups.ask_to_end
+                await calm.wait(wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill")))
+        else:
+            self._send(signal.SIGKILL if is_last else signal.SIGTERM)
+
+    def _send(self, number: int) -> bool:
+        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
+        if sys.platform == "win32":
             return False
         # A group keeps its number from being used again, so a process of that number says that ours is gone.
+        is_reaped = self._transport.get_returncode() is not None
         if is_reaped and _is_there(os.kill, self._pid, 0):
             return False
         return _is_there(os.killpg, self._pid, number)

@@ -131,11 +131,11 @@ class Output:
         self.broken = asyncio.Event()
         REAL.start_thread(self._run, f"output {fd}")
 
-    def put(self, text: str) -> None:
+    def put(self, text: str, *, end: str = "\n") -> None:
         """Write a line as soon as possible, after those before it; never waits."""
         if self.is_broken:
             return
-        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        line = (text + end).encode("utf-8", "backslashreplace")
         with self._changed:
             self._waiting.append(line)
             self._size += len(line)

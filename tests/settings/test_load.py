@@ -283,7 +283,7 @@ def test_yaml_without_pyyaml_says_what_to_install(tmp_path):
     path.write_text("preset: recursor\n")
     code = f"import sys; sys.modules['yaml'] = None\nimport resilient_bridge as rb\nrb.load({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert "YAML needs pyyaml: pip install 'resilient-bridge[yaml]'" in done.stderr
+    assert "YAML needs the package pyyaml: pip install 'resilient-bridge[yaml]'" in done.stderr
 
 
 def test_a_client_from_settings_talks_to_a_bridge(monkeypatch):

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import stat
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_directory_that_is_not_there_is_made_private(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o750, 0o1777, 0o1775])
-def test_a_directory_where_nobody_else_can_swap_files_will_do(directory, monkeypatch, mode):
+def test_a_directory_where_no_other_user_can_swap_files_will_do(directory, monkeypatch, mode):
     """A home or a project that others may list, and /tmp, where the sticky bit keeps them from what is ours."""
     monkeypatch.setattr(private_files, "_is_ours_alone", lambda group: False)
     directory.chmod(mode)
@@ -87,7 +88,7 @@ def test_a_directory_that_others_may_write_to_is_refused(directory, monkeypatch,
         prepare_directory(directory / "x", "f")
 
 
-def test_a_group_of_one_is_nobody_else(directory, monkeypatch):
+def test_a_group_of_one_is_the_user_alone(directory, monkeypatch):
     """With umask 002 and private groups every directory is 0775, and harmless."""
     monkeypatch.setattr(private_files, "_is_ours_alone", lambda group: group == directory.stat().st_gid)
     directory.chmod(0o775)
@@ -113,7 +114,7 @@ def test_a_private_group_has_our_name_and_no_other_member(monkeypatch, name, mem
     assert private_files._is_ours_alone(7) is alone
 
 
-def test_a_group_that_nobody_knows_is_not_ours(monkeypatch):
+def test_a_group_that_is_unknown_is_not_ours(monkeypatch):
     """Neither is ours when the user has no name, as in a container."""
     as_somebody_else(monkeypatch, 4_000_000_000)
     assert not private_files._is_ours_alone(4_000_000_000)
@@ -142,7 +143,7 @@ def test_a_path_below_a_file_is_refused(directory, below):
         prepare_directory(directory / "file" / below)
 
 
-def test_a_file_that_takes_the_place_of_a_directory_is_seen(tmp_path, monkeypatch):
+def test_a_file_that_replaces_a_directory_is_seen(tmp_path, monkeypatch):
     """Somebody was faster, and made something else of that name."""
 
     def faster(path, mode):
@@ -172,7 +173,9 @@ def test_a_directory_that_cannot_be_made_is_typed(tmp_path, monkeypatch, kind):
 
 def test_a_new_file_is_ours_alone(directory, monkeypatch):
     """0600, whatever the umask, and from the first moment on."""
-    monkeypatch.setattr(private_files, "_HAS_OWNERS", False)  # so that nobody makes it so afterwards
+    monkeypatch.setattr(
+        private_files, "sys", SimpleNamespace(platform="win32")
+    )  # so that nobody makes it so afterwards
     before = os.umask(0)
     try:
         os.close(open_private(directory / "x", WRITE))
@@ -239,7 +242,7 @@ def _socket(path, target):
 @pytest.mark.parametrize("flags", [os.O_RDONLY, WRITE, WRITE | os.O_TRUNC, os.O_WRONLY | os.O_APPEND])
 @pytest.mark.parametrize("make", [_link, _dangling, _second_name, _directory, _pipe, _socket])
 @pytest.mark.timeout(10)
-def test_what_is_no_plain_file_is_refused_and_left_alone(directory, make, flags):
+def test_what_is_no_plain_file_is_refused_and_not_touched(directory, make, flags):
     """Threat 38: a link is not followed, a pipe not waited for, a file with two names not changed; the error names the path."""
     path, target = directory / "x", directory / "target"
     make(path, target)

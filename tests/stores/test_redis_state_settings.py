@@ -101,8 +101,8 @@ def test_options_that_the_client_does_not_know_are_refused_where_they_are_used_f
 
 def test_what_an_error_says_is_shown_without_secrets():
     """Whatever text comes from the client or the server: as it stands in the url, and decoded."""
-    told = _hidden("redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed")
-    assert told == "AUTH [redacted], [redacted] and [redacted] failed"
+    reports = _hidden("redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed")
+    assert reports == "AUTH [redacted], [redacted] and [redacted] failed"
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -110,7 +110,7 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "redis", None)
     message = refusal(lambda: rb.Policy(rb.Breaker(), state=RedisState(URL))(print))
     assert message == (
-        "Policy.state: wanted the package redis: pip install 'resilient-bridge[redis]', got 'no module named redis'"
+        "Policy.state: wanted the package redis: pip install 'resilient-bridge[redis]', got 'no such package'"
     )
 
 
@@ -265,7 +265,7 @@ def test_the_handle_of_a_key_finds_the_shared_circuit():
     assert rb.circuit("both")._find() is plain.__binding__.states.current
 
 
-def test_a_policy_put_in_its_place_goes_over_to_the_shared_state():
+def test_a_policy_that_replaces_it_goes_over_to_the_shared_state():
     """`f.policy = …` with a state shares from the next call on; back again it finds its own circuit as it was."""
     store = Store()
     plain = rb.Policy(rb.Breaker())

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from ...calls.retry.value import Retry
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, stays_here
+from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .requests import IDEMPOTENT_METHODS, SAFE_METHODS
@@ -85,7 +86,7 @@ class HTTPMiddleware:
         try:
             answer = self._core.returned(view, await self._core.prepared(view, is_async=True)(view))
         except BridgeError as error:
-            base = import_module("aiohttp").ClientError
+            base = needed("aiohttp", "aiohttp_middleware").ClientError
             add_base(error, base)
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, config_error, stays_here
+from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .views import Core, RequestView, URLView, disprove, says_more
@@ -126,7 +127,7 @@ class _RequestsBelow:
     def handle_request(self, view: RequestView) -> Any:
         request = view.native
         if self.inner is None:
-            self.inner = import_module("requests.adapters").HTTPAdapter(max_retries=0)
+            self.inner = needed("requests.adapters", "HTTPAdapter").HTTPAdapter(max_retries=0)
         _rewind(request, view.stream)
         timeout = view.extensions.get("timeout")
         if timeout is not None:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from signal import Signals
 from typing import Any, Final, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -85,7 +84,7 @@ class Daemon:
         self._process: DaemonProcess | None = None
         self._failure: Failure | None = None
         self._failures = 0  # starts that failed
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if not (cache is None or isinstance(cast("object", cache), Mapping)):
             refuse("Daemon.cache", "a mapping of key to answer", cache)
         now = current_world().monotonic()
@@ -134,7 +133,7 @@ class Daemon:
         if await self.health() is DaemonHealth.READY:
             return DaemonHealth.READY
         before = self._failures
-        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._start_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if (
                 self._failures != before and self._failure is not None
             ):  # it failed while we waited for our turn
@@ -182,10 +181,10 @@ class Daemon:
             return
         process.guard.check_process()
         try:
-            process.signal(Signals.SIGTERM)
+            process.end(at_once=False)
             await _gone(process, seconds)
         finally:
-            process.signal(Signals.SIGKILL)
+            process.end(at_once=True)
         await _gone(process, _REAPED)
 
     # ---- the start --------------------------------------------------------------------------------------------

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from signal import Signals
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from threading import Lock
 from typing import IO, Final, NamedTuple
 
 from ...classification.exits import tail_of
+from ...files.portable import read_at
 from ...transports.loop_guard import LoopGuard
+from ...transports.process_groups import OWN_GROUP, ask_to_end, take_away
 from ...world import REAL
 
 
@@ -52,8 +54,9 @@ class DaemonProcess:
         self._output_end = b""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         # A file, not a pipe: a pipe that nobody reads blocks the daemon, and one that breaks with us may kill it.
-        self._output: IO[bytes] = TemporaryFile() if log is None else Path(log).open("a+b")  # noqa: SIM115 -- closed by the thread
+        self._output, self._reader = _file(log), -1
         try:
+            self._reader = _reader(self._output, is_temporary=log is None)
             self._written_before = os.fstat(self._output.fileno()).st_size
             self._process = subprocess.Popen(  # noqa: S603 -- the user's own command, without a shell
                 command,
@@ -62,10 +65,10 @@ class DaemonProcess:
                 stderr=self._output,
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,
-                start_new_session=True,
+                **OWN_GROUP,
             )
         except BaseException:
-            self._output.close()
+            self._close()
             raise
         self.pid = self._process.pid
         self.guard = LoopGuard("Daemon")
@@ -83,13 +86,12 @@ class DaemonProcess:
             written = (self._output_end if self._output.closed else self._tail()).strip()
         return OutputEnd(tail_of(written), tail_of(written.rpartition(b"\n")[2]))
 
-    def signal(self, signal: Signals) -> None:
-        """Send a signal to it and to everything in its session, if it still runs."""
-        with self._lock, suppress(OSError):  # gone in this instant
-            if (
-                self._process.returncode is None
-            ):  # known before `exit_code` is: once reaped, its number may be another's
-                os.killpg(self.pid, signal)
+    def end(self, *, at_once: bool) -> None:
+        """Ask it and everything in its session to end, or take all of that away, if it still runs."""
+        with self._lock:
+            # Known before `exit_code` is: once reaped, its number may be another's.
+            if self._process.returncode is None:
+                (take_away if at_once else ask_to_end)(self.pid)
 
     async def ended(self) -> None:
         """Return when it has ended and is reaped."""
@@ -102,19 +104,42 @@ class DaemonProcess:
         await end
 
     def _tail(self) -> bytes:
-        number = self._output.fileno()
+        number = self._reader
         start = max(self._written_before, os.fstat(number).st_size - _READ)
-        return os.pread(number, _READ, start)  # `seek` would move the place where the daemon writes
+        return read_at(number, _READ, start)  # `seek` would move the place where the daemon writes
+
+    def _close(self) -> None:
+        """Close what its output is written to, and read by: in that order, because the first may be gone with it."""
+        number = -1 if self._output.closed else self._output.fileno()
+        self._output.close()
+        if self._reader not in {-1, number}:
+            os.close(self._reader)
+        self._reader = -1
 
     def _reap(self) -> None:
         code = self._process.wait()
         with self._lock:
             self._output_end = self._tail()
-            self._output.close()
+            self._close()
             self.exit_code = code
         for loop, end in self._waiting:
             with suppress(RuntimeError):  # that loop is closed
                 loop.call_soon_threadsafe(_wake, end)
+
+
+def _file(log: str | None) -> IO[bytes]:
+    if log is not None:
+        return Path(log).open("a+b")
+    # There a file without a name cannot be opened a second time.
+    return NamedTemporaryFile() if sys.platform == "win32" else TemporaryFile()
+
+
+def _reader(output: IO[bytes], *, is_temporary: bool) -> int:
+    """A descriptor to read by. On Windows one of its own: a child writes where the one that it was given stands, and reading moves that."""
+    if sys.platform == "win32":
+        # O_TEMPORARY says that we know: the file is gone with its last descriptor.
+        return os.open(output.name, os.O_RDONLY | os.O_BINARY | (os.O_TEMPORARY if is_temporary else 0))
+    return output.fileno()
 
 
 def _wake(end: asyncio.Future[None]) -> None:

@@ -7,7 +7,9 @@ system just now.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -46,14 +48,16 @@ def not_permitted(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         if clue.is_program and there == absolute and is_file(there) and not os.access(there, os.X_OK):
             yield from _not_executable(there, context)
         yield from _closed_to_us(Path(absolute), context, is_there=there == absolute)
-        if there == absolute:
+        if (
+            there == absolute and sys.platform != "win32"
+        ):  # an access list decides there, which we do not read
             yield Fix(f"{context.shown(there)} {_belongs(there)}; this process runs as {_own_name()}", there)
 
 
 def _not_executable(there: str, context: SuggestionContext) -> Iterator[Fix]:
     """Yield what lets a file be run: another file system, or the x bit, which its owner can set."""
     shown = context.shown(there)
-    if os.statvfs(there).f_flag & getattr(os, "ST_NOEXEC", _NO_EXEC):
+    if _mount_flags(there) & getattr(os, "ST_NOEXEC", _NO_EXEC):
         yield Fix(f"nothing on the file system of {shown} may be run: put it on another", there)
     elif may_change_mode(there):
         yield Fix(typed("make it executable", ("chmod +x", shown)), there)
@@ -91,7 +95,7 @@ def _closed_to_us(absolute: Path, context: SuggestionContext, *, is_there: bool)
 
 def read_only(there: str, context: SuggestionContext) -> Iterator[Fix]:
     """Yield that the file system of a path is read-only, if it is."""
-    if os.statvfs(there).f_flag & getattr(os, "ST_RDONLY", _READ_ONLY):
+    if _mount_flags(there) & getattr(os, "ST_RDONLY", _READ_ONLY):
         yield Fix(
             f"the file system of {_shown_path(there, context)} is read-only: write elsewhere, or have it mounted writable",
             there,
@@ -183,8 +187,8 @@ def not_empty(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
             continue
         held = sorted(entry.name for entry in islice(context.look.entries(absolute), 200))
         if held:
-            told = ", ".join(held[:_MOST_NAMED]) + (", …" if len(held) > _MOST_NAMED else "")
-            yield Fix(f"{path} is not empty, it holds {told}: see whether that can go", absolute)
+            names = ", ".join(held[:_MOST_NAMED]) + (", …" if len(held) > _MOST_NAMED else "")
+            yield Fix(f"{path} is not empty, it holds {names}: see whether that can go", absolute)
         elif context.look.remaining and os.access(absolute, os.R_OK):
             yield Fix(f"{path} is empty now: repeat the call", absolute)
 
@@ -203,12 +207,11 @@ def no_space(clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
         there = _nearest(path, context)
         if there is None:
             continue
-        found = os.statvfs(there)
         shown = _shown_path(there, context)
-        if found.f_files and not found.f_favail:
+        if _is_out_of_names(there):
             yield Fix(f"the device of {shown} can hold no more files: remove some, however small", there)
         else:
-            free = _size(found.f_bavail * found.f_frsize)
+            free = _size(shutil.disk_usage(there).free)
             yield Fix(f"{free} are free on the device of {shown}: free more, or write less", there)
 
 
@@ -228,22 +231,39 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _belongs(path: str) -> str:
-    found = Path(path).stat()
-    return f"belongs to {_user(found.st_uid)}, mode {stat.filemode(found.st_mode)}"
+if sys.platform == "win32":
 
+    def _mount_flags(there: str) -> int:  # noqa: ARG001 -- a volume has none that we could ask for
+        return 0
 
-def _own_name() -> str:
-    return _user(os.geteuid())
+    def _is_out_of_names(there: str) -> bool:  # noqa: ARG001 -- NTFS has no number of them
+        return False
 
+    def _belongs(path: str) -> str:  # noqa: ARG001 -- a list of its own says who may
+        return "has an access list that forbids it"
 
-def _user(number: int) -> str:
-    try:
-        import pwd
+else:
+    import pwd
 
-        return pwd.getpwuid(number).pw_name
-    except (ImportError, KeyError):
-        return f"user {number}"
+    def _mount_flags(there: str) -> int:
+        return os.statvfs(there).f_flag
+
+    def _is_out_of_names(there: str) -> bool:
+        found = os.statvfs(there)
+        return bool(found.f_files) and not found.f_favail
+
+    def _belongs(path: str) -> str:
+        found = Path(path).stat()
+        return f"belongs to {_user(found.st_uid)}, mode {stat.filemode(found.st_mode)}"
+
+    def _own_name() -> str:
+        return _user(os.geteuid())
+
+    def _user(number: int) -> str:
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return f"user {number}"
 
 
 def _size(count: int) -> str:

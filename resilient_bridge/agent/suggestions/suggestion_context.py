@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -97,6 +98,8 @@ def typed(text: str, *commands: tuple[str, ...]) -> str:
 def may_change_mode(path: str) -> bool:
     """Return whether this process may make a file executable: its owner may, and root."""
     there = status_of(path)
+    if sys.platform == "win32":  # no bit of a file says there that it may be run
+        return False
     return there is not None and os.geteuid() in {0, there.st_uid}
 
 

@@ -10,13 +10,13 @@ import asyncio
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import attrs
 
 from ...errors import BridgeError, ConfigError, Executed, Failure, config_error, error_for
+from ...transports.process_groups import OWN_GROUP
 from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 
 
@@ -58,15 +58,15 @@ class MistakeError(ConfigError):
     """A tool's definition is wrong: no failure of a call, and raised by `Toolbox.call` too."""
 
 
-def words_of(said: object, name: str) -> list[str]:
+def words_of(returned: object, name: str) -> list[str]:
     """Return the words of a command; MistakeError for what is no sequence: a text would need a shell.
 
     A word that is none may be the model's, which filled a list: that did not run, and is TOOL_ARGUMENTS_INVALID.
     """
-    wanted, kind = "a sequence of words: the program and its arguments", type(said).__name__
-    if isinstance(said, str | bytes | Mapping) or not isinstance(said, Sequence):
+    wanted, kind = "a sequence of words: the program and its arguments", type(returned).__name__
+    if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Sequence):
         raise MistakeError(config_error(f"Toolbox.command({name})", wanted, kind).failure)
-    words = list(cast("Sequence[object]", said))
+    words = list(cast("Sequence[object]", returned))
     if not words or not words[0]:
         raise _no_word(name, wanted, "none")
     for index, word in enumerate(words):
@@ -113,9 +113,9 @@ class _Ends:
         # Half a secret may no longer look like one: what the cut left of a word goes with what was cut.
         if space := re.search(rb"\s", end[:_LONGEST_WORD]):
             end = end[space.end() :]
-        left_out = self._seen - len(self._head) - len(end)
+        omitted = self._seen - len(self._head) - len(end)
         head, tail = self._head.decode("utf-8", "replace"), end.decode("utf-8", "replace")
-        return f"{head}\n[… {left_out:,} bytes left out …]\n{tail}"
+        return f"{head}\n[… {omitted:,} bytes left out …]\n{tail}"
 
 
 class _RunningCommand(asyncio.SubprocessProtocol):
@@ -123,7 +123,7 @@ class _RunningCommand(asyncio.SubprocessProtocol):
 
     def __init__(self, max_output: int) -> None:
         loop = asyncio.get_running_loop()
-        self.kept = {_STDOUT: _Ends(max_output), _STDERR: _Ends(max_output)}
+        self.output = {_STDOUT: _Ends(max_output), _STDERR: _Ends(max_output)}
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._open = {_STDOUT, _STDERR}
@@ -137,7 +137,7 @@ class _RunningCommand(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It wrote something."""
-        self.kept[fd].feed(data)
+        self.output[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
         """It closed a pipe."""
@@ -194,7 +194,7 @@ async def run_command(
         calm.keep(cancelled)
     await run.end(calm)
     seconds = loop.time() - began
-    out, err = run.kept[_STDOUT], run.kept[_STDERR]
+    out, err = run.output[_STDOUT], run.output[_STDERR]
     try:
         calm.give_back()
     except asyncio.CancelledError as cancelled:
@@ -214,7 +214,7 @@ async def _started(
     calm: Calm,
 ) -> _RunningCommand:
     """Start it in a session of its own; cancelled meanwhile, it is ended before that is raised."""
-    options: dict[str, Any] = {"cwd": cwd, "env": env, "start_new_session": sys.platform != "win32"}
+    options: dict[str, Any] = {"cwd": cwd, "env": env, **OWN_GROUP}
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
             lambda: _RunningCommand(max_output), *words, stdin=asyncio.subprocess.DEVNULL, **options

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import RejectedError
+from ...transports.event_loop import running_loop
 from ..guards import Guard, not_admitted
 
 
@@ -56,6 +57,7 @@ class _TurnWait:
 
     async def suspend(self) -> None:
         try:
+            running_loop("RateLimit")
             await self._attempt.world.asleep(self._wait)
         except BaseException:
             self._state.cancel()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from ...errors import Failure, ThrottledError, is_limited
+from ...transports.event_loop import running_loop
 from ...values.backoff import Backoff
 from ...world import REAL
 from ..guards import not_admitted
@@ -131,4 +132,5 @@ class _PauseWait:
 
     async def suspend(self) -> None:
         for seconds in self._guard.waits(self._attempt):
+            running_loop("Retry")
             await self._attempt.world.asleep(seconds)

@@ -8,6 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ...transports.event_loop import running_loop
+
 
 if TYPE_CHECKING:
     from ...values.rule import Rule
@@ -36,7 +38,7 @@ class RefreshLock:
         self.refreshed_at = attempt.world.monotonic()
 
     def of_loop(self) -> asyncio.Lock:
-        return self._of_loop.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        return self._of_loop.setdefault(running_loop("Rule.before"), asyncio.Lock())
 
 
 _refresh_locks: WeakValueDictionary[int, RefreshLock] = (

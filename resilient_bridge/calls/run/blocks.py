@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import config_error
+from ...transports.event_loop import running_loop
 from ...values.fields import refuse
 from ...world import REAL
 from ..attempt import Attempt
@@ -151,6 +152,7 @@ class Attempts:
                 if again.before is not None:
                     await Refresh(again.before, again, block).suspend()
                 again.first.waited += again.decision.wait
+                running_loop("Retry")
                 await block.world.asleep(again.decision.wait)
 
     def _start(self, *, is_async: bool) -> _Loop:

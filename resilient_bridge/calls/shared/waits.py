@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ...transports.event_loop import running_loop
 from ...world import REAL
 from ...world.signal import Signal
 from ..frame import CURRENT
@@ -56,6 +57,7 @@ class AwaitedAnswer(Generic[T]):
 
     async def suspend(self) -> None:
         """Wait in this task."""
+        running_loop("Policy.state")
         question, patience, signal = self._question, self._shorter(), Signal()
         question.when_answered(signal.set)
         try:

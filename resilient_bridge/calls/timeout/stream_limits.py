@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed
+from ...transports.event_loop import running_loop
 from ...world import REAL
 from ..frame import CURRENT
 from .deadline import Deadline
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 class StreamLimits:
     """The limits of one stream: `left` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
 
-    __slots__ = ("_idle", "_left", "_seconds", "_world")
+    __slots__ = ("_idle", "_remaining_time", "_seconds", "_world")
 
-    def __init__(self, world: World, left: float, seconds: float, idle: float) -> None:
+    def __init__(self, world: World, remaining_time: float, seconds: float, idle: float) -> None:
         self._world = world
-        self._left = left
+        self._remaining_time = remaining_time
         self._seconds = seconds
         self._idle = idle
 
@@ -43,7 +44,7 @@ class StreamLimits:
         try:
             return pull()
         finally:
-            self._left -= self._world.monotonic() - started
+            self._remaining_time -= self._world.monotonic() - started
 
     async def item(self, pull: Callable[[], Awaitable[Any]]) -> Any:
         """Return the next item. Raises DeadlineExceededError at the deadline, AttemptTimeoutError after `idle` seconds without one."""
@@ -54,12 +55,12 @@ class StreamLimits:
         return await self._within(read, inf)
 
     def _check(self) -> None:
-        if self._left <= 0:
+        if self._remaining_time <= 0:
             raise too_late(self._seconds, Executed.MAYBE, None)
 
     async def _within(self, pull: Callable[[], Awaitable[Any]], idle: float) -> Any:
         self._check()
-        remaining = self._left
+        remaining = self._remaining_time
         seconds, task = min(remaining, idle), asyncio.current_task()
         if seconds == inf or task is None:
             return await pull()
@@ -70,7 +71,7 @@ class StreamLimits:
             is_late = True
             task.cancel()
 
-        timer = self._world.call_later(asyncio.get_running_loop(), seconds, expire)
+        timer = self._world.call_later(running_loop("Timeout of a stream"), seconds, expire)
         try:
             return await pull()
         except asyncio.CancelledError as error:
@@ -82,7 +83,7 @@ class StreamLimits:
             raise timed_out(idle, error, " without an item") from error
         finally:
             timer.cancel()
-            self._left -= self._world.monotonic() - started
+            self._remaining_time -= self._world.monotonic() - started
             if is_late and task.cancelling() > cancelled_before:  # it ended otherwise, in the same moment
                 task.uncancel()
 

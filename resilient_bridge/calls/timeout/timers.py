@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
+from ...transports.event_loop import no_loop
 from ...world import REAL
 
 
@@ -77,7 +78,10 @@ class Timers:
 
     def enter(self, attempt: CallFrame, world: World = REAL) -> None:
         """Begin: the running task is cancelled after `seconds` of that world, unless the attempt is left before."""
-        loop = get_running_loop()
+        try:
+            loop = get_running_loop()
+        except RuntimeError:
+            raise no_loop("Timeout or Deadline") from None
         task = current_task(loop)
         if task is None:
             message = "a Timeout or Deadline of an async function needs a running task"

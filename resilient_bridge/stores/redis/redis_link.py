@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import MASK, ConfigError, Executed, Failure, StoreError, config_error
+from ...errors.extras import needed
 
 
 if TYPE_CHECKING:
@@ -72,13 +73,9 @@ class RedisLink:
 
     def open(self) -> None:
         """Make the client; it connects with the first call. Raises ConfigError without the package, or for a wrong URL."""
-        try:
-            redis = import_module("redis.asyncio")
-            self._errors = import_module("redis.exceptions")
-            never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
-        except ImportError as error:
-            wanted = "the package redis: pip install 'resilient-bridge[redis]'"
-            raise config_error("RedisStore", wanted, "no such package") from error
+        redis: Any = needed("redis.asyncio", "RedisStore")
+        self._errors = import_module("redis.exceptions")
+        never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
         try:
             self._client = redis.Redis.from_url(
                 self._url,
@@ -170,15 +167,15 @@ class RedisLink:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         if isinstance(error, (TimeoutError, self._errors.TimeoutError)):
-            said = f"no answer within {self._timeout:g} s"
+            message = f"no answer within {self._timeout:g} s"
         else:
-            said = text.partition(" script: ")[0].rstrip(".") or type(error).__name__
-            said = f"out of memory: {said}" if _MEMORY in said else said
+            message = text.partition(" script: ")[0].rstrip(".") or type(error).__name__
+            message = f"out of memory: {message}" if _MEMORY in message else message
         is_refused = isinstance(error, self._errors.AuthenticationError)
         return StoreError(
             Failure.of(
                 "SYS_STORE_UNAVAILABLE",
-                f"redis at {self.name}: {said[:200]}",
+                f"redis at {self.name}: {message[:200]}",
                 cause=error,
                 retryable=False if is_refused else None,
                 suggestions=("correct the user and the password in the url",) if is_refused else (),

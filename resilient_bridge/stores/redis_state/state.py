@@ -15,6 +15,7 @@ from weakref import finalize
 import attrs
 
 from ...errors import config_error
+from ...errors.extras import needed
 from ...errors.secret_shapes import MASK
 from ...values.fields import Value, as_seconds, refuse, short_seconds, shown
 from .budget import RedisBudget
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from ...calls.shared.ports import BudgetRules, CircuitRules, CircuitView
     from ...values.fields import Seconds
-
-
-_INSTALL = "the package redis: pip install 'resilient-bridge[redis]'"
 
 
 def _check_url(_: object, __: attrs.Attribute[Any], url: object) -> None:
@@ -109,10 +107,9 @@ class RedisState(Value):
 
     def _check(self) -> None:
         """Import and try the client now, where a policy is put around a function: the first call has no time for that."""
+        needed("redis", "Policy.state")
         try:
             _client(self.url, self.timeout)
-        except ImportError:
-            raise config_error("Policy.state", _INSTALL, "no module named redis") from None
         except (TypeError, ValueError) as error:
             got = _hidden(self.url, str(error))
             raise config_error("RedisState.url", "options that the package redis knows", got) from None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import Failure, StoreError
+from ...files.portable import read_at
 from ...files.private_files import ALWAYS, close_quietly
 from .versions import LAYOUTS, newest
 from .wal import FRAME_HEADER, LOG_HEADER, log_of
@@ -168,17 +169,17 @@ class Database:
         if self._log < 0:
             return
         with suppress(OSError):
-            salts, frame = os.pread(self._log, 8, 16), self._frame
-            if end < LOG_HEADER + frame or os.pread(self._log, 8, end - frame + 8) != salts:
+            salts, frame = read_at(self._log, 8, 16), self._frame
+            if end < LOG_HEADER + frame or read_at(self._log, 8, end - frame + 8) != salts:
                 end = 0  # the failed one has begun the log anew, because all before it had been copied
             os.ftruncate(self._log, end)
             if self._is_machine:
                 os.fsync(self._log)
 
-    def rows(self, table: str, where: str = "", *given: Any) -> list[tuple[Any, ...]]:
+    def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
         try:
-            return self.connection.execute(select(table, LAYOUTS[newest()], where), given).fetchall()
+            return self.connection.execute(select(table, LAYOUTS[newest()], where), values).fetchall()
         except sqlite3.Error as error:
             raise store_error(error, f"{self.path.name} cannot be read") from error
 
@@ -216,7 +217,7 @@ class Database:
             self._side.close()
             self._side = None
         self.begin_log_anew()
-        self.connection.close()
-        if self._log >= 0:
+        if self._log >= 0:  # first: on Windows SQLite cannot remove a log that somebody has open
             close_quietly(self._log)
             self._log = -1
+        self.connection.close()

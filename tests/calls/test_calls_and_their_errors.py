@@ -103,7 +103,7 @@ SCENES = {
 
 @everywhere
 @pytest.mark.parametrize("scene", SCENES)
-def test_no_exception_is_kept(form, scene):
+def test_no_exception_is_held(form, scene):
     """When the caller lets go of the error, it and those of all attempts are gone at once, and with them what their frames held."""
     layers, kind, times = SCENES[scene]
     watched = Watched(kind, times)
@@ -118,7 +118,7 @@ def test_no_exception_is_kept(form, scene):
 
 @pytest.mark.parametrize("times", [2, 10**9], ids=["recovered", "given up"])
 @both
-def test_no_exception_is_kept_by_a_loop(form, times):
+def test_no_exception_is_held_by_a_loop(form, times):
     """Nor by the block form."""
     watched = Watched(times=times)
     policy = rb.Policy(at_once(), rb.Breaker())
@@ -141,7 +141,7 @@ def test_no_exception_is_kept_by_a_loop(form, times):
 
 @pytest.mark.parametrize("times", [2, 10**9], ids=["recovered", "given up"])
 @both
-def test_no_exception_is_kept_by_a_stream(form, times):
+def test_no_exception_is_held_by_a_stream(form, times):
     """Nor by a generator."""
     watched = Watched(times=times)
 
@@ -162,18 +162,25 @@ def test_no_exception_is_kept_by_a_stream(form, times):
 
 
 @both
-def test_no_exception_is_kept_by_capture(form):
+def test_no_exception_is_held_by_capture(form):
     """An Outcome holds its error, and nobody else does."""
     watched = Watched()
     with no_collector():
         get = rb.Policy(at_once())(form.of(watched.get), idempotent=True)
-        outcome = form.run(rb.capture, get)
-        assert len(watched.alive) == 4
-        del outcome
-        assert watched.alive == []
+
+        async def main():
+            # Inside of the loop: from 3.12 on, the frames of asyncio.run keep what a task raised or returned.
+            outcome = rb.capture(get)
+            if form.is_async:
+                outcome = await outcome
+            assert len(watched.alive) == 4
+            del outcome
+            assert watched.alive == []
+
+        asyncio.run(main())
 
 
-async def test_no_exception_is_kept_by_a_timeout():
+async def test_no_exception_is_held_by_a_timeout():
     """A call that was cut off, by its Timeout or its Deadline, leaves nothing either."""
     cancelled: list[weakref.ref] = []
 

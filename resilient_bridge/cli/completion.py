@@ -1,0 +1,114 @@
+"""`resilient-bridge completion SHELL`: a script that completes commands, options and their words, printed for the shell to read.
+
+Rule: the words are read from the parser itself, so no list can be stale; the shell gets them as text and runs nothing of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Final
+
+from .options import PRESETS
+from .printing import show
+
+
+_PROGRAM: Final = "resilient-bridge"
+_WORDS_OF: Final = {"--preset": PRESETS}
+_FILES: Final = frozenset({"--store", "--receipts", "--out"})
+
+_BASH: Final = """\
+_resilient_bridge() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command= i
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case "$command ${{COMP_WORDS[i]}}" in
+{paths}
+        esac
+    done
+    case "$before" in
+{values}
+    esac
+    local words=
+    case "$command" in
+{words}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- "$word"))
+}}
+"""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script for a shell."""
+    from .commands import parser
+
+    commands = _commands(parser(), "")
+    return show(
+        "completion", {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](commands), is_data=True
+    )
+
+
+_Commands = dict[str, tuple[dict[str, str], tuple[str, ...]]]
+"""By the words of a command: its options with their help, and the commands below it."""
+
+
+def _commands(one: argparse.ArgumentParser, path: str) -> _Commands:
+    options: dict[str, str] = {}
+    found: _Commands = {}
+    below: tuple[str, ...] = ()
+    for action in one._actions:  # noqa: SLF001 -- argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
+            choices: dict[str, argparse.ArgumentParser] = dict(action.choices)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+            below = tuple(choices)
+            for name, parser in choices.items():
+                found |= _commands(parser, f"{path} {name}")
+        else:
+            text = (action.help or "").partition(" (default")[0]
+            options |= dict.fromkeys(action.option_strings, text)
+            if action.choices and not action.option_strings:
+                below += tuple(map(str, action.choices))
+    return {path: (options, below), **found}
+
+
+def _bash(commands: _Commands) -> str:
+    paths = "\n".join(f'            "{path}") command={shlex.quote(path)} ;;' for path in commands if path)
+    words = "\n".join(
+        f'        "{path}") words={shlex.quote(" ".join((*below, *options)))} ;;'
+        for path, (options, below) in commands.items()
+    )
+    values = "\n".join(
+        [
+            f'        {name}) COMPREPLY=($(compgen -W "{" ".join(of)}" -- "$word")); return ;;'
+            for name, of in _WORDS_OF.items()
+        ]
+        + [f'        {"|".join(sorted(_FILES))}) COMPREPLY=($(compgen -f -- "$word")); return ;;']
+    )
+    return f"{_BASH.format(paths=paths, values=values, words=words)}complete -F _resilient_bridge {_PROGRAM}"
+
+
+def _zsh(commands: _Commands) -> str:
+    # zsh reads what is written for bash, with the part of it that was made for that.
+    return f"#compdef {_PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
+
+
+def _fish(commands: _Commands) -> str:
+    lines = [f"complete -c {_PROGRAM} -n __fish_use_subcommand -f"]
+    for path, (options, below) in commands.items():
+        names = path.split()
+        seen = (
+            "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names) or "__fish_use_subcommand"
+        )
+        for name in below:
+            unless = f"; and not __fish_seen_subcommand_from {' '.join(below)}" if names else ""
+            lines.append(f"complete -c {_PROGRAM} -n '{seen}{unless}' -f -a {name}")
+        for option, text in options.items():
+            flag = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
+            values = f" -x -a {shlex.quote(' '.join(_WORDS_OF[option]))}" if option in _WORDS_OF else ""
+            files = " -r -F" if option in _FILES else ""
+            lines.append(f"complete -c {_PROGRAM} -n '{seen}' {flag}{values}{files} -d {_fish_text(text)}")
+    return "\n".join(lines)
+
+
+def _fish_text(text: str) -> str:
+    return "'" + " ".join(text.split()).replace("\\", "\\\\").replace("'", "\\'")[:60] + "'"

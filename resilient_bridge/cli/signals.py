@@ -1,0 +1,42 @@
+"""Signals that ask a command to end. Rule: what they call runs in the loop, whichever loop that is, and the old handlers come back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+
+if sys.platform == "win32":
+    TERM: Final = (signal.SIGTERM, signal.SIGBREAK)
+else:
+    TERM: Final = (signal.SIGTERM,)
+"""What a supervisor sends: on Windows that is Ctrl-Break, because nothing else can be sent to a process there and be handled."""
+
+
+@contextmanager
+def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
+    """Call it in the running loop at each of these signals: Ctrl-C and what a supervisor sends, if none is named."""
+    loop = asyncio.get_running_loop()
+    chosen = numbers or (signal.SIGINT, *TERM)
+    before: dict[int, Any] = {}
+
+    def later(_: int, __: object) -> None:
+        loop.call_soon_threadsafe(call)
+
+    try:
+        for number in chosen:
+            try:
+                loop.add_signal_handler(number, call)
+            except NotImplementedError:  # the loops of Windows
+                before[number] = signal.signal(number, later)
+        yield
+    finally:
+        for number in chosen:
+            if number in before:
+                signal.signal(number, before[number])
+            else:
+                loop.remove_signal_handler(number)

@@ -1,0 +1,43 @@
+"""One line at the end of a terminal that says how far something is, drawn again and again. Anywhere else nothing is drawn.
+
+Rule: it is never in the way. Whoever prints a line writes `CLEAR` before it, and it is gone at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from .terminal import CLEAR
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+_EVERY: Final = 0.2  # seconds
+
+
+class StatusLine:
+    """`with StatusLine(write, text, width):` in a running loop; `width` is None where nothing is to be drawn."""
+
+    def __init__(
+        self, write: Callable[[str], object], text: Callable[[], str], width: Callable[[], int | None]
+    ) -> None:
+        self._write, self._text, self._width = write, text, width
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        if self._width() is not None:
+            self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._write(CLEAR)
+
+    def _draw(self) -> None:
+        text = self._text()[: (self._width() or 1) - 1]  # the last column would begin a new line
+        self._write(f"{CLEAR}{text}")
+        self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)

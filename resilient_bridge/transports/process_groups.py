@@ -1,0 +1,57 @@
+"""A child and what it starts, as one group of the system: how it is started, asked to end, and taken away.
+
+Rule: the only place that knows what a group is. POSIX: a session, and signals to all of it. Windows: a process group, Ctrl-Break to
+it, then `taskkill` for the tree below the child; a grandchild whose parent has ended is not in that tree, and stays.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+
+if sys.platform == "win32":
+    OWN_GROUP: Final[dict[str, Any]] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us alone."""
+    _SECONDS: Final = 5.0  # which `taskkill` has
+
+    def _taskkill() -> str:
+        """Where it is: not what stands first in a PATH that somebody else may have set."""
+        return str(Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe"))
+
+    def ask_to_end(leader: int) -> None:
+        """Ctrl-Break to the group of a child that is not reaped yet. A program without a handler for it ends; one without a console hears nothing."""
+        with suppress(OSError):
+            os.kill(leader, signal.CTRL_BREAK_EVENT)
+
+    def take_away(leader: int) -> None:
+        """End a child that is not reaped yet, and the tree below it. Waits for `taskkill`, which takes some tenths of a second."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 -- a program of the system, and a number
+                (_taskkill(), "/T", "/F", "/PID", str(leader)),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+            )
+        with suppress(OSError):  # without `taskkill`, or if it refused
+            os.kill(leader, signal.SIGTERM)  # which is TerminateProcess there
+
+else:
+    OWN_GROUP: Final[dict[str, Any]] = {"start_new_session": True}
+    """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us alone."""
+
+    def ask_to_end(leader: int) -> None:
+        """SIGTERM to the session of a child that is not reaped yet."""
+        with suppress(OSError):  # gone in this instant
+            os.killpg(leader, signal.SIGTERM)
+
+    def take_away(leader: int) -> None:
+        """SIGKILL to the session of a child that is not reaped yet."""
+        with suppress(OSError):
+            os.killpg(leader, signal.SIGKILL)

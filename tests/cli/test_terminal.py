@@ -1,0 +1,308 @@
+"""What a command prints fits the terminal, ends quietly where nobody reads, and moves and has colour only where somebody looks."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import resilient_bridge as rb
+from resilient_bridge import cli
+from resilient_bridge.cli.terminal import columns, fitted, is_coloured
+
+
+pytestmark = pytest.mark.requirement("X12")
+
+PROGRAM = (sys.executable, "-m", "resilient_bridge")
+FLOW = """
+from resilient_bridge.agent import Phase, Workflow
+async def build(context): return "a long enough text of what came of it, so that a line has to be broken"
+flow = Workflow("a-workflow-with-a-name", phases=[Phase("build", build), Phase("publish", build)], path={path!r})
+"""
+
+
+def _paths(parser, path=()):
+    """Every command of the program, as words."""
+    yield path
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from _paths(below, (*path, name))
+
+
+def _printed(argv, capsys):
+    try:
+        code = cli.main(argv)
+    except SystemExit as ended:
+        code = ended.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def _longest(text):
+    return max((len(line) for line in text.splitlines()), default=0)
+
+
+# ---- the width -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 40])
+@pytest.mark.parametrize("path", list(_paths(cli.parser())), ids=" ".join)
+def test_help_fits(path, width, monkeypatch, capsys):
+    """`--help` of every command, and the usage of a wrong one."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out, _ = _printed([*path, "--help"], capsys)
+    assert (code, out != "") == (0, True)
+    assert _longest(out) <= width, max(out.splitlines(), key=len)
+    code, _, err = _printed([*path, "--no-such-option"], capsys)
+    assert code == 2
+    assert _longest(err) <= width, max(err.splitlines(), key=len)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Files that commands read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right.toml").write_text(
+        '[policies.search]\nretry = { attempts = 4 }\ntimeout = "10s"\ndeadline = "60s"\n'
+    )
+    (tmp_path / "wrong.toml").write_text("[policies.search]\nretry = { attempts = 0, atempts = 5 }\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("width", [80, 40])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "backoff default -n 12 --plot --samples 2",
+        "backoff recursor",
+        "backoff nonsense(",
+        "classify ECONNREFUSED",
+        "classify --status 429 --retry-after 7",
+        "classify --mcp -32601",
+        "classify SESS_NOT_FOUND",
+        "check right.toml --explain",
+        "check wrong.toml",
+        "check missing.toml",
+        "pipe notaurl",
+        "pipe ws://127.0.0.1:1 --token-env NO_SUCH_VARIABLE_IS_SET",
+        "serve --dialect nonsense",
+        "workflow status missing.py",
+    ],
+)
+def test_output_fits(files, command, width, monkeypatch, capsys):
+    """Tables, pictures, explanations and errors, of each command."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, err = _printed(command.split(" "), capsys)
+    assert out + err
+    assert _longest(out) <= width, max(out.splitlines(), key=len)
+    assert _longest(err) <= width, max(err.splitlines(), key=len)
+
+
+@pytest.mark.parametrize(
+    "command", ["backoff default --json", "classify 429 --json", "check --schema", "completion bash"]
+)
+def test_what_programs_read_is_not_broken(files, command, monkeypatch, capsys):
+    """JSON and scripts are the same, however narrow the terminal is."""
+    outputs = []
+    for width in ("20", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        outputs.append(_printed(command.split(" "), capsys)[1])
+    assert outputs[0] == outputs[1]
+    assert _longest(outputs[0]) > 40
+
+
+def test_in_a_pipe_nothing_is_broken(monkeypatch):
+    """Without a terminal and without COLUMNS a text stays as it is, so `grep` finds what it looks for."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert columns(io.StringIO()) is None
+    assert fitted("x " * 100, None) == "x " * 100
+
+
+def test_a_table_keeps_its_columns():
+    """Blanks go first, in all lines at once, so that what stood below each other still does."""
+    table = "wait    total\n   1        3\n   2       12"
+    assert fitted(table, 10).split("\n") == ["wait total", "   1     3", "   2    12"]
+
+
+def test_a_line_goes_on_below_itself():
+    """What does not fit is broken between words; what goes on is indented."""
+    assert fitted("  - one two three", 10) == "  - one\n    two\n    three"
+    assert fitted("1.00 s  who  one two three", 20, hanging=8) == "1.00 s  who  one two\n        three"
+
+
+# ---- the ends --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "command",
+    [("--help",), ("check", "--schema")],
+)
+def test_a_closed_pipe_is_no_traceback(command):
+    """`… | head -1`: nothing is said, and the exit code is the one of SIGPIPE, or 0 if all had been written."""
+    process = subprocess.Popen([*PROGRAM, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    _, err = process.communicate(timeout=30)
+    assert b"Traceback" not in err
+    assert b"BrokenPipe" not in err
+    assert process.returncode in {0, 2, 141}
+
+
+class Terminal:
+    """A command on a terminal of its own, so wide; `text` is all that it wrote there."""
+
+    def __init__(self, *command, width, stdin=subprocess.DEVNULL, stdout=None, **environment):
+        import fcntl
+        import struct
+        import termios
+
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        clean = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+        self.process = subprocess.Popen(
+            [*PROGRAM, *command],
+            stdin=stdin,
+            stdout=stdout or theirs,
+            stderr=theirs,
+            env={**clean, "TERM": "xterm", **environment},
+        )
+        os.close(theirs)
+        self._ours = ours
+
+    def read(self):
+        parts = []
+        try:
+            while part := os.read(self._ours, 65_536):
+                parts.append(part)
+        except OSError:  # how Linux says that nobody has the other end any more
+            pass
+        os.close(self._ours)
+        self.process.wait(timeout=30)
+        return b"".join(parts).decode()
+
+
+def _seen(text):
+    """The lines as they stand at the end: without colour, and without what was cleared."""
+    import re
+
+    text = re.sub(r"\x1b\[\d+m", "", text)
+    return [line.rpartition("\x1b[K")[2] for line in text.replace("\r\n", "\n").split("\n")]
+
+
+@pytest.mark.real
+def test_the_demo_has_a_status_line_and_colour_on_a_terminal():
+    """Below the lines one that says how far it is, gone at the end; every line fits; colour unless NO_COLOR."""
+    text = Terminal("demo", "--duration", "1", "--faults", "cut", width=60).read()
+    assert text.count("\x1b[K") > 5
+    assert "received " in text
+    assert "\x1b[32mRECOVERED" in text
+    assert max(map(len, _seen(text))) <= 60, max(_seen(text), key=len)
+
+
+def test_no_color_and_pipes_have_none(monkeypatch):
+    """Colour is for terminals, and not where somebody says so."""
+
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert (is_coloured(Screen()), is_coloured(io.StringIO())) == (True, False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not is_coloured(Screen())
+
+
+@pytest.mark.real
+async def test_pipe_has_a_status_line_on_a_terminal():
+    """On stderr, where neither stdin nor stdout is that terminal."""
+    async with rb.testing.BridgeServer() as server:
+        reader, writer = os.pipe()
+        os.write(writer, json.dumps({"type": "note", "payload": {"n": 1}}).encode() + b"\n")
+        with Path(os.devnull).open("wb") as nowhere:
+            child = Terminal("pipe", server.url, width=70, stdin=reader, stdout=nowhere)
+        os.close(reader)
+        asyncio.get_running_loop().call_later(1, os.close, writer)
+        text = await asyncio.to_thread(child.read)
+    assert "READY; sent 1, confirmed 1, received 0" in text
+    assert max(map(len, _seen(text))) <= 70
+    assert child.process.returncode == 0
+
+
+# ---- the exit code of pipe -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+async def test_pipe_says_whether_the_bridge_was_reached():
+    """With nothing to send: 0 if the bridge was reached, 5 if it was not within `--drain`."""
+    async with rb.testing.BridgeServer() as server:
+        for url, code in ((server.url, 0), ("ws://127.0.0.1:1", 5)):
+            child = await asyncio.create_subprocess_exec(
+                *PROGRAM, "pipe", url, "--drain", "1", stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            assert await asyncio.wait_for(child.wait(), 30) == code
+
+
+# ---- completion ------------------------------------------------------------------------------------------------------
+
+
+COMPLETIONS = [
+    ("resilient-bridge ", {"demo", "pipe", "completion", "--version"}, {"run", "--store"}),
+    ("resilient-bridge de", {"demo"}, {"pipe"}),
+    ("resilient-bridge pipe --", {"--store", "--preset", "--drain"}, {"--plot"}),
+    ("resilient-bridge pipe --preset re", {"recursor"}, {"default"}),
+    ("resilient-bridge workflow ", {"run", "resume", "skip"}, {"demo"}),
+    ("resilient-bridge workflow skip --r", {"--reason"}, {"--json"}),
+    ("resilient-bridge completion ", {"bash", "zsh", "fish"}, {"demo"}),
+]
+
+
+@pytest.mark.real
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes(tmp_path, capsys):
+    """Commands, the commands below them, their options, and the words of an option, as bash itself does it."""
+    _, script, _ = _printed(["completion", "bash"], capsys)
+    lines = [script]
+    for typed, _, _ in COMPLETIONS:
+        words = typed.split(" ")
+        quoted = " ".join(f"'{word}'" for word in words)
+        lines.append(
+            f'COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _resilient_bridge; echo "${{COMPREPLY[@]}}"'
+        )
+    done = subprocess.run(
+        [shutil.which("bash"), "--norc", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stderr == ""
+    for (typed, offered, not_offered), line in zip(COMPLETIONS, done.stdout.splitlines(), strict=True):
+        found = set(line.split())
+        assert offered <= found, typed
+        assert not not_offered & found, typed
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
+def test_the_script_is_one_for_its_shell(shell, check, capsys, tmp_path):
+    """The shell itself reads it without complaint."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell}")
+    _, out, _ = _printed(["completion", shell], capsys)
+    script = tmp_path / "completion"
+    script.write_text(out)
+    done = subprocess.run([program, check, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
