@@ -213,7 +213,7 @@ def _interpreters(least: tuple[int, int]) -> list[str]:
 
 def _environment(session: nox.Session, interpreter: str) -> str:
     """An environment of its own with what tests need, and uvloop; returns its Python."""
-    version = subprocess.check_output(  # noqa: S603 -- an interpreter of this machine
+    version = subprocess.check_output(  # noqa: S603 -- an interpreter that was found
         [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True
     ).strip()
     folder = Path(f".nox/python{version}")

@@ -18,7 +18,7 @@ from ..values.backoff import SHAPES
 from ..values.what import WORDS
 from .printing import complain, show
 from .status_line import StatusLine
-from .terminal import columns, fitted, is_terminal
+from .terminal import can_be_cleared, columns, fitted
 
 
 _WRONG: Final = 1
@@ -83,7 +83,7 @@ def _providers(config: Config, arguments: argparse.Namespace) -> list[Problem]:
         with StatusLine(
             lambda text: print(text, end="", file=sys.stderr, flush=True),
             lambda: f"asking the providers, {max(0.0, ends - loop.time()):.0f} s at most",
-            lambda: columns(sys.stderr) if is_terminal(sys.stderr) else None,
+            lambda: columns(sys.stderr) if can_be_cleared(sys.stderr) else None,
         ):
             return await config.failed_providers(None, arguments.timeout)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 from .. import events
 from ..errors import Failure
 from .status_line import StatusLine
-from .terminal import CLEAR, columns, fitted, is_coloured, is_terminal
+from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 
 
 _COLOURS: Final = {"RECOVERED": "32", "GAP": "35", "UNKNOWN": "36", "BROKEN": "31", "FAILED": "31"}
@@ -58,6 +58,7 @@ class Story:
         self._coloured = is_coloured(out)
         self._phases: list[str] = []
         self._state = ""
+        self._status_line: StatusLine | None = None
         self._connecting_at = self._began
 
     # ---- lines
@@ -74,17 +75,18 @@ class Story:
     def status(self, text: Callable[[], str]) -> StatusLine:
         """A line below the others that says how far it is, while it is entered; on a terminal alone."""
         out = self._out
-        return StatusLine(
+        self._status_line = StatusLine(
             self._put,
             lambda: f"{self._clock() - self._began:6.2f} s  {self._state}; {text()}; {self._outbox()}",
-            lambda: columns(out) if is_terminal(out) else None,
+            lambda: columns(out) if can_be_cleared(out) else None,
         )
+        return self._status_line
 
     def _write(self, text: str, mark: str = "", colour: str = "") -> None:
         text = fitted(text, columns(self._out), hanging=_HANGING)
         if mark and colour and self._coloured:  # afterwards, because it takes no room
             text = text.replace(mark, f"\x1b[{colour}m{mark}\x1b[0m", 1)
-        self._put(f"{CLEAR if is_terminal(self._out) else ''}{text}\n")
+        self._put(f"{CLEAR if self._status_line is not None and self._status_line.is_drawn else ''}{text}\n")
 
     def _put(self, text: str) -> None:
         if self._out is None:

@@ -33,7 +33,7 @@ from .pipe_receipts import Dealt, Receipts
 from .printing import USAGE, complain, words_of
 from .signals import on_signals
 from .status_line import StatusLine
-from .terminal import CLEAR, columns, fitted, is_terminal
+from .terminal import CLEAR, can_be_cleared, columns, fitted, is_terminal
 
 
 OK, FAILED, _, UNCONFIRMED, REFUSED, NOT_REACHED = range(6)
@@ -128,6 +128,7 @@ class Pipe:
         self._is_printing = False
         self._reached = asyncio.Event()
         self._state = ""
+        self._status_line: StatusLine | None = None
         self._sent = 0
         self._confirmed = 0
         self._received = 0
@@ -322,20 +323,19 @@ class Pipe:
     # ---- stderr
     def _status(self) -> StatusLine:
         """How far it is, where somebody looks at stderr alone: what is typed, or printed, is not torn."""
-        is_free = is_terminal(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
-        return StatusLine(
+        is_free = can_be_cleared(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
+        self._status_line = StatusLine(
             lambda text: self._err.put(text, end=""),
             lambda: (
                 f"{self._state}; sent {self._sent}, confirmed {self._confirmed}, received {self._received}"
             ),
             lambda: columns(sys.stderr) if is_free else None,
         )
+        return self._status_line
 
     def _say(self, text: str) -> None:
-        width = (
-            columns(sys.stderr) if is_terminal(sys.stderr) else None
-        )  # in a pipe one line is one statement
-        self._err.put(text if width is None else f"{CLEAR}{fitted(text, width)}")
+        clear = CLEAR if self._status_line is not None and self._status_line.is_drawn else ""
+        self._err.put(clear + fitted(text, columns(sys.stderr)))
 
     def tell_gap(self, gap: Gap) -> None:
         """A hole in what stdout shows."""

@@ -13,8 +13,8 @@ USAGE: Final = 2
 
 
 def show(command: str, text: str, *, is_data: bool = False) -> int:
-    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written. What programs read (`is_data`) is never broken."""
-    if not is_data:
+    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written. What programs read, JSON or `is_data`, is never broken."""
+    if not is_data and not text.startswith("{"):
         text = fitted(text, columns(sys.stdout))
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:

@@ -32,9 +32,15 @@ class StatusLine:
             self._draw()
         return self
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it stands there now, and has to be cleared by whoever prints."""
+        return self._timer is not None
+
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
             self._write(CLEAR)
 
     def _draw(self) -> None:

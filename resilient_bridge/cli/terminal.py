@@ -1,7 +1,7 @@
 """How wide a text may be, and how it is made to fit; the line that says how far something is.
 
-Rule: what programs read is never changed. A text is broken for a terminal, or where COLUMNS says how wide it is to be; in a pipe without
-that it stays as it is.
+Rule: what programs read is never changed. A text is broken for a terminal, as wide as COLUMNS says, or as it is; in a pipe it stays in one
+piece, so that one line is one statement.
 """
 
 from __future__ import annotations
@@ -30,21 +30,26 @@ def is_terminal(out: TextIO | None) -> bool:
 
 
 def columns(out: TextIO | None) -> int | None:
-    """How many columns there are: of COLUMNS, or of the terminal; None for what is no terminal."""
+    """How many columns a terminal has: what COLUMNS says, or it itself; None for what is no terminal."""
+    if out is None or not is_terminal(out):
+        return None
     with suppress(ValueError):
         width = int(os.environ.get("COLUMNS", ""))
         if width > 0:
             return max(width, _NARROWEST)
-    if out is None or not is_terminal(out):
-        return None
     with suppress(OSError, ValueError):
         return max(os.get_terminal_size(out.fileno()).columns, _NARROWEST)
     return 80
 
 
+def can_be_cleared(out: TextIO | None) -> bool:
+    """Whether a line can be drawn again: on a terminal that is not dumb."""
+    return is_terminal(out) and os.environ.get("TERM") != "dumb"
+
+
 def is_coloured(out: TextIO | None) -> bool:
     """Colour is for terminals, and not where NO_COLOR or TERM=dumb is set."""
-    return is_terminal(out) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return can_be_cleared(out) and not os.environ.get("NO_COLOR")
 
 
 def fitted(text: str, width: int | None, *, hanging: int | None = None) -> str:

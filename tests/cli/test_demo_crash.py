@@ -25,10 +25,10 @@ def clients(directory):
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            said = path.read_bytes()
+            spoken = path.read_bytes()
         except OSError:
             continue
-        if os.fsencode(directory) in said and b"demo_client" in said:
+        if os.fsencode(directory) in spoken and b"demo_client" in spoken:
             found.append(int(path.parent.name))
     return found
 
@@ -79,9 +79,9 @@ def test_what_makes_no_sense_is_wrong_usage(argv, capsys):
 def test_the_ledger_balances_over_all_processes(tmp_path):
     """Four kinds of kills: 0 lost, 0 twice, 0 inversions, nothing unknown, the story is told, nothing is left behind."""
     child = started(tmp_path, "5", "--duration", "4", "--rate", "50", "--json", "--seed", "2")
-    out, told = child.communicate(timeout=100)
+    out, shown = child.communicate(timeout=100)
     totals = json.loads(out)
-    assert (child.returncode, totals["broken"]) == (0, []), told
+    assert (child.returncode, totals["broken"]) == (0, []), shown
     for name in ("lost", "duplicated", "reordered", "unexpected", "unknown", "not_delivered", "dead"):
         assert totals[name] == 0, name
     assert (totals["kills"], totals["processes"], totals["seed"]) == (5, 6, 2)
@@ -100,7 +100,7 @@ def test_the_ledger_balances_over_all_processes(tmp_path):
         "sent again",
         "ledger",
     ]
-    assert [word for word in words if word not in told] == []
+    assert [word for word in words if word not in shown] == []
     assert list(tmp_path.iterdir()) == []
     assert clients(tmp_path) == []
 
@@ -111,7 +111,7 @@ def test_a_store_that_forgets_is_found_out(capsys, monkeypatch):
     start = demo_lives.Lives.start
 
     async def forgetful(self, untold):
-        for path in Path(self._place[1]).parent.iterdir():
+        for path in Path(self._target[1]).parent.iterdir():
             path.unlink()
         await start(self, untold)
 

@@ -39,6 +39,12 @@ def _paths(parser, path=()):
                 yield from _paths(below, (*path, name))
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """Somebody looks at what is captured."""
+    monkeypatch.setattr("resilient_bridge.cli.terminal.is_terminal", lambda _: True)
+
+
 def _printed(argv, capsys):
     try:
         code = cli.main(argv)
@@ -57,7 +63,7 @@ def _longest(text):
 
 @pytest.mark.parametrize("width", [80, 40])
 @pytest.mark.parametrize("path", list(_paths(cli.parser())), ids=" ".join)
-def test_help_fits(path, width, monkeypatch, capsys):
+def test_help_fits(terminal, path, width, monkeypatch, capsys):
     """`--help` of every command, and the usage of a wrong one."""
     monkeypatch.setenv("COLUMNS", str(width))
     code, out, _ = _printed([*path, "--help"], capsys)
@@ -79,6 +85,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.usefixtures("terminal", "files")
 @pytest.mark.parametrize("width", [80, 40])
 @pytest.mark.parametrize(
     "command",
@@ -99,7 +106,7 @@ def files(tmp_path, monkeypatch):
         "workflow status missing.py",
     ],
 )
-def test_output_fits(files, command, width, monkeypatch, capsys):
+def test_output_fits(command, width, monkeypatch, capsys):
     """Tables, pictures, explanations and errors, of each command."""
     monkeypatch.setenv("COLUMNS", str(width))
     _, out, err = _printed(command.split(" "), capsys)
@@ -111,7 +118,7 @@ def test_output_fits(files, command, width, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "command", ["backoff default --json", "classify 429 --json", "check --schema", "completion bash"]
 )
-def test_what_programs_read_is_not_broken(files, command, monkeypatch, capsys):
+def test_what_programs_read_is_not_broken(terminal, files, command, monkeypatch, capsys):
     """JSON and scripts are the same, however narrow the terminal is."""
     outputs = []
     for width in ("20", "200"):
@@ -122,8 +129,8 @@ def test_what_programs_read_is_not_broken(files, command, monkeypatch, capsys):
 
 
 def test_in_a_pipe_nothing_is_broken(monkeypatch):
-    """Without a terminal and without COLUMNS a text stays as it is, so `grep` finds what it looks for."""
-    monkeypatch.delenv("COLUMNS", raising=False)
+    """Without a terminal a text stays as it is, whatever COLUMNS says, so `grep` finds what it looks for."""
+    monkeypatch.setenv("COLUMNS", "40")
     assert columns(io.StringIO()) is None
     assert fitted("x " * 100, None) == "x " * 100
 
@@ -179,11 +186,14 @@ class Terminal:
         os.close(theirs)
         self._ours = ours
 
-    def read(self):
+    def read(self, until=None, then=None):
+        """All that it writes; once it has written `until`, `then` is called."""
         parts = []
         try:
             while part := os.read(self._ours, 65_536):
                 parts.append(part)
+                if until is not None and until in b"".join(parts).decode(errors="replace"):
+                    until = then()
         except OSError:  # how Linux says that nobody has the other end any more
             pass
         os.close(self._ours)
@@ -232,9 +242,9 @@ async def test_pipe_has_a_status_line_on_a_terminal():
         with Path(os.devnull).open("wb") as nowhere:
             child = Terminal("pipe", server.url, width=70, stdin=reader, stdout=nowhere)
         os.close(reader)
-        asyncio.get_running_loop().call_later(1, os.close, writer)
-        text = await asyncio.to_thread(child.read)
-    assert "READY; sent 1, confirmed 1, received 0" in text
+        wanted = "READY; sent 1, confirmed 1, received 0"
+        text = await asyncio.to_thread(child.read, wanted, lambda: os.close(writer))
+    assert wanted in text
     assert max(map(len, _seen(text))) <= 70
     assert child.process.returncode == 0
 

@@ -243,7 +243,6 @@ if sys.platform == "win32":
         return "has an access list that forbids it"
 
 else:
-    import pwd
 
     def _mount_flags(there: str) -> int:
         return os.statvfs(there).f_flag
@@ -261,8 +260,10 @@ else:
 
     def _user(number: int) -> str:
         try:
+            import pwd
+
             return pwd.getpwuid(number).pw_name
-        except KeyError:
+        except (ImportError, KeyError):  # the first: in a browser
             return f"user {number}"
 
 
