@@ -74,7 +74,7 @@ def test_what_does_not_start(command, why, capsys):
     assert why in capsys.readouterr().out
 
 
-def test_a_refused_address_is_told_in_words(capsys):
+def test_a_refused_address_is_a_reason_in_words(capsys):
     """The reason alone, and no value of Python around it."""
     with socket.socket() as taken:  # bound and not listening: nobody can listen there, so it refuses
         taken.bind(("127.0.0.1", 0))
@@ -82,7 +82,7 @@ def test_a_refused_address_is_told_in_words(capsys):
     assert "no: connection refused (!: it does not start)" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_server_that_is_silent_is_told_as_that(capsys):
+def test_a_silent_server_is_named_as_one(capsys):
     """What was waited for, and how to wait longer."""
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     assert cli.main(["doctor", "--mcp", "--seconds", "0.3", "--", *command]) == 1
