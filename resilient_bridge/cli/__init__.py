@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from .commands import parser
+from .printing import complain
 
 
 __all__ = ["main"]
@@ -43,9 +44,19 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         words[:1] in (["mcp"], ["doctor"]) and "--" in words
     ):  # after it stands another program's command, dashes and all
         words, command = words[: words.index("--")], words[words.index("--") + 1 :]
-    arguments = parser().parse_args(words)
+    every = parser()
+    arguments, rest = every.parse_known_args(words)
+    if rest:
+        _refuse(every, words[0], getattr(arguments, "mcp" if words[0] == "doctor" else "url", None), rest)
     arguments.command, arguments.words = command, words[1:]
     return arguments
+
+
+def _refuse(every: argparse.ArgumentParser, name: str, server: str | None, rest: list[str]) -> NoReturn:
+    """End with exit code 2. Of a server's command without `--` before it only the first word is shown: a key may stand further on."""
+    if name in ("mcp", "doctor") and server and not server.startswith(("http://", "https://")):
+        raise SystemExit(complain(name, f"a URL, or -- before a command, expected, got {server!r}"))
+    every.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 class _EnvironmentError(Exception):

@@ -30,10 +30,11 @@ the text that came with that: a body, a close reason, the end of stderr, a messa
 _EXIT_CODES: Final = """exit codes of pipe: 0 all was confirmed, or nothing was to be sent and the bridge was reached; 1 the bridge failed for good; 2 wrong usage or settings, or a store
 or a file of receipts that cannot be used; 3 a message ended without confirmation, or is left in the store; 4 a line was refused; 5 nothing was to be sent, and the bridge was never reached. Of several reasons the smallest counts."""
 
-_DOCTOR: Final = """It connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
-dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. Exit codes: 0 found out; 1 it could
-not connect, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments; 3, of an MCP server, problems that the page marks
-with (!)."""
+_DOCTOR: Final = """With --bridge it connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
+dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. With --mcp it starts a server of its own
+(at a URL: opens sessions of its own), asks for lists, ends it and starts it again; it calls no tool but that of --probe-tool. Exit codes:
+0 found out; 1 it could not connect or start, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments; 3, of an MCP
+server, problems that the page marks with (!)."""
 _CHECK: Final = """Names of functions are let pass and listed, because only your program has them. Exit codes: 0 all is right; 1 it is not, each
 mistake with its path and line; 2 wrong usage, or no such file."""
 _DIALECT: Final = (

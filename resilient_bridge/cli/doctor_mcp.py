@@ -37,8 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         code = asyncio.run(_bounded(server, arguments, probe, page))
     except TimeoutError:
-        page.row("time", f"not done within {arguments.seconds:g} s", "it took too long")
-        code = RISKS if page.data.get("starts") else NOT_STARTED
+        has_started = page.data.get("starts")
+        reached = "" if has_started else ": no answer to initialize; a longer time is --seconds N"
+        page.row("time", f"not done within {arguments.seconds:g} s{reached}", "it took too long")
+        code = RISKS if has_started else NOT_STARTED
     if code == FOUND_OUT and page.problems:
         code = RISKS
     text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..adapters.sidecar.lists import hint_of
@@ -36,7 +37,9 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
     answer, seconds = await greet(talk, LATEST)
     if answer is None or "result" not in answer:
         words = f"; its last words: {talk.words}" if talk.words else ""
-        why = talk.loss or (str(answer.get("error")) if answer else "no answer to initialize")
+        why = talk.loss or (
+            _words_of(object_of(answer.get("error"))) if answer else "no answer to initialize"
+        )
         page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
         return False
     result = answer["result"]
@@ -114,6 +117,11 @@ async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Pag
         "" if is_fine else "it gave no result",
         probe=is_fine,
     )
+
+
+def _words_of(error: Mapping[str, Any]) -> str:
+    code = error.get("code")
+    return str(error.get("message") or "an error without words") + ("" if code is None else f" ({code})")
 
 
 def _names(names: list[str]) -> str:

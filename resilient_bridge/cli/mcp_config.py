@@ -51,10 +51,7 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
     if sidecar.command:
         program = shutil.which(sidecar.command[0], path=_search_path(arguments.cwd, sidecar.command[0]))
         if program is None:
-            return complain(
-                "mcp",
-                f"command not found: {sidecar.command[0]}, looked for in {os.environ.get('PATH', 'no PATH')}",
-            )
+            return complain("mcp", _why_not(sidecar.command[0], arguments.cwd))
         program = str(Path(program).absolute())
     entry = _entry(_own_options(arguments.words), sidecar, program)
     if client == "vscode":
@@ -109,6 +106,17 @@ def _search_path(cwd: str | None, program: str) -> str | None:
     if os.sep in program and not Path(program).is_absolute() and cwd is not None:
         return str(Path(cwd) / Path(program).parent)
     return None
+
+
+def _why_not(program: str, cwd: str | None) -> str:
+    """Return why a program cannot be started, in the words that the sidecar has for it."""
+    if os.sep not in program:
+        return f"command not found: {program}, looked for in {os.environ.get('PATH', 'no PATH')}"
+    if (Path(cwd or ".") / program).is_file():
+        return (
+            f"not allowed to run {program}: it is not executable; name its interpreter before it, or chmod +x"
+        )
+    return f"command not found: {program}, seen from {Path(cwd or '.').absolute()}"
 
 
 def _path_for(program: str, ours: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -73,16 +74,38 @@ def test_what_does_not_start(command, why, capsys):
     assert why in capsys.readouterr().out
 
 
+def test_a_refused_address_is_a_reason_in_words(capsys):
+    """The reason alone, and no value of Python around it."""
+    with socket.socket() as taken:  # bound and not listening: nobody can listen there, so it refuses
+        taken.bind(("127.0.0.1", 0))
+        assert cli.main(["doctor", "--mcp", f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"]) == 1
+    assert "no: connection refused (!: it does not start)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_silent_server_is_named_as_one(capsys):
+    """What was waited for, and how to wait longer."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    assert cli.main(["doctor", "--mcp", "--seconds", "0.3", "--", *command]) == 1
+    assert "no answer to initialize; a longer time is --seconds N" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--mcp"],
         ["--mcp", "x://y"],
+        ["--mcp", "npx", "-y", "server"],
         ["--mcp", "--probe-arguments", "[]", "--", "x"],
         ["--bridge", "ws://h", "--", "x"],
     ],
 )
 def test_wrong_usage(words, capsys):
     """Exit code 2 and a line."""
-    assert cli.main(["doctor", *words]) == 2
+    try:
+        code = cli.main(["doctor", *words])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
     assert capsys.readouterr().err.count("\n") == 1

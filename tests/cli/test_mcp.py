@@ -80,6 +80,11 @@ def test_a_url_takes_headers_before_and_after_it():
         ([], "the server's URL, or -- and the command"),
         (["--"], "a command expected after --"),
         (["npx"], "a URL, or -- before a command, expected, got 'npx'"),
+        (
+            ["npx", "-y", "server", "secret-without-colon"],
+            "a URL, or -- before a command, expected, got 'npx'",
+        ),
+        (["--print-config", "json", "npx", "-y", "server"], "-- before a command, expected, got 'npx'"),
         (["https://host/mcp", "--", "npx"], "a URL or a command expected, got both"),
         (["--header", "secret-without-colon", "https://host"], '"NAME: VALUE" expected'),
         (["--header", "A: x", "--header", "a: y", "https://host"], "a is given twice"),
@@ -100,12 +105,35 @@ def test_a_url_takes_headers_before_and_after_it():
 )
 def test_wrong_usage_is_one_line_and_starts_nothing(words, wanted, capfd):
     """Exit code 2, the reason on stderr, nothing on stdout; what may be a secret is not shown."""
-    assert cli.main(["mcp", *words]) == 2
+    try:
+        code = cli.main(["mcp", *words])
+    except SystemExit as stop:  # a command line that cannot be read, as of any program with argparse
+        code = stop.code
+    assert code == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert wanted in err
     assert err.count("\n") == 1
     assert "secret-without-colon" not in err
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        ("./there.py", "not allowed to run ./there.py: it is not executable"),
+        ("./other.py", "command not found: ./other.py, seen from"),
+    ],
+)
+def test_a_path_that_cannot_be_started_is_not_looked_for_in_path(
+    program, wanted, tmp_path, monkeypatch, capsys
+):
+    """The reason says what to do with that file; PATH has nothing to do with it."""
+    (tmp_path / "there.py").touch(0o644)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["mcp", "--print-config", "json", "--", program]) == 2
+    err = capsys.readouterr().err
+    assert wanted in err
+    assert "looked for" not in err
 
 
 @pytest.mark.parametrize(

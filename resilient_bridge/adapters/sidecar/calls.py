@@ -15,8 +15,8 @@ from .limits import Limits
 from .outcomes import PREFIX, Outcome
 from .permission import permission_of
 from .shared import request_for_all
-from .state import Call, Drop, GiveUp, Held
-from .upstream import NOT_STARTED
+from .state import Call, Drop, GiveUp, Held, Phase
+from .upstream import NOT_GREETED, NOT_STARTED
 
 
 if TYPE_CHECKING:
@@ -297,7 +297,9 @@ class Calls:
         if self._state.usable is not None and (ending := self._limits.too_long(call)) is not None:
             return ending
         attempts = self._restarts.attempts - call.attempts_at
-        loss = self._state.last_loss or NOT_STARTED
+        current = self._state.current
+        first = NOT_GREETED if current is not None and current.phase is Phase.GREETING else NOT_STARTED
+        loss = self._state.last_loss or first
         return outcomes.unreachable(call.name, loss, attempts, now - call.waits_since)
 
     def _deliver(self, call: Call, answer: Message, outcome: Outcome, now: float, reason: str = "") -> None:

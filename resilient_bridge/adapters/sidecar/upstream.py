@@ -46,7 +46,8 @@ class Loss:
 
 
 NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)
-"""What is said of a server that was never there."""
+NOT_GREETED: Final = Loss(reason="it has not answered initialize", executed=Executed.NO)
+"""What is said of a server that was never there, and of one that is there and silent."""
 
 
 class Receiver(Protocol):

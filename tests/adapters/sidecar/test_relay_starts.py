@@ -52,6 +52,16 @@ def test_a_command_that_is_not_there_fails_initialize_with_its_reason():
     assert len(harness.sessions) == 1
 
 
+def test_a_server_that_is_silent_fails_initialize_with_that_reason():
+    """It runs, so nobody is told that it has not started."""
+    harness = Harness(start_timeout=20)
+    del harness.auto["initialize"]
+    client = harness.client()
+    client.ask(1, "initialize", {})
+    harness.wait(21)
+    assert "not reachable (it has not answered initialize" in client.answer(1).error["message"]
+
+
 def test_a_command_that_is_gone_is_tried_again_with_the_next_call_and_not_by_itself():
     """A command that is gone is tried again with the next call and not by itself."""
     harness, client = ready()
