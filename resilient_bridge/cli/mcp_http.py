@@ -78,13 +78,13 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         events=arguments.events,
         stderr=None if arguments.quiet else sys.stderr.fileno(),
     ) as url:
-        print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr)
         if token is not None:
             where = (
                 f"the token is in {arguments.token_file}"
                 if arguments.token_file
                 else f"the token for clients: {token}"
             )
-            print(f"resilient-bridge mcp: {where}", file=sys.stderr, flush=True)
+            print(f"resilient-bridge mcp: {where}", file=sys.stderr)
+        print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)
         await asked
     return 0
