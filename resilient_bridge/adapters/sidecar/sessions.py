@@ -325,18 +325,17 @@ class Sessions:
         if session.ready_at is not None:
             state.restarts += 1
             state.restarted = restarted_note(state.restarts, loss.reason, self._today())
-        words = f"; last words: {loss.words}" if loss.words else ""
-        wait = due - now
-        then = "started again at once" if wait <= 0 else f"started again in {wait:.1f} s"
-        state.note(
-            "server_lost",
-            f"the server ended: {loss.reason}, {then}{words}",
-            reason=loss.reason,
-            wait=round(wait, 3),
-        )
         # Nothing changes by itself, so the next call tries again; but what an address says amid a redeploy is not its last word.
-        if loss.is_final and (state.started is None or self._options.is_command):
+        is_final = loss.is_final and (state.started is None or self._options.is_command)
+        if is_final:
             self._restarts.next_at = None
+        wait = due - now
+        soon = "started again at once" if wait <= 0 else f"started again in {wait:.1f} s"
+        began = "the server did not start" if session.ready_at is None else "the server ended"
+        last = loss.words.splitlines()[-1:]  # the others stand above it, as the server wrote them
+        line = f"{began}: {loss.reason}, {'not tried again before it is asked for' if is_final else soon}"
+        fields = {} if is_final else {"wait": round(wait, 3)}
+        state.note("server_lost", "; last words: ".join([line, *last]), reason=loss.reason, **fields)
 
     # ---- time --------------------------------------------------------------------------------------------------
 

@@ -332,3 +332,19 @@ def test_odd_progress_of_a_server_harms_nothing(value):
     harness.reply(harness.take())
     assert client.answer(1)
     assert "Infinity" not in "".join(one.text for one, _ in client.got)
+
+
+def test_the_line_about_a_loss_is_one_line_and_promises_no_start_that_does_not_come():
+    """A command that is gone is not tried again by itself; of the server's last words the last line is enough."""
+    harness, client = ready()
+    harness.die(Loss(reason="exit code 1", words="Traceback\nno such database"))
+    harness.opens_at_once = False
+    client.call(1, "order")
+    harness.wait(1)
+    harness.die(NOT_FOUND)
+    lines = [line for line in harness.lines if "server" in line and "back" not in line]
+    assert lines[0] == "the server ended: exit code 1, started again at once; last words: no such database"
+    assert (
+        lines[-1]
+        == "the server did not start: command not found: server, not tried again before it is asked for"
+    )
