@@ -19,7 +19,7 @@ class PlainHandle:
     """What can be cancelled, and says nothing of its time."""
 
     def __init__(self, timer):
-        self.cancel, self.cancelled = timer.cancel, timer.cancelled
+        self.cancel, self.cancelled, self._source_traceback = timer.cancel, timer.cancelled, None
 
 
 class PlainHandles(asyncio.SelectorEventLoop):
