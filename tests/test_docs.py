@@ -65,4 +65,4 @@ def _commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "call"), _commands())
 def test_every_command_shown_is_one_that_exists(page, call):
     """The command line of each shell block is one that the parser takes."""
-    assert cli._parser().parse_args(shlex.split(call)).run
+    assert cli.parser().parse_args(shlex.split(call)).run

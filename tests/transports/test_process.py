@@ -46,7 +46,8 @@ async def leaving_nothing():
     """No descriptor and no task is left behind."""
 
     def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
+        # uvloop opens /dev/null with the first child of a loop, and closes it with the loop.
+        return len([one for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) != os.devnull])
 
     gc.collect()
     fds, tasks = descriptors(), asyncio.all_tasks()  # some of an earlier test may still be about to end
@@ -180,13 +181,13 @@ async def test_a_cancellation_waits_until_the_child_is_gone(times):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("turns", range(9))
-async def test_a_cancelled_start_leaves_nothing_behind(turns):
+@pytest.mark.parametrize("rounds", range(9))
+async def test_a_cancelled_start_leaves_nothing_behind(rounds):
     """Whatever step of the start the cancellation meets, the child is gone when it is raised."""
     async with leaving_nothing():
         witness = Witness(*CHILD)
         starting = asyncio.create_task(witness.start())
-        for _ in range(turns):
+        for _ in range(rounds):
             await asyncio.sleep(0)
         started = starting.done()
         starting.cancel()
@@ -254,7 +255,7 @@ def test_an_orphan_that_became_ours_is_reaped():
 @pytest.mark.real
 @pytest.mark.requirement("G5")
 @pytest.mark.parametrize("code", [3, 143])
-async def test_an_exit_is_told_once_after_the_last_words(code):
+async def test_an_exit_is_reported_once_after_the_last_words(code):
     """Its last lines come before the loss, and the loss brings the exit code and all it wrote to stderr, however long."""
     words = "last words " * 2000
     script = f"import os; os.write(1, b'first\\nlast'); os.write(2, {words!r}.encode()); os._exit({code})"
