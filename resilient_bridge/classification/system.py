@@ -101,8 +101,8 @@ def by_errno(fallback: Finding | None = None) -> Reader:
 
 def _in_its_words(error: OSError, finding: Finding) -> Finding:
     """The finding with what the error says, where our word for it says less: which file, which time."""
-    said: object = error.args[0] if len(error.args) == 1 else None
-    text = said if isinstance(said, str) else ""
+    message: object = error.args[0] if len(error.args) == 1 else None
+    text = message if isinstance(message, str) else ""
     if finding is _TIMEOUT and text:
         return attrs.evolve(finding, message=f"timed out: {text}")
     if finding.code != _SETTING.code:
@@ -145,11 +145,14 @@ def _getaddrinfo(error: OSError) -> Finding:
     return attrs.evolve(_DNS_SETTING if setting else _DNS, details={"reason": f"EAI {error.errno}"})
 
 
+BAD_HOST_NAME = Finding(code="SYS_CONFIG_INVALID", message="host name not valid")
+
+
 def _host_name(error: UnicodeError) -> Finding | None:
     # getaddrinfo encodes the host first: "label empty or too long"
     if "label" not in str(error) and "idna" not in str(error):
         return None
-    return Finding(code="SYS_CONFIG_INVALID", message="host name not valid")
+    return BAD_HOST_NAME
 
 
 RULES: Rules = {

@@ -13,6 +13,7 @@ from ..errors import Category
 from .closes import close_finding
 from .finding import Finding, Rules
 from .statuses import status_finding
+from .system import BAD_HOST_NAME
 from .system import RULES as SYSTEM
 
 
@@ -66,6 +67,14 @@ def _setting(message: str) -> Finding:
     return Finding(code="SYS_CONFIG_INVALID", message=message)
 
 
+_NOT_UTF8 = Finding(code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8")
+
+
+def _unencodable(error: UnicodeEncodeError) -> Finding:
+    # From 3.13 on getaddrinfo says so of a host name; before, it is a UnicodeError.
+    return BAD_HOST_NAME if error.encoding == "idna" else _NOT_UTF8
+
+
 RULES: Rules = {
     ("websockets", "ConnectionClosed"): _closed,
     ("websockets", "InvalidStatus"): _refused_upgrade,
@@ -85,9 +94,7 @@ RULES: Rules = {
     ("websockets", "ConcurrencyError"): _MISUSE,
     ("json", "JSONDecodeError"): _NO_MESSAGE,
     ("builtins", "UnicodeDecodeError"): _NO_TEXT,
-    ("builtins", "UnicodeEncodeError"): Finding(
-        code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8"
-    ),
+    ("builtins", "UnicodeEncodeError"): _unencodable,
     ("asyncio", "LimitOverrunError"): Finding(code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"),
     ("resilient_bridge", "RedirectRefusedError"): Finding(code="CONN_REDIRECT_REFUSED"),
     ("resilient_bridge", "InsecureURLError"): Finding(code="CONN_INSECURE", category=Category.CONFIG),

@@ -57,6 +57,7 @@ class Driver:
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0  # uvloop's handles of what is due already have no `when`
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._watchers: list[asyncio.Future[None]] = []
@@ -138,10 +139,10 @@ class Driver:
         if due is None:
             return
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._timer = self.loop.call_at(due, self._on_timer)
+        self._timer, self._timer_due = self.loop.call_at(due, self._on_timer), due
 
     def arm(self, now: Now) -> None:
         """Something became due sooner than what the timer was set for."""

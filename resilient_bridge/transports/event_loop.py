@@ -39,6 +39,6 @@ def _is_trio() -> bool:
         return False
     try:
         trio.lowlevel.current_task()
-    except RuntimeError:
+    except (RuntimeError, AttributeError):  # the second: it is still being imported
         return False
     return True

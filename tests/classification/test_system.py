@@ -100,6 +100,16 @@ def test_the_resolver_itself(ask, row):
     assert _row(classify(caught.value)) == row
 
 
+def test_a_host_name_that_cannot_be_encoded_is_a_setting():
+    """As 3.13 says it; a text that UTF-8 cannot write stays what it is."""
+    too_long = UnicodeEncodeError("idna", "a" * 64, 0, 64, "label too long")
+    assert _row(classify(too_long)) == "SYS_CONFIG_INVALID CONFIG no"
+    assert (
+        _row(classify(UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates")))
+        == "PROTO_INVALID_MESSAGE PROTOCOL no"
+    )
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]

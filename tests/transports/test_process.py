@@ -46,7 +46,8 @@ async def leaving_nothing():
     """No descriptor and no task is left behind."""
 
     def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
+        # uvloop opens /dev/null with the first child of a loop, and closes it with the loop.
+        return len([one for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) != os.devnull])
 
     gc.collect()
     fds, tasks = descriptors(), asyncio.all_tasks()  # some of an earlier test may still be about to end
