@@ -43,7 +43,7 @@ class Unread:
 
     def take(self) -> None:
         """Take out what is unread, and give the pipe up."""
-        if self._descriptor is None:
+        if sys.platform != "linux" or self._descriptor is None:
             return
         # Without /proc nothing is proven; an empty pipe that others can write to is an error, too.
         with suppress(OSError):
