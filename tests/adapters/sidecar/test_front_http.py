@@ -347,15 +347,22 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
             session = await front.open()
             relay = front.relays[0]
             calls = [asyncio.create_task(front.post(call(number, "hold"), session)) for number in (1, 2)]
-            listening = asyncio.create_task(
-                http.get(front.address.url, headers=GET | {"mcp-session-id": session})
-            )
-            await until(lambda: len(relay.got) == 3, "the calls are under way")
+            opened: list[int] = []
+
+            async def listen() -> None:
+                own = GET | {"mcp-session-id": session}
+                async with http.stream("GET", front.address.url, headers=own) as stream:
+                    opened.append(stream.status_code)
+                    await stream.aread()
+
+            listening = asyncio.create_task(listen())
+            await until(lambda: len(relay.got) == 3 and opened, "the calls and the stream are under way")
             late = asyncio.create_task(until_refused(front))
             asyncio.get_running_loop().call_later(0.1, lambda: relay.answer(*relay.held(), "in time"))
         answered, unanswered = await asyncio.gather(*calls)
         assert text_of(answered) == "in time"
         assert (await late).json()["error"]["message"] == "Shutting down"
         assert [message for _, message in events(unanswered.text) if message] == []
-        assert (await listening).status_code == 200
+        await listening
+        assert opened == [200]
     assert relay.is_closed
