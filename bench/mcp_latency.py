@@ -224,7 +224,7 @@ def _large(client):
     return math.nan
 
 
-def turns(rounds, folder):
+def measure_rounds(rounds, folder):
     """Shape -> name -> what was measured -> a number a round."""
     found, rng = {}, random.Random(1)
     for number in range(rounds):
@@ -341,8 +341,8 @@ def main():
     rounds = rounds_asked(3)
     print(f"{datetime.now(UTC):%Y-%m-%d}: {versions()}; load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
-        found = turns(rounds, Path(folder))
-        kept = [_remembered(*each, Path(folder), 1 if rounds > 1 else 20) for each in MEMORY]
+        found = measure_rounds(rounds, Path(folder))
+        sizes = [_remembered(*each, Path(folder), 1 if rounds > 1 else 20) for each in MEMORY]
     heads = ["one call", "p95", "50 in flight", "20 MB", "start to first byte"]
     for shape in SHAPES:
         title = f"{shape[0]} ← {shape[1]}: milliseconds (times direct)"
@@ -362,7 +362,7 @@ def main():
         "200 restarts",
         "calls that failed",
     ]
-    table("Resident megabytes after", head, kept, ("mcp",))
+    table("Resident megabytes after", head, sizes, ("mcp",))
     print(f"\nload {os.getloadavg()[0]:.1f}")
 
 
