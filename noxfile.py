@@ -10,7 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
-from shutil import move, rmtree
+from shutil import move, rmtree, which
 from tempfile import TemporaryDirectory
 
 import nox
@@ -40,7 +40,7 @@ def style(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy and pyright, both strict, on the package and on the files that use it as a user would, rightly and wrongly; mypy on pages."""
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
-    session.run("mypy", "resilient_bridge", *uses)
+    session.run("mypy", "resilient_bridge", "website", *uses)
     session.run("pyright", "resilient_bridge", *uses)
     with TemporaryDirectory() as pages:
         session.run("python", "-m", "tests.typed_pages", pages)
@@ -121,10 +121,12 @@ def small_servers(session: nox.Session) -> None:
 
 
 SITE = (
-    "zensical>=0.0.73,<1",
+    "black",  # lays signatures out
     "mkdocstrings>=1.0",
     "mkdocstrings-python>=2.0",
-)  # a newer one is taken where it can be installed
+    "zensical>=0.0.73,<1",  # a newer one is taken where it can be installed
+)
+MERMAID = "mermaid@12"  # draws the diagrams; without it each page would ask another site for it
 
 
 @nox.session(venv_backend="uv")
@@ -132,10 +134,14 @@ def site(session: nox.Session) -> None:
     """The documentation as a site, in site/: a warning is an error, and every link is followed."""
     session.install("-q", *SITE)
     with TemporaryDirectory() as pages:
+        if which("npm"):
+            with session.chdir(pages):
+                packed = session.run("npm", "pack", "--silent", MERMAID, silent=True, external=True).strip()
+                session.run("tar", "xzf", packed, "package/dist/mermaid.min.js", external=True)
         session.run("python", "-m", "website", pages)
         with session.chdir(pages):
             session.run("zensical", "build", "--strict")
-        session.run("python", "-m", "website", "check", f"{pages}/site")
+        session.run("python", "-m", "website", "finish", pages)
         rmtree("site", ignore_errors=True)
         move(f"{pages}/site", "site")
 

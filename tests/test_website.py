@@ -10,7 +10,7 @@ import yaml
 
 from website import api, links, navigation
 from website.check import problems
-from website.pages import ROOT, site, title
+from website.pages import ROOT, assets, site, title
 from website.readme import packaged
 from website.release_notes import CHANGELOG, notes
 
@@ -62,7 +62,7 @@ def test_links_lead_to_pages_of_the_site(pages):
                 target = found["target"].partition("#")[0]
                 if target and "://" not in target:
                     path = (Path("/") / name).parent / target
-                    assert str(path.resolve()).removeprefix("/") in pages, (name, target)
+                    assert str(path.resolve()).removeprefix("/") in {*pages, *assets()}, (name, target)
 
 
 def test_a_link_out_of_the_site_is_refused():
@@ -85,8 +85,9 @@ def test_llms_txt_names_every_page(pages):
     """With its title and what it is about, in the order of the navigation."""
     text = navigation.llms(pages, "What it is.")
     assert text.startswith("# resilient-bridge\n\n> What it is.\n")
-    listed = re.findall(r"^- \[.+\]\(([\w/.-]+\.md)\)", text, re.MULTILINE)
-    assert sorted(listed) == sorted(pages)
+    listed = re.findall(r"^- \[.+\]\(([\w/.-]+)\)", text, re.MULTILINE)
+    assert sorted(path.replace(".html", ".md") for path in listed) == sorted(pages)
+    assert {path.partition("/")[0] for path in listed if path.endswith(".html")} == {"api"}
     assert f"[{title(pages['strategies/breaker.md'])}](strategies/breaker.md): " in text
 
 
@@ -97,10 +98,12 @@ def test_the_check_finds_what_leads_nowhere(tmp_path):
         '<a href="https://host/">5</a><script src="https://host/s.js"></script>'
     )
     (tmp_path / "b.html").write_text('<p id="x">')
+    (tmp_path / "llms.txt").write_text("- [a](a.html)\n- [c](c.md): more\n")
     assert problems(tmp_path) == [
         "a.html: loads https://host/s.js",
         "a.html: b.html#y leads nowhere",
         "a.html: c.html leads nowhere",
+        "llms.txt: c.md leads nowhere",
     ]
 
 

@@ -1,6 +1,6 @@
 """Writes the site's pages for the generator: `python -m website DIRECTORY`, then `zensical build --strict` in it.
 
-`python -m website check DIRECTORY` follows every link of what was built.
+`python -m website finish DIRECTORY` puts the text of each page beside the built one, where llms.txt says that it is, and follows every link.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 
 from .check import problems
-from .navigation import llms, navigation
-from .pages import ROOT, site
+from .navigation import has_text, llms, navigation
+from .pages import ROOT, assets, site
 
 
 def write(directory: Path) -> None:
@@ -22,16 +22,39 @@ def write(directory: Path) -> None:
         path = directory / "docs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    for name, source in assets().items():
+        path = directory / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.read_bytes())
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
     (directory / "docs/llms.txt").write_text(llms(pages, summary))
+    drawing = directory / "package/dist/mermaid.min.js"  # where `npm pack` has put it, if it was asked to
+    extra = f"extra_javascript: [{drawing.name}]\n" if drawing.exists() else ""
+    if drawing.exists():
+        drawing.replace(directory / "docs" / drawing.name)
     settings = (ROOT / "website/mkdocs.yml").read_text().replace("SOURCE", json.dumps(str(ROOT)))
-    (directory / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(navigation(pages))}\n")
+    (directory / "mkdocs.yml").write_text(f"{settings}{extra}nav: {json.dumps(navigation(pages))}\n")
+
+
+def finish(directory: Path) -> list[str]:
+    """Copy the pages as they were written into the built site, and return the links that lead nowhere and the pages that no search finds."""
+    pages, built = directory / "docs", directory / "site"
+    for source in sorted(pages.rglob("*.md")):
+        name = source.relative_to(pages)
+        if has_text(str(name)):
+            (built / name).write_text(source.read_text())
+    searched = {
+        item["location"].partition("#")[0]
+        for item in json.loads((built / "search.json").read_text())["items"]
+    }
+    unknown = [page for page in site() if page.removesuffix(".md") + ".html" not in searched]
+    return [*problems(built), *(f"{page}: the search does not know it" for page in unknown)]
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or check what was built; return 1 if a link is broken."""
-    if arguments[0] == "check":
-        found = problems(Path(arguments[1]))
+    """Write the pages, or finish what was built; return 1 if a link is broken."""
+    if arguments[0] == "finish":
+        found = finish(Path(arguments[1]))
         sys.stdout.writelines(f"{problem}\n" for problem in found)
         return bool(found)
     write(Path(arguments[0]))

@@ -5,6 +5,7 @@ Rule: the generator is not trusted to have warned of all; this reads what a brow
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -53,4 +54,8 @@ def problems(directory: Path) -> list[str]:
             anchor = unquote(parts.fragment)
             if not goal.exists() or (anchor and goal in pages and anchor not in pages[goal].anchors):
                 found.append(f"{name}: {link} leads nowhere")
+    listing = directory / "llms.txt"
+    for link in re.findall(r"\]\(([^)]+)\)", listing.read_text()) if listing.exists() else ():
+        if not (directory / link).exists():
+            found.append(f"llms.txt: {link} leads nowhere")
     return found

@@ -79,6 +79,11 @@ def _first_sentence(text: str) -> str:
     return ""
 
 
+def has_text(page: str) -> bool:
+    """Whether the source of a page reads well alone; that of an API page is an instruction for the generator."""
+    return not page.startswith("api/")
+
+
 def llms(pages: Mapping[str, str], summary: str) -> str:
     """Return llms.txt (llmstxt.org): every page with its first sentence, in the order of the navigation."""
     lines = ["# resilient-bridge", "", f"> {summary}", ""]
@@ -88,7 +93,8 @@ def llms(pages: Mapping[str, str], summary: str) -> str:
             for name, goal in entry.items():
                 if isinstance(goal, str):
                     first = _first_sentence(pages[goal])
-                    lines.append(f"- [{name}]({goal}){': ' + first if first else ''}")
+                    address = goal if has_text(goal) else goal.removesuffix(".md") + ".html"
+                    lines.append(f"- [{name}]({address}){': ' + first if first else ''}")
                 else:
                     listed(goal)
 

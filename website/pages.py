@@ -52,16 +52,23 @@ def sources() -> dict[str, str]:
     return {name: page for name, page in OTHERS.items() if (ROOT / name).exists()} | documents | programs
 
 
+def assets() -> dict[str, Path]:
+    """Return the other files under docs/, pictures above all, by their paths in the site."""
+    others = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and path.suffix != ".md"]
+    return {str(path.relative_to(ROOT / "docs")): path for path in sorted(others)}
+
+
 def site() -> dict[str, str]:
     """Return every page of the site, by its path. Raises NoPageError for a link that would lead out of it."""
-    page_of_file = sources()
+    page_of_file, files = sources(), assets()
     names = (ROOT / "docs/reference/api.md").read_text()
     page_of_name = api.anchors(names)
 
     def page_of(target: str, text: str) -> str | None:
         if target.startswith("resilient_bridge/"):
             return page_of_name.get(text.strip("`"))
-        return page_of_file.get(target)
+        moved = target.removeprefix("docs/")
+        return page_of_file.get(target) or (moved if moved in files else None)
 
     texts = {}
     for source, page in page_of_file.items():

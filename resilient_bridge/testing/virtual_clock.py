@@ -42,7 +42,8 @@ class VirtualTime:
     def __init__(self) -> None:
         self.slept: list[float] = []
         # From about now, so that circuits that existed before keep their times; whole, so that steps add up exactly.
-        self._now = float(ceil(monotonic()))
+        self._origin = float(ceil(monotonic()))
+        self._elapsed = 0.0  # the clock itself begins at 0, so that its steps are the same in each run
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
         self._waits: list[tuple[float, int, _Timer]] = []  # of tasks: those timers that move the clock
@@ -52,13 +53,18 @@ class VirtualTime:
     @property
     def now(self) -> float:
         """The monotonic time that policies see, in seconds."""
-        return self._now
+        return self._origin + self._elapsed
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that have passed since the block was entered."""
+        return self._elapsed
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass: waits, timeouts and deadlines that end in between do. ConfigError for a negative number or nan."""
         if not 0 <= seconds < inf:
             raise config_error("VirtualTime.advance.seconds", "seconds from 0", seconds)
-        self._advance_to(self._now + seconds)
+        self._advance_to(self._elapsed + seconds)
 
     def sleep(self, seconds: float) -> None:
         """Note a wait that blocks, and let it pass."""
@@ -74,7 +80,7 @@ class VirtualTime:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = self.call_later(seconds, partial(_wake, loop, woken))
-        heapq.heappush(self._waits, (self._now + seconds, next(self._order), timer))
+        heapq.heappush(self._waits, (self._elapsed + seconds, next(self._order), timer))
         self._watch(loop)
         try:
             await woken
@@ -84,17 +90,17 @@ class VirtualTime:
     def call_later(self, seconds: float, callback: Callable[[], object]) -> _Timer:
         """Have `callback` run once that many seconds have passed."""
         timer = _Timer(callback)
-        heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
+        heapq.heappush(self._timers, (self._elapsed + seconds, next(self._order), timer))
         return timer
 
     def _advance_to(self, until: float) -> None:
         while self._timers and self._timers[0][0] <= until:
             at, _, timer = heapq.heappop(self._timers)
-            self._now = max(self._now, at)
+            self._elapsed = max(self._elapsed, at)
             if not timer.is_over:
                 timer.is_over = True
                 timer.callback()
-        self._now = max(self._now, until)
+        self._elapsed = max(self._elapsed, until)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, rounds: int = 0) -> None:
         """Move the clock to the earliest wait as soon as nothing else is ready in this loop."""

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from contextvars import Token
+from datetime import UTC, datetime
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
+from ..errors import config_error
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline
@@ -22,6 +24,7 @@ from .virtual_clock import VirtualTime
 
 
 T = TypeVar("T")
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class AlteredWorld(World):
@@ -58,12 +61,11 @@ class AlteredWorld(World):
 class _VirtualWorld(AlteredWorld):
     """Waits take no time and move a clock of the test's; random numbers come from a seed."""
 
-    def __init__(self, around: World, time: VirtualTime, seed: int) -> None:
+    def __init__(self, around: World, time: VirtualTime, seed: int, start: float) -> None:
         super().__init__(around)
-        ahead = around.wall() - time.now
         self.time = time
         self.monotonic = lambda: time.now
-        self.wall = lambda: time.now + ahead
+        self.wall = lambda: start + time.elapsed
         self.use_random(Random(seed), Random(f"{seed}/ids"))
 
     def sleep(self, seconds: float) -> None:
@@ -142,15 +144,22 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
     return CURRENT.set(edge), WORLD.set(world)
 
 
-def virtual_time(*, seed: int = 0) -> AbstractContextManager[VirtualTime]:
+def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
     """Let the policies called inside wait in no time: waits are noted in `slept` and move the clock, jitter comes from `seed`.
+
+    The date begins at `start` (an aware datetime), or with the year 2026, so that two runs of a seed repeat the times of events, too. ConfigError
+    for a naive `start`.
 
     It is the policies' clock: a sleep of your own is a sleep. The clock moves to the earliest wait once no other task is ready, so waits
     of parallel tasks overlap; those of parallel threads add up. A Timeout or Deadline ends when `advance` or a wait of a policy passes
     its end. For whole programs in virtual time there is `simulate`.
     """
-    time = VirtualTime()
-    return Inside(time, lambda around: _VirtualWorld(around, time, seed))
+    if start is not None and start.tzinfo is None:
+        raise config_error(
+            "virtual_time.start", "an aware datetime, such as datetime.now(UTC)", "a naive one"
+        )
+    time, began = VirtualTime(), (start or _START).timestamp()
+    return Inside(time, lambda around: _VirtualWorld(around, time, seed, began))
 
 
 def disabled() -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class Unread:
         if sys.platform != "linux":
             return None
         try:
-            return cls(os.dup(cast("Any", pipe.get_extra_info("pipe")).fileno()))
-        except (OSError, ValueError):  # no descriptor is free; or the child is gone already, and the pipe closed
+            return cls(os.dup(pipe.get_extra_info("pipe").fileno()))
+        except (OSError, ValueError):  # no descriptor is free; the child is gone, and its pipe closed
             return None
 
     def wrote(self, count: int) -> int:
@@ -45,9 +45,8 @@ class Unread:
         """Take out what is unread, and give the pipe up."""
         if self._descriptor is None:
             return
-        with suppress(
-            OSError
-        ):  # without /proc nothing is proven; an empty pipe that others can write to is one, too
+        # Without /proc nothing is proven; an empty pipe that others can write to is an error, too.
+        with suppress(OSError):
             source = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 while count := len(os.read(source, _CHUNK)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 import httpx
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls.frame import CURRENT
+from resilient_bridge.world import current_world
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle, steady
 
 
@@ -27,24 +28,25 @@ def ended(form, protected):
     return raised.value, rb.classify(raised.value)
 
 
-# ---- what is told ---------------------------------------------------------------------------------------------
+# ---- what is reported ---------------------------------------------------------------------------------------------
 
 
 @everywhere
 def test_every_event_has_the_time_of_the_wall_clock(form):
     """A repeat, a recovery and the end of a call: with a time zone, and now."""
-    with form.world(), rb.testing.record() as told:
+    with form.world(), rb.testing.record() as reported:
+        now = current_world().now()
         policy = rb.Policy(at_once(attempts=2))
         form.run(policy(form.of(Server(REFUSED).get), idempotent=True))
         ended(form, policy(form.of(Server(always=REFUSED).get), idempotent=True))
-    assert [type(event).__name__ for event in told] == [
+    assert [type(event).__name__ for event in reported] == [
         "RetryScheduled",
         "RetryRecovered",
         "RetryScheduled",
         "GaveUp",
     ]
-    assert all(event.at.tzinfo is UTC for event in told)
-    assert all(abs(event.at - datetime.now(UTC)) < timedelta(minutes=1) for event in told)
+    assert all(event.at.tzinfo is UTC for event in reported)
+    assert all(abs(event.at - now) < timedelta(minutes=1) for event in reported)
 
 
 @everywhere
@@ -59,12 +61,12 @@ def test_every_event_has_the_time_of_the_wall_clock(form):
     ],
     ids=["503", "503, may have run", "404", "refused by on_result", "refused by on_result, it ran"],
 )
-def test_a_returned_failure_that_is_given_up_says_why(form, answer, idempotent, why):
+def test_a_returned_failure_that_gives_its_reason(form, answer, idempotent, why):
     """The caller gets the answer; who listens gets the reason."""
     policy = rb.Policy(at_once(attempts=2, on_result=lambda result: result == "pending"))
-    with form.world(), rb.testing.record() as told:
+    with form.world(), rb.testing.record() as reported:
         assert form.run(policy(form.of(lambda: answer), idempotent=idempotent)) is answer
-    (gave_up,) = [event for event in told if isinstance(event, rb.events.GaveUp)]
+    (gave_up,) = [event for event in reported if isinstance(event, rb.events.GaveUp)]
     assert gave_up.failure.stopped == why
 
 
@@ -150,11 +152,11 @@ def test_a_circuit_that_is_named_is_sat_out(form):
     """The call fails and opens the circuit, the next one is not admitted and waits on, the one after that is the probe."""
     server = Server(REFUSED)
     retry = rb.Retry(on=(rb.Kind.TRANSIENT, rb.CircuitOpenError), backoff=rb.Backoff.constant(5))
-    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+    with rb.testing.virtual_time() as clock, rb.testing.record() as reported:
         get = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=8))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
     assert server.calls == 2
-    assert [event.failure.code for event in told if isinstance(event, rb.events.RetryScheduled)] == [
+    assert [event.failure.code for event in reported if isinstance(event, rb.events.RetryScheduled)] == [
         "CONN_REFUSED",
         "SYS_CIRCUIT_OPEN",
     ]
@@ -163,7 +165,7 @@ def test_a_circuit_that_is_named_is_sat_out(form):
 
 @both
 def test_what_is_handed_on_holds_the_error_while_it_is_of_use(form):
-    """The next attempt and a schedule read what happened, the exception itself too; afterwards it is kept by nobody."""
+    """The next attempt and a schedule read what happened, the exception itself too; afterwards it is saved by nobody."""
     seen = []
 
     def schedule(attempt):
@@ -172,16 +174,16 @@ def test_what_is_handed_on_holds_the_error_while_it_is_of_use(form):
 
     def body():
         attempt = rb.current_attempt()
-        kept.append(attempt)
+        saved.append(attempt)
         seen.append(attempt.failure and attempt.failure.cause)
         return server.get()
 
-    kept, error = [], REFUSED("down")
+    saved, error = [], REFUSED("down")
     server = Server(error)
     with rb.testing.virtual_time():
         assert form.run(rb.Policy(rb.Retry(backoff=schedule))(form.of(body), idempotent=True)) == "ok"
     assert seen == [None, error, error]
-    assert [attempt.failure and (attempt.failure.code, attempt.failure.cause) for attempt in kept] == [
+    assert [attempt.failure and (attempt.failure.code, attempt.failure.cause) for attempt in saved] == [
         None,
         ("CONN_REFUSED", None),
     ]

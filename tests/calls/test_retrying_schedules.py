@@ -63,22 +63,22 @@ def test_a_decorrelated_schedule_grows_from_what_was_waited(form, rule, general)
     """
     retry = rb.Retry(backoff=general, rules={429: rule})
     runs = [waits(form, retry, http_error(429, retry_after="100"), http_error(429), seed=n) for n in range(9)]
-    assert all(100 <= told <= 110 and 1 <= following <= 9 for told, following in runs)
+    assert all(100 <= header <= 110 and 1 <= following <= 9 for header, following in runs)
     assert sum(following == 9 for _, following in runs) > len(runs) / 2
 
 
 @both
-@pytest.mark.parametrize("said", [3, 2.5, 0.25, 0])
-def test_a_function_says_the_seconds(form, said):
+@pytest.mark.parametrize("named", [3, 2.5, 0.25, 0])
+def test_a_function_says_the_seconds(form, named):
     """Whole numbers and fractions, a part of a second, and none at all."""
-    assert waits(form, rb.Retry(backoff=lambda _: said), REFUSED) == [said]
+    assert waits(form, rb.Retry(backoff=lambda _: named), REFUSED) == [named]
 
 
 @both
-@pytest.mark.parametrize("said", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
-def test_a_function_that_says_nonsense_does_not_end_the_call(form, said):
+@pytest.mark.parametrize("named", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
+def test_a_function_that_says_nonsense_does_not_end_the_call(form, named):
     """It is repeated without a wait."""
-    assert waits(form, rb.Retry(backoff=lambda _: said), REFUSED) == [0]
+    assert waits(form, rb.Retry(backoff=lambda _: named), REFUSED) == [0]
 
 
 @everywhere
@@ -100,7 +100,7 @@ def test_a_schedule_is_asked_only_for_a_failure_that_is_repeated(form):
 @both
 def test_a_date_that_has_passed_is_no_wait(form):
     """A server without a clock of its own names a moment; if that is over, the schedule alone says how long."""
-    date = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    date = format_datetime(datetime(2026, 1, 1, tzinfo=UTC) - timedelta(hours=1), usegmt=True)
     error = http_error(429, retry_after=date)
     assert waits(form, at_once(), error) == [0]
     assert waits(form, rb.Retry(backoff=rb.Backoff.constant(0.5)), error) == [0.5]
@@ -219,7 +219,7 @@ class Watching(tenacity.stop.stop_base):
         return False
 
 
-AHEAD = "told from tenacity 8.4 on"
+AHEAD = "header from tenacity 8.4 on"
 
 
 @both

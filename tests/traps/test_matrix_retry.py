@@ -89,27 +89,27 @@ def test_r3_a_returned_failure_is_repeated(form):
 @both
 def test_r4_retry_after_is_read_as_seconds_and_as_a_date(form):
     """Both forms of the header are waits; failsafe-go and others know whole seconds at most. The date is read by the same clock that waits."""
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    date = format_datetime(start + timedelta(seconds=30), usegmt=True)
     server = Server(http_error(503, retry_after="20"), http_error(429, retry_after=date))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
-    assert clock.slept[0] == 20
-    assert 8 < clock.slept[1] <= 10  # 20 s of the 30 have passed
+    assert clock.slept == [20, 10]  # 20 s of the 30 have passed
 
 
 @both
-@pytest.mark.parametrize(("told", "waits"), [("120", 3), ("121", 0), ("86400", 0)])
-def test_r5_a_wait_above_the_ceiling_is_surfaced(form, told, waits):
+@pytest.mark.parametrize(("reported", "waits"), [("120", 3), ("121", 0), ("86400", 0)])
+def test_r5_a_wait_above_the_ceiling_is_surfaced(form, reported, waits):
     """Up to `max_retry_after` it is obeyed, above it the error comes out at once with the hint, never repeated earlier."""
-    server = Server(always=http_error(429, retry_after=told))
+    server = Server(always=http_error(429, retry_after=reported))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(form.of(server.get), idempotent=True)
         with pytest.raises(httpx.HTTPStatusError) as raised:
             form.run(get)
-    assert clock.slept == [float(told)] * waits
+    assert clock.slept == [float(reported)] * waits
     assert server.calls == waits + 1
-    assert rb.classify(raised.value).retry_after == float(told)
+    assert rb.classify(raised.value).retry_after == float(reported)
 
 
 @both
@@ -183,21 +183,21 @@ def test_r16_the_block_form():
 
 
 @both
-def test_r18_every_turn_of_a_call_is_told(form):
+def test_r18_every_step_of_a_call_is_reported(form):
     """A repeat, a success after all, a giving up with its reason: an event each, and none for a call that simply succeeds."""
     server = Server(ConnectionRefusedError, None, None, *[ConnectionRefusedError] * 2)
-    with rb.testing.virtual_time(), rb.testing.record() as told:
+    with rb.testing.virtual_time(), rb.testing.record() as reported:
         policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(3)), name="get")
         get = policy(form.of(server.get), idempotent=True)
         for _ in range(2):
             form.run(get)
         with pytest.raises(ConnectionRefusedError):
             form.run(get)
-    kinds = [type(event).__name__ for event in told]
+    kinds = [type(event).__name__ for event in reported]
     assert kinds == ["RetryScheduled", "RetryRecovered", "RetryScheduled", "GaveUp"]
-    assert {event.name for event in told} == {"get"}
-    assert told[0].wait == 3
-    assert told[-1].failure.stopped == "attempts"
+    assert {event.name for event in reported} == {"get"}
+    assert reported[0].wait == 3
+    assert reported[-1].failure.stopped == "attempts"
 
 
 @everywhere

@@ -80,7 +80,8 @@ class SDK:
 
     def _is_bare_model_call(self, arguments: Mapping[str, Any], owner: object) -> bool:
         """Return whether a `post` of the client itself is a model call: by its path and its whole body, both of which have to be known."""
-        body, more = arguments.get("body"), field_of(arguments.get("options") or {}, "extra_json") or {}
+        body: object = arguments.get("body")
+        more: object = field_of(arguments.get("options") or {}, "extra_json") or {}
         if arguments.get("path") not in self.model_paths or arguments.get("files"):
             return False
         if not isinstance(body, Mapping) or not isinstance(more, Mapping):
