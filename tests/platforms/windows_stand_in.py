@@ -25,7 +25,7 @@ import websockets.asyncio.server
 assert sqlite3, websockets  # loaded while this is still Linux
 
 NOT_THERE = """fork forkpty killpg getuid geteuid getgid getegid getpgid getsid setsid pread pwrite fchmod fchown chown statvfs fstatvfs uname mkfifo
-    register_at_fork O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK ST_RDONLY""".split()
+    register_at_fork O_CLOEXEC O_DIRECTORY O_NOFOLLOW ST_RDONLY""".split()
 NO_SIGNALS = "SIGKILL SIGHUP SIGQUIT SIGUSR1 SIGUSR2 SIGCHLD SIGPIPE SIGALRM".split()
 NO_MODULES = "fcntl grp pwd resource termios tty".split()
 _TASKKILL = """#!/bin/sh
