@@ -79,7 +79,8 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
     with trap.http(away=2) as url, behind(url, "--events", str(events)) as client:
         client.call("order", {"marker": "a", "item": ""})
         call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b")
-        client.request("ping")
+        # Before its refusal is known it is under way, and may have run for all that anybody knows.
+        assert client.wait_for(lambda: records(events, "server_unreachable"))
         client.notify("notifications/cancelled", {"requestId": "b"})
         assert outcome_of(client.call("order", {"marker": "c", "item": ""})) == "answered"
         assert not call.done()
