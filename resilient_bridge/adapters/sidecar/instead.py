@@ -5,6 +5,7 @@ Rule: only where the server's own answer cannot be had, or would be about anothe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from . import message
@@ -14,12 +15,12 @@ from .status import add_status_tool
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .message import Message
     from .state import Call, Session, State
 
 _STALE_CURSOR: Final = -32602
+# What the era without sessions wants of a list, where it was learned from an answer in the other.
+_ASKED_OF_MODERN: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def remembered(state: State, call: Call) -> Message | None:
@@ -29,7 +30,7 @@ def remembered(state: State, call: Call) -> Message | None:
     page = state.known.page(call.method, cursor_of(call.request))
     if page is None or not _is_for_all(state, call, page):
         return None
-    answer = message.result(call.request.id, page)
+    answer = message.result(call.request.id, {**_ASKED_OF_MODERN, **page} if call.client.is_modern else page)
     if state.options.status_tool and call.method == "tools/list" and "nextCursor" not in page:
         answer = add_status_tool(answer)
     return answer

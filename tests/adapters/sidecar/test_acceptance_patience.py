@@ -17,6 +17,7 @@ from tests.adapters.sidecar.standing_in import (
     records,
     resident,
     text_of,
+    until,
 )
 
 
@@ -80,7 +81,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
         client.call("order", {"marker": "a", "item": ""})
         call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b")
         # Before its refusal is known it is under way, and may have run for all that anybody knows.
-        assert client.wait_for(lambda: records(events, "server_unreachable"))
+        until(lambda: records(events, "server_unreachable"), what="the refusal")
         client.notify("notifications/cancelled", {"requestId": "b"})
         assert outcome_of(client.call("order", {"marker": "c", "item": ""})) == "answered"
         assert not call.done()

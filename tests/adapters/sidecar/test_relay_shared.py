@@ -241,6 +241,20 @@ def test_what_one_client_saw_is_reported_to_another_only_where_it_is_for_all(opt
     assert bool(second.answers(1)) is is_answered
 
 
+def test_a_remembered_list_has_what_the_era_of_the_client_wants():
+    """A page that was learned in the era with sessions is told to a client of the other one with what that one requires."""
+    harness, first, *_ = shared(url=True)
+    harness.auto["prompts/list"] = {"prompts": [{"name": "p"}], "cacheScope": "public"}
+    first.ask(1, "prompts/list")
+    harness.opens_at_once = False
+    harness.die()
+    harness.wait(0)
+    late = harness.client()
+    late.ask(1, "prompts/list", {"_meta": MODERN})
+    found = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "prompts": [{"name": "p"}]}
+    assert late.answer(1).result == found
+
+
 def test_a_client_that_comes_while_the_server_is_away_is_answered():
     """A client that comes while the server is away is answered."""
     harness, *_ = shared()
