@@ -116,7 +116,7 @@ def loops(session: nox.Session) -> None:
     )
     # trio and hypothesis in one process warn of each other; these tests run trio in a process of its own.
     python = _environment(session, sys.executable, "trio")
-    trio = ("-p", "no:hypothesispytest", "tests/platforms/test_loops.py")
+    trio = ("-p", "no:hypothesispytest", "-m", "campaign", "tests/platforms/test_loops.py")
     session.run(python, "-m", "pytest", "-q", "-n", "0", *trio, external=True)
     for interpreter in _interpreters(least=(3, 12)):
         python = _environment(session, interpreter)

@@ -7,12 +7,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Final, NoReturn
 
 from .commands import parser
-from .printing import complain
+from .printing import complain, discard_output
 
 
 __all__ = ["main"]
@@ -23,7 +23,14 @@ _USAGE: Final = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
-    arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
+    try:
+        arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
+    except SystemExit:  # --help was printed: flushed here, where a pipe nobody reads is no traceback
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _unread()
+        raise
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
@@ -77,9 +84,6 @@ def _debugging() -> AbstractContextManager[object]:
 
 
 def _unread() -> int:
-    """End quietly: what is left in the buffer goes nowhere, or Python would complain of it at exit. Returns what a shell says of SIGPIPE."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    with suppress(OSError, ValueError):  # a stdout that is none
-        os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """End quietly; returns what a shell says of SIGPIPE."""
+    discard_output()
     return _SIGPIPE

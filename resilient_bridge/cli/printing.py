@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +23,17 @@ def show(command: str, text: str, *, is_data: bool = False) -> int:
         # Flushed here: at exit a failure would be a traceback.
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
+        discard_output()
         return complain(command, f"cannot write the output: {words_of(error)}")
     return 0
+
+
+def discard_output() -> None:
+    """Have what is still in the buffer of stdout go nowhere, or Python would try once more at exit, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stdout that is none
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def write_file(command: str, path: str, text: str) -> int:

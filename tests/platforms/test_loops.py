@@ -104,6 +104,7 @@ print("as told")
 """
 
 
+@pytest.mark.campaign  # `nox -s loops` has trio; beside hypothesis, importing it warns
 @pytest.mark.skipif(find_spec("trio") is None, reason="no trio")
 def test_trio_gets_an_error_that_says_what_works():
     """In trio, and in anyio over it: ConfigError that names asyncio, wherever something would have to wait; sync functions work."""
