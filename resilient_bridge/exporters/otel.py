@@ -10,22 +10,20 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__
 from ..calls.tracing import start_tracing, stop_tracing
 from ..errors import config_error, redact
-from ..telemetry import events, listen
+from ..telemetry import events
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement, Measures
-from .readings import USER_AGENT, readings
-from .series import Series, checked_options, more_labels
+from ..telemetry.measures import Measurement
+from .exporter import Exporter
+from .readings import readings
+from .series import checked_options
 
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -66,48 +64,24 @@ def install(
     return OTelExporter(meter, tracer, names, max_series)
 
 
-class OTelExporter:
-    """Counts and traces until it is closed; `install` makes it."""
+class OTelExporter(Exporter[dict[str, str]]):
+    """Counts and traces until it is closed; its instruments stay with their provider and say nothing new. `install` makes it."""
 
     def __init__(self, meter: Any, tracer: Any, labels: tuple[str, ...], most: int) -> None:
         """Begin."""
+        super().__init__(labels, most)
         self._tracer = tracer
-        self._labels = labels
-        self._most = most
-        self._lock = RLock()  # a log handler may call what is protected
-        self._measures = Measures(USER_AGENT)
         self._meter = meter
         self._instruments: dict[Instrument, Any] = {}
-        self._series: Series[dict[str, str]] = Series(self._attributes, most)
         if tracer is not None:
             start_tracing(self._open)
-        self._is_open = True
         if meter is not None:
             self._make(meter)
-        self._listening = listen(self._hear)
-        self._listening.__enter__()
+        self._start()
 
-    def __repr__(self) -> str:
-        """Return whether it counts."""
-        return f"<OTelExporter {'open' if self._is_open else 'closed'}>"
-
-    def __enter__(self) -> Self:
-        """Return itself: it counts already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def close(self) -> None:
-        """Stop counting and tracing. May be called again; instruments stay with their provider and say nothing new."""
-        if self._is_open:
-            self._is_open = False
-            self._listening.__exit__(None, None, None)
-            if self._tracer is not None:
-                stop_tracing()
+    def _end(self) -> None:
+        if self._tracer is not None:
+            stop_tracing()
 
     # ---- metrics ----------------------------------------------------------------------------------------------------
 
@@ -122,7 +96,7 @@ class OTelExporter:
             else:
                 meter.create_observable_gauge(one.name, [partial(self._observe, one)], one.unit, one.text)
 
-    def _attributes(self, instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
+    def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
         names = (*instrument.labels, *self._labels)
         return dict(zip(names, labels, strict=False))
 
@@ -140,11 +114,8 @@ class OTelExporter:
         ]
 
     def _count(self, found: Measurement) -> None:
-        instrument, value, labels, error = found
-        names = instrument.labels
-        if error is not None:
-            labels, names = (*labels, *more_labels(found, self._labels)), (*names, *self._labels)
-        attributes = self._series.child(instrument, labels, names)
+        instrument, value, _, _ = found
+        attributes = self._series.child(found)
         if instrument.sort == "histogram":
             self._instruments[instrument].record(value, attributes)
         else:

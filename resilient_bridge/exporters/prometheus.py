@@ -6,20 +6,17 @@ Rule: counted where the event happens, in a child that is bound once; gauges are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import config_error, redact
-from ..telemetry import listen
 from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement, Measures
-from .readings import USER_AGENT, readings
-from .series import Series, checked_options, more_labels
+from ..telemetry.measures import Measurement
+from .exporter import Exporter
+from .readings import readings
+from .series import checked_options
 
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from prometheus_client import CollectorRegistry
 
     from ..telemetry.events import Event
@@ -50,18 +47,14 @@ def install(
     return PrometheusExporter(registry or prometheus_client.REGISTRY, names, max_series)
 
 
-class PrometheusExporter:
-    """Counts until it is closed; `install` makes it."""
+class PrometheusExporter(Exporter[Any]):
+    """Counts until it is closed, which takes the metrics out of the registry; `install` makes it."""
 
     def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], most: int) -> None:
         """Register the metrics and begin to listen."""
+        super().__init__(labels, most)
         self._registry = registry
-        self._labels = labels
-        self._most = most
-        self._lock = RLock()  # a log handler may call what is protected
-        self._measures = Measures(USER_AGENT)
         self._metrics: dict[Instrument, Any] = {}
-        self._series: Series[Any] = Series(self._child, most)
         try:
             for instrument in INSTRUMENTS:
                 if instrument.sort != "gauge":
@@ -72,31 +65,11 @@ class PrometheusExporter:
             raise config_error(
                 f"{_OWNER}.registry", "one that has no metrics of resilient_bridge yet", "one that has"
             ) from None
-        self._is_open = True
-        self._listening = listen(self._hear)
-        self._listening.__enter__()
+        self._start()
 
-    def __repr__(self) -> str:
-        """Return whether it counts."""
-        return f"<PrometheusExporter {'open' if self._is_open else 'closed'}>"
-
-    def __enter__(self) -> Self:
-        """Return itself: it counts already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def close(self) -> None:
-        """Stop counting, and take the metrics out of the registry. May be called again."""
-        if self._is_open:
-            self._is_open = False
-            self._listening.__exit__(None, None, None)
-            self._registry.unregister(self)
-            self._unregister()
+    def _end(self) -> None:
+        self._registry.unregister(self)
+        self._unregister()
 
     def _unregister(self) -> None:
         for metric in self._metrics.values():
@@ -127,11 +100,8 @@ class PrometheusExporter:
                 self._count(found)
 
     def _count(self, found: Measurement) -> None:
-        instrument, value, labels, error = found
-        names = instrument.labels
-        if error is not None:
-            labels, names = (*labels, *more_labels(found, self._labels)), (*names, *self._labels)
-        child = self._series.child(instrument, labels, names)
+        instrument, value, _, error = found
+        child = self._series.child(found)
         if instrument.sort == "histogram":
             child.observe(value)
         elif error is not None and error.session_id:

@@ -6,7 +6,7 @@ Rule: whatever names a program makes, an instrument has at most `most` series. W
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ..errors import config_error, redact
 from ..telemetry.log import say
@@ -28,17 +28,28 @@ _OPEN: Final = frozenset({"policy", "circuit", "bridge", *ERROR_LABELS})
 
 
 class Series(Generic[C]):
-    """The children that `make(instrument, labels)` has made so far."""
+    """The children that `make(instrument, labels)` has made so far; an error has the labels of `error_labels` besides its own."""
 
-    def __init__(self, make: Callable[[Instrument, tuple[str, ...]], C], most: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[Instrument, tuple[str, ...]], C],
+        error_labels: tuple[str, ...],
+        most: int,
+    ) -> None:
         self._make = make
+        self._error_labels = error_labels
         self._most = most
         self._children: dict[tuple[Instrument, tuple[str, ...]], C] = {}
         self._counts: dict[Instrument, int] = {}
         self._full: set[Instrument] = set()
 
-    def child(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
-        """Return what counts for these labels; `names` are the labels' own, in the same order."""
+    def child(self, found: Measurement) -> C:
+        """Return what counts for the labels of a measurement."""
+        instrument, _, labels, error = found
+        names = instrument.labels
+        if error is not None and self._error_labels:
+            labels = (*labels, *(getattr(error, name) or "" for name in self._error_labels))
+            names = (*names, *self._error_labels)
         key = instrument, labels
         child = self._children.get(key)
         if child is not None:
@@ -72,9 +83,3 @@ def checked_options(owner: str, labels: Iterable[str], max_series: object) -> tu
     if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < 1:
         raise config_error(f"{owner}.max_series", "a whole number of at least 1", max_series)
     return tuple(name for name in ERROR_LABELS if name in names)
-
-
-def more_labels(found: Measurement, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of such labels."""
-    error: Any = found.error
-    return tuple(getattr(error, name) or "" for name in names)

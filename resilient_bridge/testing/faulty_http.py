@@ -6,14 +6,13 @@ Rule: it works in threads of its own, so that clients of every kind can be tried
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 from collections import Counter
-from contextlib import suppress
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Final, Self
+
+from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 
 
 SOUND: Final = None
@@ -56,11 +55,7 @@ class FaultyServer:
         self.effects: Counter[str] = Counter()
         self.requests = 0
         self._lock = threading.Lock()
-        self._held = (
-            socket.socket()
-        )  # bound and never listening: the port stays ours while connects are refused
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", 0))
+        self._held = hold_port()
         self._port: int = self._held.getsockname()[1]
         self._dead = socket.socket()
         self._dead.bind(("127.0.0.1", 0))
@@ -113,7 +108,7 @@ class FaultyServer:
 
     def _listen(self) -> None:
         self._server = _Server(self, self._port)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._server.start()
 
     def _listen_later(self) -> None:
         self._timer = threading.Timer(_REFUSED_SECONDS, self._listen)
@@ -123,49 +118,19 @@ class FaultyServer:
         server, self._server = self._server, None
         if server is None:
             return
-        server.shutdown()
-        server.server_close()
+        server.stop()
         if is_all:
             server.end()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
+class _Server(LoopbackHTTPServer):
     def __init__(self, owner: FaultyServer, port: int) -> None:
         self.owner = owner
-        self._open: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        """Close it, without the FIN that would come before a reset."""
-        self.close_request(request)
-
-    def end(self) -> None:
-        """Wake the threads that wait for another request of a client."""
-        for connection in tuple(self._open):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
-        self._open.add(request)
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._open.discard(request)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients leave."""
+        super().__init__(port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
 
     def parse_request(self) -> bool:
         """Read the body too, and answer: one way for every method."""
@@ -187,8 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _act(self, fault: HTTPFault | None) -> None:
         owner = self.server.owner
         if fault in {HTTPFault.RESET_BEFORE, HTTPFault.RESET_AFTER}:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.close_connection = True
+            self.reset()
             return
         if owner.refuses_next:
             owner.refuse()  # before the answer: after it the client may be back at once

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import struct
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
 from . import mcp_trap_ledger as ledger
+from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 from .mcp_trap_plan import ON_HTTP, MCPStrike, Plan
 from .mcp_trap_tools import MODERN, TrapServer, as_object
 
 
 _DEADLY: Final = {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.MIDDLE, MCPStrike.ANSWERED}
-_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class TrapOverHTTP:
@@ -37,9 +34,7 @@ class TrapOverHTTP:
         self.closed = threading.Event()
         self._file, self._away = file, away
         self._lock = threading.Lock()
-        self._held = socket.socket()  # bound and never listening: the port stays ours while it refuses
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", port))
+        self._held = hold_port(port)
         self._port: int = self._held.getsockname()[1]
         self._server: _Listener | None = None
         self._timer: threading.Timer | None = None
@@ -87,68 +82,38 @@ class TrapOverHTTP:
                 return
             ledger.append(self._file, "start", pid=os.getpid())
             self._server = _Listener(self, self._port)
-            threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+            self._server.start()
 
     def _stop(self) -> _Listener | None:
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
-            server.server_close()
+            server.stop()
         return server
 
 
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
+class _Listener(LoopbackHTTPServer):
     def __init__(self, trap: TrapOverHTTP, port: int) -> None:
         self.trap = trap
-        self._open: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
-        self._open.add(request)
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._open.discard(request)
-
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        """Close it, without the FIN that would come before a reset."""
-        self.close_request(request)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients leave."""
-
-    def end(self) -> None:
-        """End all connections."""
-        for connection in tuple(self._open):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        super().__init__(port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """One connection. Answers are JSON, but for those that are cut or come with noise: they are event streams."""
 
-    protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
     server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 -- http.server's names
         """There is no stream of what belongs to no request."""
         self._reply(405, b"")
 
-    def do_DELETE(self) -> None:
+    def do_DELETE(self) -> None:  # noqa: N802 -- http.server's names
         """Forget the session."""
         self.server.trap.sessions.discard(self.headers.get("Mcp-Session-Id", ""))
         self._reply(200, b"")
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 -- http.server's names
         """Work on one message."""
         trap = self.server.trap
         message = as_object(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
@@ -181,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]) -> None:
         trap = self.server.trap
         if strike in {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.RESET}:
-            self._reset()
+            self.reset()
         elif strike is MCPStrike.HANG:
             trap.closed.wait()
             self.close_connection = True
@@ -198,10 +163,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, message: dict[str, Any]) -> None:
         error = {"code": -32001, "message": "Session not found"}
         self._reply(404, json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode())
-
-    def _reset(self) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.close_connection = True
 
     def _stream(self, body: bytes, *, is_cut: bool) -> None:
         self.send_response(200)

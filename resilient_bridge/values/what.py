@@ -143,7 +143,7 @@ def ask(condition: Any, about: object) -> bool:
 
 
 def is_condition(what: object) -> bool:
-    """Return whether it is a function or an object of tenacity's that has to be called for its asked."""
+    """Return whether it is a function or an object of tenacity's that has to be called for its answer."""
     return callable(what) and not isinstance(what, type)
 
 

@@ -1,0 +1,72 @@
+"""What the exporters of metrics share: they listen until they are closed. Rule: what a metric is made of is said by the exporter's own file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ..telemetry import listen
+from ..telemetry.measures import Measures
+from .readings import USER_AGENT
+from .series import Series
+
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..telemetry.events import Event
+    from ..telemetry.instruments import Instrument
+
+
+C = TypeVar("C")
+
+
+class Exporter(ABC, Generic[C]):
+    """A listener with series of `C`: made, then started, then closed."""
+
+    def __init__(self, labels: tuple[str, ...], most: int) -> None:
+        self._labels = labels
+        self._most = most
+        self._lock = RLock()  # a log handler may call what is protected
+        self._measures = Measures(USER_AGENT)
+        self._series: Series[C] = Series(self._child, labels, most)
+        self._is_open = False
+
+    def _start(self) -> None:
+        self._is_open = True
+        self._listening = listen(self._hear)
+        self._listening.__enter__()
+
+    def __repr__(self) -> str:
+        """Return whether it counts."""
+        return f"<{type(self).__name__} {'open' if self._is_open else 'closed'}>"
+
+    def __enter__(self) -> Self:
+        """Return itself: it counts already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop counting. May be called again."""
+        if self._is_open:
+            self._is_open = False
+            self._listening.__exit__(None, None, None)
+            self._end()
+
+    @abstractmethod
+    def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> C:
+        """Return what counts for these labels."""
+
+    @abstractmethod
+    def _hear(self, event: Event) -> Any:
+        """Count what happened."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Give back what was taken; nothing is heard any more."""

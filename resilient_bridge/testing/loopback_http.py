@@ -1,0 +1,87 @@
+"""What the HTTP servers in threads of this package share: a port that stays theirs while it refuses, and connections that can be ended.
+
+Rule: standard library only, on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+
+_POLL_SECONDS: Final = 0.02
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST
+
+
+def hold_port(port: int = 0) -> socket.socket:
+    """Return a socket that is bound to the port (any, if 0) and never listens: it stays ours while connects are refused.
+
+    OSError if it is taken.
+    """
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", port))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+class LoopbackHTTPServer(ThreadingHTTPServer):
+    """Listens from when it is made; serves from `start` to `stop`, in threads of its own; `end` ends the connections that are still open."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), handler)
+
+    def start(self) -> None:
+        """Serve; once its owner has it, because a request may ask for the owner's server at once."""
+        threading.Thread(target=self.serve_forever, args=(_POLL_SECONDS,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Refuse new connections; those that are open go on."""
+        self.shutdown()
+        self.server_close()
+
+    def end(self) -> None:
+        """End all connections, which wakes the threads that wait for another request of a client."""
+        for connection in tuple(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
+        self._open.add(request)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._open.discard(request)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Close it, without the FIN that would come before a reset."""
+        self.close_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients leave."""
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    """One connection, of which nothing is printed."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def reset(self) -> None:
+        """Have the connection end with a reset instead of an answer."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.close_connection = True
