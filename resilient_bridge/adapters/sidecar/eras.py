@@ -112,7 +112,11 @@ class LegacyClient:
         if received.method == "notifications/initialized":
             return Out(self._listen(), [])
         if received.method == "notifications/cancelled":
-            number = received.params.get("requestId")
+            number: Any = received.params.get("requestId")
+            self._sent.pop(number, None)
+            if (asking := self._asking.pop(number, None)) is not None:  # an answer to it comes too late
+                for question in asking.keys:
+                    self._asked.pop(question, None)
             for ours, theirs in self._rounds.items():
                 if theirs == number:
                     return Out([received.with_request_id(ours)], [])

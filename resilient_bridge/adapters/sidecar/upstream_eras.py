@@ -42,9 +42,7 @@ class BothErasUpstream:
         ] = {}  # requests of 2026-07-28, while it is not known whether the server knows them
         self._is_modern = False  # it does
         self._held: list[Message] | None = None  # what the client sends while the other era is tried
-        self._refusals: list[
-            tuple[Message, Message]
-        ] = []  # requests refused meanwhile, each with its refusal
+        self._refusals: list[tuple[Message, Message]] = []  # requests that were refused in the first era
         self._then: Then | None = None
 
     # ---- as a connection ---------------------------------------------------------------------------------------
@@ -57,6 +55,14 @@ class BothErasUpstream:
 
     def cancel(self, request: int) -> None:
         self._tried.pop(request, None)
+        self._refusals = [pair for pair in self._refusals if pair[0].id != request]
+        if self._held is not None:
+            self._held = [one for one in self._held if not one.is_request or one.id != request]
+        if isinstance(
+            self._front, ModernClient
+        ):  # the end of a stream says nothing to a server with sessions
+            note = message.notification("notifications/cancelled", {"requestId": request})
+            self._do(self._front.from_client(note))
         self._inner.cancel(request)
 
     def pause(self) -> None:
@@ -114,11 +120,13 @@ class BothErasUpstream:
 
     def on_lost(self, loss: Loss) -> None:
         self._then = None
+        unread = set(loss.unread)
         if self._front is not None:
             theirs = map(self._front.unanswered, loss.unread)
-            unread = frozenset(number for number in theirs if number is not None)
-            loss = attrs.evolve(loss, unread=unread)
-        self._receiver.on_lost(loss)
+            unread = {number for number in theirs if number is not None}
+        unread.update(one.id for one in self._held or () if one.is_request)  # never sent
+        unread.update(refused.id for refused, _ in self._refusals)
+        self._receiver.on_lost(attrs.evolve(loss, unread=frozenset(unread)))
 
     def on_note(self, text: str) -> None:
         self._receiver.on_note(text)
@@ -146,7 +154,6 @@ class BothErasUpstream:
         self._held = []
         opening, self._opening = self._opening, None
         if opening is not None:
-            front_of: Callable[[Message], LegacyClient | None] = lambda found: _legacy_front(opening, found)  # noqa: E731
             params = {
                 "_meta": {
                     VERSION: MODERN,
@@ -154,17 +161,18 @@ class BothErasUpstream:
                 }
             }
             self._then = lambda answer: self._tried_modern(
-                opening, refusal, front_of(answer) if answer is not None else None
+                refusal, None if answer is None else _legacy_front(opening, answer)
             )
             self._inner.send(message.request(_PROBE, "server/discover", params))
             return
-        first = self._tried[refusal.id]
+        first = self._tried.pop(refusal.id)
+        self._refusals.append((first, refusal))
         info = first.meta.get(_CLIENT, {"name": "resilient-bridge", "version": "0"})
         hello: dict[str, Any] = {"protocolVersion": _LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
-        self._then = lambda answer: self._tried_legacy(refusal, answer)
+        self._then = self._tried_legacy
         self._inner.send(message.request(_PROBE, "initialize", hello))
 
-    def _tried_modern(self, opening: Message, refusal: Message, front: LegacyClient | None) -> None:
+    def _tried_modern(self, refusal: Message, front: LegacyClient | None) -> None:
         if front is None:
             self._receiver.on_message(refusal, None)
         else:
@@ -173,25 +181,22 @@ class BothErasUpstream:
                 f"the server speaks MCP {MODERN} only, the client an earlier version: translated"
             )
             self._receiver.on_message(front.opened(), None)
-        del opening
         self._release()
 
-    def _tried_legacy(self, refusal: Message, answer: Message | None) -> None:
+    def _tried_legacy(self, answer: Message | None) -> None:
         if answer is None or "error" in answer.fields:
             self._tried.clear()
             self._is_modern = True
-            self._receiver.on_message(refusal, None)
-            for _, another in self._refusals:
-                self._receiver.on_message(another, None)
+            for _, refusal in self._refusals:
+                self._receiver.on_message(refusal, None)
         else:
             self._front = ModernClient(answer)
             self._receiver.on_note(
                 f"the client speaks MCP {MODERN}, the server an earlier version: translated, without what a server asks"
             )
             self._inner.send(message.notification("notifications/initialized"))
-            again = [self._tried.pop(refusal.id), *(request for request, _ in self._refusals)]
             self._tried.clear()
-            for request in again:
+            for request, _ in self._refusals:
                 self._do(self._front.from_client(request))
         self._refusals = []
         self._release()

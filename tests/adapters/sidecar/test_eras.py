@@ -95,10 +95,18 @@ class Wire:
         self.sent: list[message.Message] = []
         self.heard: list[message.Message] = []
         self.notes: list[str] = []
+        self.cancelled: list[int] = []
+        self.losses: list[Loss] = []
         self.upstream = BothErasUpstream(lambda receiver: self, self)
 
     def send(self, received):
         self.sent.append(received)
+
+    def cancel(self, request):
+        self.cancelled.append(request)
+
+    def on_lost(self, loss):
+        self.losses.append(loss)
 
     def on_message(self, received, request):
         del request
@@ -197,3 +205,83 @@ def test_a_loss_is_reported_for_the_clients_own_request():
     wire.upstream.on_message(message.result(2, {"resultType": "input_required", "requestState": "s"}), None)
     wire.upstream.on_unanswered(wire.sent[-1].id, Loss(reason="cut"))
     assert (wire.heard[-1].id, wire.heard[-1].error["message"]) == (2, "cut")
+
+
+def _behind_a_modern_server():
+    """A wire whose client has a session, and whose server knows requests alone."""
+    wire = Wire()
+    wire.upstream.send(
+        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    )
+    wire.refuse(wire.sent[0], -32022)
+    found = {"supportedVersions": [MODERN], "capabilities": {}}
+    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    return wire
+
+
+def test_a_server_with_sessions_hears_that_a_modern_client_cancels():
+    """The client closes its stream, which that server would not understand: it is told, or the tool would run on."""
+    wire = Wire()
+    wire.upstream.send(_modern(1, "tools/call"))
+    wire.refuse(wire.sent[0])
+    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire.upstream.cancel(1)
+    assert [(one.method, one.params["requestId"]) for one in wire.sent[-1:]] == [
+        ("notifications/cancelled", 1)
+    ]
+    assert wire.cancelled == [1]
+
+
+def test_a_stream_of_changes_that_is_cancelled_hears_no_more():
+    """A modern client that listened and left gets no further change, and the other stream gets each once."""
+    wire = Wire()
+    listen = {"notifications": {"toolsListChanged": True}, "_meta": {VERSION: MODERN}}
+    wire.upstream.send(message.request(1, "subscriptions/listen", listen))
+    wire.refuse(wire.sent[0])
+    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire.upstream.send(message.request(2, "subscriptions/listen", listen))
+    wire.upstream.cancel(1)
+    wire.heard.clear()
+    wire.upstream.on_message(message.notification("notifications/tools/list_changed"), None)
+    assert [one.meta["io.modelcontextprotocol/subscriptionId"] for one in wire.heard] == [2]
+
+
+def test_what_is_cancelled_while_the_other_era_is_tried_is_never_sent():
+    """Neither a request that waited for that, nor one that was refused, runs once nobody wants it."""
+    wire = Wire()
+    for number in (1, 2):
+        wire.upstream.send(_modern(number, "tools/call"))
+    wire.refuse(wire.sent[0])
+    wire.refuse(wire.sent[1])
+    wire.upstream.send(_modern(3, "tools/call"))
+    wire.upstream.send(_modern(4, "tools/call"))
+    wire.upstream.cancel(2)
+    wire.upstream.cancel(3)
+    before = len(wire.sent)
+    wire.upstream.on_message(message.result(wire.sent[2].id, {"capabilities": {}}), None)
+    assert [one.id for one in wire.sent[before:] if one.is_request] == [1, 4]
+
+
+def test_a_request_that_is_cancelled_while_its_server_waits_for_input_is_not_sent_again():
+    """The client answers late what it was asked: the call that it no longer wants does not run."""
+    wire = _behind_a_modern_server()
+    wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
+    asked = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
+    wire.upstream.on_message(message.result(2, asked), None)
+    question = wire.heard[-1]
+    wire.upstream.send(message.notification("notifications/cancelled", {"requestId": 2}))
+    before = len(wire.sent)
+    wire.upstream.send(message.result(question.id, {"roots": []}))
+    assert wire.sent[before:] == []
+
+
+def test_what_a_connection_had_not_sent_when_it_ended_did_not_run():
+    """It waited for the other era to be tried, or was refused in the first: nothing of it is unknown."""
+    wire = Wire()
+    for number in (1, 2):
+        wire.upstream.send(_modern(number, "tools/call"))
+    wire.refuse(wire.sent[0])
+    wire.refuse(wire.sent[1])
+    wire.upstream.send(_modern(3, "tools/call"))
+    wire.upstream.on_lost(Loss(reason="exit code 1"))
+    assert wire.losses[0].unread == {1, 2, 3}
