@@ -170,7 +170,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def set_reading(self, *, is_reading: bool) -> None:
-        """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait."""
+        """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait; nothing before it runs."""
+        if not self.pid:
+            return
         pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(_STDOUT))
         if pipe is None or pipe.is_closing() or pipe.is_reading() is is_reading:
             return

@@ -163,9 +163,10 @@ def test_a_port_that_is_held_without_a_listener(monkeypatch):
     with client, accepted:
         told = _first(f"bind 127.0.0.1:{port}: Address already in use")
         assert told.startswith(f"nothing listens on port {port} any more, but connections still have it")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        datagrams.bind(("127.0.0.1", 0))
-        port = datagrams.getsockname()[1]
+    with socket.socket() as held, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        held.bind(("", 0))  # so that no connection of another program has that number
+        port = held.getsockname()[1]
+        datagrams.bind(("127.0.0.1", port))
         told = suggest(RuntimeError(f"bind 127.0.0.1:{port}: Address already in use"))
         assert not [line for line in told if str(port) in line]
         text = f"listen udp 127.0.0.1:{port}: bind: address already in use"

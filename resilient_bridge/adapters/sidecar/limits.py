@@ -34,14 +34,16 @@ class Limits:
         return sum(self._running.values())
 
     def refusal(self, call: Call, now: float) -> Ending | None:
-        """Pay for a call what its rates want, now or later; return why it is refused where that takes too long."""
+        """Pay for a call what its rates want, now or later; return why it is refused where that takes too long: then it has paid nothing."""
         for name in (call.name, EVERY_TOOL):
             rate = self._rates.get(name)
             if rate is None or not call.is_tool:
                 continue
             try:
                 call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
+                call.turns.append(rate)
             except ThrottledError as error:
+                _give_back(call)
                 limit = rate.settings
                 bound = f"{limit.calls} {'call' if limit.calls == 1 else 'calls'} in {limit.per:g} s"
                 return outcomes.limited(call.name, bound, error.failure.retry_after)
@@ -60,10 +62,12 @@ class Limits:
         return True
 
     def free(self, call: Call) -> None:
-        """Give back what a call holds."""
+        """Give back what a call holds that has ended; one that was never sent also gets back what it paid."""
         for name in call.holds:
             self._running[name] -= 1
         call.holds = []
+        if not call.sends:
+            _give_back(call)
 
     def too_long(self, call: Call) -> Ending | None:
         """Return what is said of a call that has waited too long for its turn; None where it has no limit to wait for."""
@@ -77,3 +81,9 @@ class Limits:
         if not call.is_tool:
             return []
         return [name for name in (call.name, EVERY_TOOL) if name in self._options.concurrency]
+
+
+def _give_back(call: Call) -> None:
+    for rate in call.turns:
+        rate.cancel()
+    call.turns = []

@@ -41,13 +41,13 @@ class RunningRelay:
         )
         self._make = make
         self._on_note = on_note
-        self._world = world
         self._loop = asyncio.get_running_loop()
         self._upstreams: dict[int, Upstream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._is_working = self._is_closed = False
+        self._is_reading = True
         self._idle = asyncio.Event()
 
     # ---- what a front asks -------------------------------------------------------------------------------------
@@ -82,10 +82,14 @@ class RunningRelay:
 
     def set_reading(self, *, is_reading: bool) -> None:
         """Read what the server sends, or leave it unread for a while, where the connection can do that."""
+        self._is_reading = is_reading
         for upstream in self._upstreams.values():
-            change = getattr(upstream, "resume" if is_reading else "pause", None)
-            if change is not None:
-                change()
+            self._let_read(upstream)
+
+    def _let_read(self, upstream: Upstream) -> None:
+        change = getattr(upstream, "resume" if self._is_reading else "pause", None)
+        if change is not None:
+            change()
 
     async def finish(self, seconds: float) -> None:
         """Wait until no request is under way, so many seconds at most."""
@@ -173,6 +177,8 @@ class RunningRelay:
             loss = Loss(reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO)
             self.tell(self._relay.lost, session, loss)
         else:
+            if not self._is_reading:  # asked before it was there
+                self._let_read(upstream)
             self.tell(self._relay.opened, session)
 
     def _set_timer(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...errors import Executed
+from ...errors import Executed, redact
 from . import message
 from .catalog import Catalog
 from .lists import LISTS
@@ -103,7 +103,7 @@ class Sessions:
             )
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
-            text = str(answer.error.get("message", ""))[:200]
+            text = redact(str(answer.error.get("message", "")), limit=200)
             refusal = Loss(
                 reason=f"the server refused to initialize: {text}",
                 executed=Executed.NO,

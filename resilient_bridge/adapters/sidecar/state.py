@@ -16,6 +16,7 @@ from .message import object_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...calls.rate_limit.state import RateState
     from .front import Client
     from .message import Key, Message
     from .options import Sidecar
@@ -105,6 +106,7 @@ class Call:
         self.next_notice_at: float | None = None
         self.has_reported = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
+        self.turns: list[RateState] = []  # the rates that it has paid
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 
     @property

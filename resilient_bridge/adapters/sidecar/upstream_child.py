@@ -52,7 +52,6 @@ class ChildUpstream:
         self._child: ChildProcess | None = None
         self._handed: dict[int, Outgoing] = {}  # requests that are not answered yet
         self._stderr: deque[str] = deque(maxlen=_WORDS)
-        self._noise = 0
 
     async def open(self) -> None:
         """Start the child. Raises LostError where the system cannot."""
@@ -78,6 +77,8 @@ class ChildUpstream:
         number = message.id
         if message.is_request and isinstance(number, int):
             self._handed[number] = outgoing
+        elif message.method == "notifications/cancelled":
+            self._handed.pop(message.params.get("requestId", 0), None)
 
     def cancel(self, request: int) -> None:
         """There is no stream to give up: the answer is ignored."""
@@ -121,7 +122,6 @@ class ChildUpstream:
             message = parse(line)
         except NotAMessage as error:
             if line.strip():
-                self._noise += 1
                 text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
                 self._receiver.on_note(f"server, on stdout: {text} ({error})")
             return

@@ -231,6 +231,33 @@ def test_a_rate_that_leaves_no_room_in_time_refuses_at_once():
     assert "is limited to 1 call in 100 s. Call it again in 100 s." in result_text(client.answer(2))
 
 
+def test_a_call_that_all_together_refuse_costs_its_tool_nothing():
+    """It ran under neither limit, so the turn that it had under the tool's is given back."""
+    from resilient_bridge import RateLimit
+
+    rates = {"order": RateLimit(calls=2, per=100), "*": RateLimit(calls=1, per=1)}
+    harness, client = ready(rates=rates, patience=0)
+    client.call(1, "order")
+    client.call(2, "order")
+    assert outcome(client.answer(2)) == "not_executed"
+    harness.wait(2)
+    client.call(3, "order")
+    assert len(harness.got("tools/call")) == 2
+
+
+def test_a_call_that_was_never_sent_costs_no_turn():
+    """It was cancelled while it waited: the next one has its turn."""
+    from resilient_bridge import RateLimit
+
+    harness, client = ready(rates={"order": RateLimit(calls=1, per=10)}, patience=11)
+    client.call(1, "order")
+    client.call(2, "order")
+    client.tell("notifications/cancelled", {"requestId": 2})
+    client.call(3, "order")
+    harness.wait(10)
+    assert len(harness.got("tools/call")) == 2
+
+
 def test_a_slot_is_passed_back_however_a_call_ends():
     """A place is given back however a call ends."""
     harness, client = ready(concurrency={"order": 1}, timeout=5)

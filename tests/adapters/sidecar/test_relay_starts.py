@@ -348,3 +348,18 @@ def test_the_line_about_a_loss_is_one_line_and_promises_no_start_that_does_not_c
         lines[-1]
         == "the server did not start: command not found: server, not tried again before it is asked for"
     )
+
+
+def test_what_a_server_says_when_it_refuses_to_open_is_masked():
+    """It may repeat a key that it was given: the client alone gets its own words."""
+    harness = Harness()
+    del harness.auto["initialize"]
+    client = harness.client()
+    client.ask(1, "initialize", {})
+    key = "sk-" + "a1B2" * 10
+    harness.reply(harness.take("initialize"), error=-32001, text=f"bad api_key={key}")
+    client.ask(2, "tools/list")
+    harness.wait(1)
+    assert key in client.answer(1).error["message"]
+    assert key not in repr([*harness.notes, *harness.lines, harness.relay.status(harness.now)])
+    assert "refused to initialize" in repr(harness.notes)

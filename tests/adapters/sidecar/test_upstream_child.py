@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from resilient_bridge.adapters.sidecar import message
+from resilient_bridge.adapters.sidecar.upstream_child import ChildUpstream
 from tests.adapters.sidecar.standing_in import behind, outcome_of, tree_of, until
 
 
@@ -46,3 +49,37 @@ def test_a_call_that_the_killed_server_never_read_is_made_again():
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+LONG_ANSWERS = """
+import json, sys
+for line in iter(sys.stdin.readline, ""):
+    message = json.loads(line)
+    if message.get("id") == 2:
+        print(json.dumps({"jsonrpc": "2.0", "id": 2, "result": "x" * 5000}), flush=True)
+"""
+
+
+async def test_an_answer_that_is_too_long_is_known_for_its_call_after_another_was_cancelled():
+    """No answer has to come to what was cancelled: it is not waited for, and the only call that is open is told."""
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    class Receiver:
+        def on_unanswered(self, request, loss):
+            assert "5000" not in loss.reason
+            heard.set_result(request)
+
+        def on_note(self, text):
+            pass
+
+        def on_lost(self, loss):
+            pass
+
+    upstream = ChildUpstream((sys.executable, "-c", LONG_ANSWERS), Receiver(), max_line=1000)
+    await upstream.open()
+    upstream.send(message.request(1, "tools/call", {"name": "a"}))
+    upstream.send(message.notification("notifications/cancelled", {"requestId": 1}))
+    upstream.send(message.request(2, "tools/call", {"name": "b"}))
+    async with asyncio.timeout(20):
+        assert await heard == 2
+    await upstream.close()
