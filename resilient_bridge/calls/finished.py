@@ -53,7 +53,7 @@ def call_returned(plan: CallReported, first: CallFrame, *, fell_back: bool = Fal
 
 def call_ended(plan: CallReported, first: CallFrame, error: BaseException) -> None:
     """A call has raised."""
-    if HUB.listening:  # also for a stream: it has not stream
+    if HUB.listening:  # also for a stream: it has not begun
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 

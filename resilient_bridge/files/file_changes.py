@@ -75,15 +75,15 @@ def set_aside(path: Path, label: str = "damaged") -> Path:
     Raises StoreError (SYS_STORE_UNAVAILABLE), and the file has the name it had; or the new one, if `failure.executed` is MAYBE.
     """
     with typed_errors(path, "be set aside"):
-        copy = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
+        aside = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
         try:
-            move(path, copy, disk.replace)
+            move(path, aside, disk.replace)
         except BaseException:
-            _unlink_quietly(copy)
+            _unlink_quietly(aside)
             raise
-    with typed_errors(path, f"be synchronised as {copy.name}", Executed.MAYBE):
+    with typed_errors(path, f"be synchronised as {aside.name}", Executed.MAYBE):
         sync_directory(path.parent)
-    return copy
+    return aside
 
 
 def keep_copy(path: Path, data: bytes, label: str = "damaged") -> Path:

@@ -30,15 +30,14 @@ if sys.platform == "win32":
         os.lseek(handle, offset, os.SEEK_SET)
         return os.write(handle, data)
 
-    def move(old: Path, new: Path, replace: Callable[[Path, Path], None] | None = None) -> None:
+    def move(old: Path, new: Path, replace: Callable[[Path, Path], None]) -> None:
         """Rename, over what has the new name. Somebody who has either open (a reader, an indexer) is waited for, a second at most."""
-        rename = replace or os.replace
         for pause in _PAUSES:
             try:
-                return rename(old, new)
+                return replace(old, new)
             except PermissionError:
                 REAL.sleep(pause)
-        return rename(old, new)
+        return replace(old, new)
 
 else:
 
@@ -50,6 +49,6 @@ else:
         """Write at a place; where the descriptor stands is unchanged."""
         return os.pwrite(handle, data, offset)
 
-    def move(old: Path, new: Path, replace: Callable[[Path, Path], None] | None = None) -> None:
+    def move(old: Path, new: Path, replace: Callable[[Path, Path], None]) -> None:
         """Rename, over what has the new name."""
-        (replace or os.replace)(old, new)
+        replace(old, new)

@@ -103,9 +103,8 @@ class ProcessTree:
 
     async def _signal_all(self, calm: Calm, *, is_last: bool) -> None:
         """Ask all of the group to end, or take all of it away."""
-        is_reaped = self._transport.get_returncode() is not None
         if sys.platform == "win32":
-            if not is_reaped:  # its number is ours until then
+            if self._transport.get_returncode() is None:  # its number is ours until then
                 send = process_groups.take_away if is_last else process_groups.ask_to_end
                 await calm.wait(wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill")))
         else:

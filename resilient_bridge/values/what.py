@@ -130,15 +130,15 @@ def ask(condition: Any, about: object) -> bool:
         if isinstance(answer, Exception):  # it raised when it was awaited
             raise answer
         return answer
-    asked: object = condition(about)
-    if not hasattr(type(asked), "__await__"):
-        return bool(asked)
-    close = getattr(asked, "close", None)
+    result: object = condition(about)
+    if not hasattr(type(result), "__await__"):
+        return bool(result)
+    close = getattr(result, "close", None)
     if callable(close):
         close()  # or Python warns that nobody has awaited it
     name = getattr(condition, "__qualname__", type(condition).__qualname__)
     raise config_error(
-        name, "True or False: a condition is awaited in async calls alone", type(asked).__name__
+        name, "True or False: a condition is awaited in async calls alone", type(result).__name__
     )
 
 

@@ -71,8 +71,8 @@ needs_table = pytest.mark.skipif(
         # several, each certain
         (
             "\n".join(
-                f"bind() to {place} failed (98: Address already in use)"
-                for place in ("0.0.0.0:80", "[::]:80", "0.0.0.0:443")
+                f"bind() to {address} failed (98: Address already in use)"
+                for address in ("0.0.0.0:80", "[::]:80", "0.0.0.0:443")
             ),
             {80: {"0.0.0.0", "::"}, 443: {"0.0.0.0"}},
         ),
@@ -120,10 +120,10 @@ def _first(text, **options):
 def test_a_port_is_looked_up(listener, text):
     """Whether anything listens on it is asked of the system, and where it does; not guessed."""
     port = listener.getsockname()[1]
-    said = text.format(port)
-    assert _first(said).startswith(f"port {port} is still taken, at 127.0.0.1:{port}: ")
+    error = text.format(port)
+    assert _first(error).startswith(f"port {port} is still taken, at 127.0.0.1:{port}: ")
     listener.close()
-    assert _first(said) == f"nothing listens on port {port} any more: repeat the call"
+    assert _first(error) == f"nothing listens on port {port} any more: repeat the call"
 
 
 @needs_table
@@ -161,14 +161,14 @@ def test_a_port_that_is_held_without_a_listener(monkeypatch):
         client = socket.create_connection(("127.0.0.1", port))
         accepted, _ = server.accept()
     with client, accepted:
-        told = _first(f"bind 127.0.0.1:{port}: Address already in use")
-        assert told.startswith(f"nothing listens on port {port} any more, but connections still have it")
+        hints = _first(f"bind 127.0.0.1:{port}: Address already in use")
+        assert hints.startswith(f"nothing listens on port {port} any more, but connections still have it")
     with socket.socket() as held, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         held.bind(("", 0))  # so that no connection of another program has that number
         port = held.getsockname()[1]
         datagrams.bind(("127.0.0.1", port))
-        told = suggest(RuntimeError(f"bind 127.0.0.1:{port}: Address already in use"))
-        assert not [line for line in told if str(port) in line]
+        hints = suggest(RuntimeError(f"bind 127.0.0.1:{port}: Address already in use"))
+        assert not [line for line in hints if str(port) in line]
         text = f"listen udp 127.0.0.1:{port}: bind: address already in use"
         assert _first(text).startswith(f"port {port} is still taken")
         monkeypatch.setattr(suggestion_ports, "_holders", lambda port, kind: None)

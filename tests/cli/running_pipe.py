@@ -18,13 +18,13 @@ class Child:
     def __init__(self, process):
         self.process = process
         self.errors = []
-        self._said = asyncio.Event()
+        self._lines = asyncio.Event()
         self._watch = asyncio.create_task(self._collect())
 
     async def _collect(self):
         async for line in self.process.stderr:
             self.errors.append(line.decode().rstrip("\n"))
-            self._said.set()
+            self._lines.set()
 
     def say(self, *lines):
         for line in lines:
@@ -34,15 +34,15 @@ class Child:
     async def hear(self):
         return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 20))
 
-    async def told(self, word):
+    async def reported(self, word):
         """Wait until a line of stderr begins so, and return it."""
         async with asyncio.timeout(20):
             while True:
                 for line in self.errors:
                     if line.startswith(word):
                         return line
-                self._said.clear()
-                await self._said.wait()
+                self._lines.clear()
+                await self._lines.wait()
 
     async def end(self, *, close=True):
         if close:

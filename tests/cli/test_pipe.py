@@ -18,7 +18,7 @@ async def test_lines_go_out_in_order_and_messages_come_in():
     """Each line is a message on the bridge, what the bridge pushes is a line on stdout, and the end of input ends it with 0."""
     async with BridgeServer() as server, running(server.url, "--session", "s1") as child:
         child.say(*(message(n) for n in range(100)))
-        await child.told("state: READY")
+        await child.reported("state: READY")
         pushed = await server.push("tool_call", {"text": "line\nbreak"})
         assert await child.hear() == pushed
         assert await child.end() == 0
@@ -27,7 +27,7 @@ async def test_lines_go_out_in_order_and_messages_come_in():
         assert await child.process.stdout.read() == b""
 
 
-async def test_a_key_and_a_ttl_may_be_given():
+async def test_a_key_and_a_ttl_may_be_set():
     """The caller's key is the one on the wire."""
     async with BridgeServer() as server, running(server.url) as child:
         child.say(message(1, idempotency_key="mine", ttl=30))
@@ -58,13 +58,13 @@ async def test_a_bad_line_is_named_and_the_rest_goes_on():
 async def test_it_survives_a_cut_and_says_so():
     """Lines typed while the link is down arrive after it, once; the loss, the retry and the verdict are told."""
     async with BridgeServer() as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         await server.push("tool_call", {})
         await child.hear()
         await server.cut("abort", seconds=0.2)
         child.say(*(message(n) for n in range(20)))
-        await child.told("retry: attempt 1 in ")
-        assert (await child.told("verdict: ")).startswith("verdict: RECOVERED")
+        await child.reported("retry: attempt 1 in ")
+        assert (await child.reported("verdict: ")).startswith("verdict: RECOVERED")
         assert await child.end() == 0
         assert applied(server) == list(range(20))
 
@@ -72,22 +72,22 @@ async def test_it_survives_a_cut_and_says_so():
 async def test_a_fast_producer_waits_instead_of_losing():
     """More lines than the outbox holds, typed while the link is down: none is refused, all arrive in order."""
     async with BridgeServer() as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         await server.cut("abort", seconds=0.2)
-        await child.told("lost: ")
+        await child.reported("lost: ")
         child.say(*(message(n) for n in range(2_500)))
         assert await child.end() == 0
         assert applied(server) == list(range(2_500))
 
 
-async def test_a_gap_is_told():
+async def test_a_gap_is_reported():
     """A session that ended meanwhile is a gap on stderr, with its verdict and reason."""
     async with BridgeServer() as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         await server.push("tool_call", {})
         await child.hear()
         server.expire_sessions()
-        assert "GAP (new_session)" in await child.told("gap: ")
+        assert "GAP (new_session)" in await child.reported("gap: ")
         assert await child.end() == 0
 
 
@@ -95,7 +95,7 @@ async def test_a_gap_is_told():
 async def test_a_signal_drains(number):
     """Ctrl-C and SIGTERM end the input: what was read is still confirmed, and the exit code is that of the end of input."""
     async with BridgeServer(slow=0.3) as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         child.say(message(1), message(2))
         async with asyncio.timeout(20):
             while len(server.received) < 2:
@@ -111,16 +111,16 @@ async def test_a_second_signal_ends_at_once():
         BridgeServer(acks="none", never_pong=True) as server,
         running(server.url, "--drain", "60") as child,
     ):
-        await child.told("state: CONNECTING")
+        await child.reported("state: CONNECTING")
         child.say(message(1))
         async with asyncio.timeout(20):
             while not server.received:  # a connection alone says nothing of the line
                 await asyncio.sleep(0.01)
         child.process.send_signal(signal.SIGINT)
-        await child.told("drain: ")
+        await child.reported("drain: ")
         child.process.send_signal(signal.SIGINT)
         assert await child.end(close=False) == 3
-        assert (await child.told("not confirmed: ")).startswith("not confirmed: line 1: ")
+        assert (await child.reported("not confirmed: ")).startswith("not confirmed: line 1: ")
 
 
 async def test_the_drain_is_bounded():
@@ -138,7 +138,7 @@ async def test_the_drain_is_bounded():
 async def test_a_reader_that_leaves_ends_it_in_order():
     """`pipe | head -1`: no traceback, the lines read so far are confirmed, the exit code is that of the end of input."""
     async with BridgeServer() as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         child.say(message(1))
         child.process._transport.get_pipe_transport(1).close()
         async with asyncio.timeout(20):
@@ -155,7 +155,7 @@ async def test_keep_open_goes_on_printing():
     async with BridgeServer() as server, running(server.url, "--keep-open") as child:
         child.say(message(1))
         child.process.stdin.close()
-        await child.told("state: READY")
+        await child.reported("state: READY")
         for n in range(3):
             await server.push("tool_call", {"n": n})
             assert (await child.hear())["payload"] == {"n": n}
@@ -174,7 +174,7 @@ async def test_a_token_comes_from_the_environment_and_is_never_shown():
         async with running(server.url, "--token-env", "RB_T", RB_T="wr0ng-token") as child:
             child.say(message(1))
             assert await child.end() == 1
-            assert (await child.told("failed: ")).startswith("failed: ")
+            assert (await child.reported("failed: ")).startswith("failed: ")
             assert not any("wr0ng" in line for line in child.errors)
 
 
@@ -197,15 +197,15 @@ async def test_wrong_settings_end_with_two(argv, word):
 async def test_a_preset_decides_how_it_tries():
     """`--preset recursor` waits exactly 1 second before the first attempt."""
     async with BridgeServer() as server, running(server.url, "--preset", "recursor") as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         await server.cut("abort")
-        assert "attempt 1 in 1.0 s" in await child.told("retry: ")
+        assert "attempt 1 in 1.0 s" in await child.reported("retry: ")
 
 
 async def test_a_reader_that_sleeps_stops_neither_heartbeat_nor_lines():
     """Nobody reads stdout for a while: the link stays up, lines still go out, and all messages come when reading goes on."""
     async with BridgeServer() as server, running(server.url) as child:
-        await child.told("state: READY")
+        await child.reported("state: READY")
         text = "x" * 1_000
         for n in range(3_000):
             await server.push("tool_call", {"n": n, "text": text})

@@ -26,7 +26,7 @@ def store(tmp_path):
 
 async def fed_and_killed(child, lines, rng):
     """Write the lines as a producer does, a few at a time, and kill the process in the middle of it."""
-    await child.told("state: CONNECTING")
+    await child.reported("state: CONNECTING")
     kill = asyncio.get_running_loop().call_later(rng.uniform(0.02, 0.3), child.process.kill)
     for start in range(0, len(lines), 20):
         child.say(*lines[start : start + 20])
@@ -46,7 +46,7 @@ async def until(fact):
 
 
 # ---- killed, and run again
-async def test_with_keys_the_whole_input_may_be_given_again(store):
+async def test_with_keys_the_whole_input_may_be_repeated(store):
     """Killed four times, each time fed from the first line: each line was applied once, in order; what is known does not move."""
     rng = random.Random(1)
     lines = [message(n, idempotency_key=f"line {n}") for n in range(800)]
@@ -95,7 +95,7 @@ async def test_what_was_printed_is_not_printed_again_without_a_flag(store):
     async with BridgeServer() as server:
         for life in range(KILLS + 1):
             async with running(server.url, "--store", store, "--keep-open") as child:
-                await child.told("state: READY")
+                await child.reported("state: READY")
                 for _ in range(40):
                     await server.push("tool_call", {"n": pushed})
                     pushed += 1
@@ -115,13 +115,13 @@ async def test_what_was_printed_is_not_printed_again_without_a_flag(store):
     assert list(seen) == list(range(pushed))
 
 
-async def test_what_nobody_has_read_is_printed_by_the_next_run(store):
+async def test_what_was_not_read_is_printed_by_the_next_run(store):
     """The reader sleeps and the process is killed: what it had not written yet comes again, and nothing is missing."""
     seen = []
     async with BridgeServer(replay_bytes=2**24) as server:
         for life in range(2):
             async with running(server.url, "--store", store, "--keep-open") as child:
-                await child.told("state: READY")
+                await child.reported("state: READY")
                 if life == 0:
                     for n in range(80):
                         await server.push("tool_call", {"n": n, "text": "x" * 8_000})
@@ -141,7 +141,7 @@ async def test_an_ended_run_repeats_nothing(store):
     async with BridgeServer() as server:
         for life in range(2):
             async with running(server.url, "--store", store, "--keep-open") as child:
-                await child.told("state: READY")
+                await child.reported("state: READY")
                 await server.push("tool_call", {"n": life})
                 printed = await child.hear()
                 assert printed["payload"] == {"n": life}
@@ -151,17 +151,17 @@ async def test_an_ended_run_repeats_nothing(store):
 
 
 # ---- what is left is the next run's
-async def test_what_is_not_confirmed_is_kept_and_told_by_the_next_run(store):
+async def test_what_is_not_confirmed_is_stored_and_reported_by_the_next_run(store):
     """Without a bridge: exit code 3, and each line is named as kept; with one, the next run tells each outcome by its key."""
     async with BridgeServer() as server:
         host, port = server.address
     async with running(server.url, "--store", store, "--drain", "0.3") as child:
         child.say(message(1, idempotency_key="one"), message(2, idempotency_key="two"))
         assert await child.end() == 3
-        kept = [line for line in child.errors if line.startswith("kept: ")]
-        assert kept[:2] == ["kept: line 1: not sent yet", "kept: line 2: not sent yet"]
-        assert kept[2].startswith("kept: 2 in ")
-        assert "next run" in kept[2]
+        stored = [line for line in child.errors if line.startswith("kept: ")]
+        assert stored[:2] == ["kept: line 1: not sent yet", "kept: line 2: not sent yet"]
+        assert stored[2].startswith("kept: 2 in ")
+        assert "next run" in stored[2]
     async with (
         BridgeServer(host=host, port=port) as server,
         running(server.url, "--store", store) as child,
@@ -184,7 +184,7 @@ async def test_a_restart_with_nothing_to_do_ends_at_once(store):
         assert applied(server) == []
 
 
-async def test_an_earlier_line_that_ended_badly_is_told_and_counts(store):
+async def test_an_earlier_line_that_ended_badly_is_reported_and_counts(store):
     """It was handed out, and the next bridge is another one, which cannot tell: `not confirmed` by its key, exit code 3."""
     async with BridgeServer(acks="none") as server:
         host, port = server.address
@@ -198,7 +198,7 @@ async def test_an_earlier_line_that_ended_badly_is_told_and_counts(store):
         running(server.url, "--store", store) as child,
     ):
         assert await child.end() == 3
-        assert (await child.told("earlier: ")).startswith("earlier: not confirmed: key one: ")
+        assert (await child.reported("earlier: ")).startswith("earlier: not confirmed: key one: ")
         assert applied(server) == []
 
 
@@ -221,7 +221,7 @@ async def test_a_known_line_has_a_receipt_that_says_so(store, tmp_path):
 async def test_a_store_in_use_is_refused(store):
     """Two runs on one store: the second ends with 2 and names the process that has it; the first goes on."""
     async with BridgeServer() as server, running(server.url, "--store", store) as first:
-        await first.told("state: READY")
+        await first.reported("state: READY")
         async with running(server.url, "--store", store) as second:
             assert await second.end() == 2
             assert f"in use by process {first.process.pid}" in second.errors[-1]
@@ -231,7 +231,7 @@ async def test_a_store_in_use_is_refused(store):
         assert applied(server) == [1]
 
 
-async def test_a_store_of_another_program_is_left_alone(store):
+async def test_a_store_of_another_program_is_not_changed(store):
     """Exit code 2 and one line; the file is as it was."""
     with sqlite3.connect(store) as foreign:
         foreign.execute("CREATE TABLE mine (x)")
@@ -244,7 +244,7 @@ async def test_a_store_of_another_program_is_left_alone(store):
     foreign.close()
 
 
-async def test_a_damaged_store_is_set_aside_and_told(store, tmp_path):
+async def test_a_damaged_store_is_set_aside_and_reported(store, tmp_path):
     """It goes on with what can be read; stderr says what was set aside, and where."""
     async with BridgeServer() as server:
         async with running(server.url, "--store", store) as child:
@@ -256,7 +256,7 @@ async def test_a_damaged_store_is_set_aside_and_told(store, tmp_path):
         async with running(server.url, "--store", store) as child:
             child.say(message(2))
             assert await child.end() == 0
-            assert "set aside as " in await child.told("store: ")
+            assert "set aside as " in await child.reported("store: ")
         assert applied(server) == [1, 2]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import Executed, redact
 from . import message, outcomes
+from .eras import LISTEN
 from .instead import is_missing, remembered, stale, wanted_by_others
 from .limits import Limits
 from .outcomes import PREFIX, Outcome
@@ -27,13 +28,11 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 
-LISTEN: Final = "subscriptions/listen"
 _UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they last as long as they last
 _MOST_LOSSES: Final = 3  # connections that one call may lose after it was sent: it may be what ends them
 _NOTICE: Final = 5.0  # seconds between two notices of progress to a call that waits
 _SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # to people, in a line
 _TINY: Final = 1e-6  # progress has to grow, and the server's own first value has to be larger
-_STALE_CURSOR: Final = -32602
 _INVALID_REQUEST: Final = -32600
 
 
@@ -261,14 +260,8 @@ class Calls:
 
     def refuse_waiting(self, loss: Loss, now: float) -> None:
         """The server cannot be had now, or is left alone: whoever waits is told at once, whoever opens as well."""
-        opening = [
-            call
-            for client in self._state.clients.values()
-            for call in client.calls.values()
-            if call.method == "initialize"
-        ]
         seconds = self._restarts.open_for(now)
-        for call in [*opening, *self._state.waiting]:
+        for call in [*self._state.openings(), *self._state.waiting]:
             if _lasts(call):
                 continue
             if call.unproven_losses:

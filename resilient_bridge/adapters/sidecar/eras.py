@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 MODERN: Final = "2026-07-28"
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
+CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
 _LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-_LISTEN: Final = "subscriptions/listen"
+SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+LISTEN: Final = "subscriptions/listen"
 _MOST_ROUNDS: Final = 10  # times that a server may ask for more input before one answer
 _REFUSED: Final = -32601
 _INVALID: Final = -32600
@@ -157,9 +157,7 @@ class LegacyClient:
             )
         if wanted:
             self._listening = self._number()
-            found.append(
-                self._enveloped(message.request(self._listening, _LISTEN, {"notifications": wanted}))
-            )
+            found.append(self._enveloped(message.request(self._listening, LISTEN, {"notifications": wanted})))
         return found
 
     def from_server(self, received: Message, about: int | None) -> Out:
@@ -182,9 +180,9 @@ class LegacyClient:
     def _noticed_by_server(self, received: Message, about: int | None) -> Out:
         if received.is_request:  # not in that era
             return Out([message.error(received.id, _REFUSED, "this era has no requests of a server")], [])
-        if received.method == _ACKNOWLEDGED:
+        if received.method == ACKNOWLEDGED:
             return Out([], [])
-        if _SUBSCRIPTION in received.meta:
+        if SUBSCRIPTION in received.meta:
             params = {name: value for name, value in received.params.items() if name != "_meta"}
             received = message.notification(received.method, params or None)
         return Out([], [(received, about)])
@@ -251,9 +249,9 @@ class LegacyClient:
 
     def _envelope(self) -> dict[str, Any]:
         offered = self._opening.params
-        found: dict[str, Any] = {VERSION: MODERN, _CAPABILITIES: offered.get("capabilities", {})}
+        found: dict[str, Any] = {VERSION: MODERN, CAPABILITIES: offered.get("capabilities", {})}
         if "clientInfo" in offered:
-            found[_CLIENT] = offered["clientInfo"]
+            found[CLIENT] = offered["clientInfo"]
         if self._log_level is not None:
             found[_LOG_LEVEL] = self._log_level
         return found
@@ -295,7 +293,7 @@ class ModernClient:
         number = received.id
         if received.method == "server/discover":
             return Out([], [(message.result(number, self._discovered()), None)])
-        if received.method == _LISTEN:
+        if received.method == LISTEN:
             return self._listen(received)
         if received.method in _CACHED:
             self._cached.add(number)
@@ -310,8 +308,8 @@ class ModernClient:
             self._numbers -= 1
             self._own.add(self._numbers)
             to_server.append(message.request(self._numbers, "resources/subscribe", {"uri": uri}))
-        params = {"notifications": dict(wanted), "_meta": {_SUBSCRIPTION: number}}
-        return Out(to_server, [(message.notification(_ACKNOWLEDGED, params), number)])
+        params = {"notifications": dict(wanted), "_meta": {SUBSCRIPTION: number}}
+        return Out(to_server, [(message.notification(ACKNOWLEDGED, params), number)])
 
     def from_server(self, received: Message, about: int | None) -> Out:
         """The server sent a message."""
@@ -350,7 +348,7 @@ class ModernClient:
                 else received.name in list_of(wanted.get("resourceSubscriptions"))
             )
             if is_wanted:
-                params = {**received.params, "_meta": {**received.meta, _SUBSCRIPTION: number}}
+                params = {**received.params, "_meta": {**received.meta, SUBSCRIPTION: number}}
                 found.append((message.notification(received.method, params), number))
         return found
 

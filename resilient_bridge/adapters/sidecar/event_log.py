@@ -67,7 +67,10 @@ class EventLog:
             self.dropped += 1
 
     async def close(self) -> None:
-        """Write what is left, within a second, and close the file. May be called again."""
+        """Write what is left, within a second, say how much was dropped, and close the file. May be called again."""
+        if self.dropped:
+            dropped, self.dropped = self.dropped, 0
+            self.line(f"{dropped} lines or records could not be written")
         if self._output is not None:
             await self._output.flush(1.0)
         if self._file is not None:

@@ -41,7 +41,7 @@ class Limits:
                 continue
             try:
                 call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
-                call.turns.append(rate)
+                call.charged.append(rate)
             except ThrottledError as error:
                 _give_back(call)
                 limit = rate.settings
@@ -84,6 +84,6 @@ class Limits:
 
 
 def _give_back(call: Call) -> None:
-    for rate in call.turns:
+    for rate in call.charged:
         rate.cancel()
-    call.turns = []
+    call.charged = []

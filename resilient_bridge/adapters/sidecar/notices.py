@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from . import message
-from .calls import LISTEN
+from .eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION
 from .lists import LISTS
 from .message import key_of, object_of
 from .shared import is_loud_enough, is_subscribed
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from .state import ClientState, Session, State
 
 
-SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _UPDATED: Final = "notifications/resources/updated"
-_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _FILTERS: Final[Mapping[str, str]] = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
@@ -153,7 +151,7 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
     if call is None:
         state.strays += 1
         return
-    is_acknowledgement = note.method == _ACKNOWLEDGED
+    is_acknowledgement = note.method == ACKNOWLEDGED
     if (
         is_acknowledgement and call.has_acknowledged
     ):  # of a stream that was opened again: what was missed is not known

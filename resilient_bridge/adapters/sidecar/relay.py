@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import Executed
 from . import message
 from .calls import Calls
+from .eras import VERSION
 from .lists import LISTS, cursor_of
 from .notices import ask_client, deliver_notice, leave
-from .permission import READS
 from .restarts import Restarts
 from .sessions import INITIALIZED, Sessions
 from .set_up import take_back
+from .shared import SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE
 from .state import Action, Call, ClientState, Own, Phase, State
 from .status import STATUS_TOOL, add_status_tool, status_answer, status_of
 from .upstream import Loss
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from .options import Sidecar
     from .state import Session
 
-_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _INVALID_REQUEST: Final = -32600
 _OLD: Final = Loss(reason="its session was forgotten by the server", executed=Executed.NO)
 _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients that share a server
@@ -87,7 +87,7 @@ class Relay:
         if request.method == "initialize":
             self._initialize(client, request, now)
             return
-        if _VERSION in request.meta:
+        if VERSION in request.meta:
             client.is_modern = True
             if request.method != "server/discover":  # a client that only asks may still open in the other era
                 names = (name for name in request.meta if name in _ENVELOPE)
@@ -224,11 +224,11 @@ class Relay:
             following = self._sessions.catalog.learn(session, method, cursor, answer.result)
             if self._state.options.status_tool and method == "tools/list" and not following:
                 return add_status_tool(answer)
-        elif method == "logging/setLevel":
+        elif method == SET_LEVEL:
             client.log_level = call.request
-        elif method == "resources/subscribe":
+        elif method == SUBSCRIBE:
             client.subscriptions[call.request.name] = call.request
-        elif method == "resources/unsubscribe":
+        elif method == UNSUBSCRIBE:
             client.subscriptions.pop(call.request.name, None)
         return answer
 
@@ -247,26 +247,18 @@ class Relay:
     def next_timer(self) -> float | None:
         """Return when `timer` has something to do, in monotonic seconds; None for never."""
         times = [at for at in (self._calls.next_timer(), self._sessions.next_timer()) if at is not None]
-        times += [call.deadline_at for call in self._openings() if call.deadline_at is not None]
+        times += [call.deadline_at for call in self._state.openings() if call.deadline_at is not None]
         return min(times, default=None)
 
     def timer(self, now: float) -> None:
         """Do what is due."""
-        for call in self._openings():
+        for call in self._state.openings():
             if call.deadline_at is not None and now >= call.deadline_at:
                 self._calls.give_up(call, now)
         self._sessions.timer(now)
         for call in self._calls.timer(now):
             if call.session is not None:
                 self._sessions.ping(call.session, now)
-
-    def _openings(self) -> list[Call]:
-        return [
-            call
-            for client in self._state.clients.values()
-            for call in client.calls.values()
-            if call.method == "initialize"
-        ]
 
     def schema_of(self, tool: str) -> Any:
         """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
@@ -299,5 +291,3 @@ _CHANGES: Final = frozenset(notice for _, _, notice in LISTS.values())
 _ENVELOPE: Final = frozenset(
     f"io.modelcontextprotocol/{name}" for name in ("protocolVersion", "clientCapabilities", "clientInfo")
 )
-
-__all__ = ["READS", "Relay"]

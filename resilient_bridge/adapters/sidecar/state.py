@@ -106,7 +106,7 @@ class Call:
         self.next_notice_at: float | None = None
         self.has_reported = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
-        self.turns: list[RateState] = []  # the rates that it has paid
+        self.charged: list[RateState] = []  # the rates that it has paid
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 
     @property
@@ -231,6 +231,15 @@ class State:
         """Return a number that was not used before."""
         self.numbers += 1
         return self.numbers
+
+    def openings(self) -> list[Call]:
+        """Return the requests to initialize that are not answered yet."""
+        return [
+            call
+            for client in self.clients.values()
+            for call in client.calls.values()
+            if call.method == "initialize"
+        ]
 
     def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
         """Have a message brought to a client."""

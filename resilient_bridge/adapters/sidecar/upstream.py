@@ -90,8 +90,8 @@ class Upstream(Protocol):
     def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:  # noqa: ARG002 -- none has to be known
         """Tell it the tools of the server, each page of them as the server listed it, before one of them is called.
 
-        Over HTTP some arguments also travel as headers, which the tools' schemas name (2026-07-28). Returns the tools that have to be
-        left out of the list, because their marks are not valid: name to reason. Raises nothing; nothing is sent by it.
+        Over HTTP some arguments also travel as headers, which the tools' schemas name (2026-07-28). Returns the tools whose
+        marks are not valid, name to reason: their arguments travel in the message alone. Raises nothing; nothing is sent by it.
         """
         return {}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from . import message
-from .eras import MODERN, VERSION, LegacyClient, ModernClient
+from .eras import CAPABILITIES, CLIENT, MODERN, VERSION, LegacyClient, ModernClient
 
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _PROBE: Final = -1  # ids of our own; the relay's are not negative
-_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _LATEST_LEGACY: Final = "2025-11-25"
 _NOT_REFUSALS: Final = frozenset({-32603})  # the server tried, so it knows the era
 
@@ -157,7 +156,7 @@ class BothErasUpstream:
             params = {
                 "_meta": {
                     VERSION: MODERN,
-                    "io.modelcontextprotocol/clientCapabilities": opening.params.get("capabilities", {}),
+                    CAPABILITIES: opening.params.get("capabilities", {}),
                 }
             }
             self._then = lambda answer: self._tried_modern(
@@ -167,7 +166,7 @@ class BothErasUpstream:
             return
         first = self._tried.pop(refusal.id)
         self._refusals.append((first, refusal))
-        info = first.meta.get(_CLIENT, {"name": "resilient-bridge", "version": "0"})
+        info = first.meta.get(CLIENT, {"name": "resilient-bridge", "version": "0"})
         hello: dict[str, Any] = {"protocolVersion": _LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
         self._then = self._tried_legacy
         self._inner.send(message.request(_PROBE, "initialize", hello))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StreamLimits:
-    """The limits of one stream: `left` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
+    """The limits of one stream: `remaining_time` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
 
     __slots__ = ("_idle", "_remaining_time", "_seconds", "_world")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.notices import SUBSCRIPTION
+from resilient_bridge.adapters.sidecar.eras import SUBSCRIPTION
 from resilient_bridge.adapters.sidecar.outcomes import PREFIX
 from tests.adapters.sidecar.harness import CUT, DIED, MODERN, REFUSED, Harness, outcome, tool
 

@@ -69,7 +69,7 @@ async def test_a_server_that_starts_while_the_client_does_not_read_is_not_read()
     await relay.close()
 
 
-async def test_a_child_that_does_not_run_yet_can_be_told_not_to_be_read():
+async def test_a_child_that_does_not_run_yet_can_be_paused():
     """It raised AttributeError, which ended the session."""
     child = ChildUpstream(("server",), object())
     starting = asyncio.ensure_future(child.open())

@@ -1,0 +1,27 @@
+"""What a sidecar says to people and programs, where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resilient_bridge.adapters.sidecar.event_log import EventLog
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+async def test_records_that_a_full_disk_costs_are_counted():
+    """The relay goes on; at the end a line says how many were lost, once."""
+    reading, writing = os.pipe()
+    log = EventLog("/dev/full", stderr=writing)
+    log({"event": "opened"}, "the server runs")
+    log({"event": "closed"})
+    await log.close()
+    await log.close()
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        assert lines.read().splitlines() == [
+            "resilient-bridge mcp: the server runs",
+            "resilient-bridge mcp: 2 lines or records could not be written",
+        ]
