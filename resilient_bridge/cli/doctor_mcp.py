@@ -14,8 +14,8 @@ import sys
 from typing import Any, Final, cast
 
 from ..errors import redact
-from .doctor_mcp_page import Page, describe_tools, look_around, probe_tool, start
-from .doctor_mcp_talk import MODERN, Talk, tools_of
+from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern, probe_tool, start
+from .doctor_mcp_talk import Talk, tools_of
 from .doctor_rows import Row, table_of
 from .mcp_options import server_of
 from .printing import complain, show
@@ -88,13 +88,7 @@ async def _examine_command(
             page.row("tools after it", "the same" if is_same else "others", same_tools=is_same)
             await _leave(again, page)
     async with Talk.with_command(command) as modern:
-        answer = await modern.ask("server/discover", {"_meta": MODERN})
-        is_modern = answer is not None and "supportedVersions" in answer.get("result", {})
-        page.row(
-            "protocol",
-            f"{page.data['version']}{', and 2026-07-28 without sessions' if is_modern else ''}",
-            modern=is_modern,
-        )
+        await look_for_modern(modern, page)
     return FOUND_OUT
 
 

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..adapters.sidecar import message
 from ..adapters.sidecar.secrets_in_headers import resolved
 from ..adapters.sidecar.upstream import LostError
 from ..adapters.sidecar.upstream_http import HTTPUpstream
+from ..adapters.sidecar.upstream_http_headers import POST, SESSION
+from ..adapters.sidecar.upstream_http_wire import Sent, Wire
+from ..classification import classify
 from ..classification.mcp_sessions import is_session_unknown
-from .doctor_mcp_page import Page, describe_tools, look_around, probe_tool, start
-from .doctor_mcp_talk import LATEST, MODERN, Talk, tools_of
+from ..errors import redact
+from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern, probe_tool, start
+from .doctor_mcp_talk import LATEST, Talk, tools_of
 from .mcp_options import headers_of
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import httpx
+    from collections.abc import AsyncGenerator, Generator, Mapping
 
 
 FOUND_OUT, NOT_STARTED = 0, 1
-_ACCEPT: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-_SESSION: Final = "mcp-session-id"
+_SECONDS: Final = 5.0  # for a connection, and for the status of an answer
 
 
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
@@ -43,80 +45,100 @@ async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, 
             await probe_tool(talk, arguments.probe_tool, probe, page)
     await _look_at_sessions(url, headers, page)
     async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=headers)) as modern:
-        answer = await modern.ask("server/discover", {"_meta": MODERN})
-        is_modern = answer is not None and "supportedVersions" in (answer.get("result") or {})
-        more = ", and 2026-07-28 without sessions" if is_modern else ""
-        page.row("protocol", f"{page.data['version']}{more}", modern=is_modern)
+        await look_for_modern(modern, page)
     return FOUND_OUT
 
 
 async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) -> None:
-    import httpx
+    """Open one, go on with it over another connection, and end it."""
+    session = ""
+    async with _wire(url, headers) as wire:
+        with _seeing(page, "sessions", wire):
+            client = {"name": "doctor", "version": "0"}
+            params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": client}
+            session = (await _post(wire, "initialize", 1, params)).session
+            found = "has them" if session else "has none: every request stands alone"
+            page.row("sessions", found, sessions=bool(session))
+    if session:
+        async with _wire(url, headers) as again:
+            again.session, again.version = session, page.data["version"]
+            again.secrets.learn(session)
+            await _look_at_one(again, page)
 
-    async with httpx.AsyncClient(headers={**_ACCEPT, **headers}, timeout=5.0) as client:
-        opened = await _post(
-            client,
-            url,
-            "initialize",
-            1,
-            {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "doctor", "version": "0"}},
-        )
-        session = opened.session
-        page.row(
-            "sessions",
-            "has them" if session else "has none: every request stands alone",
-            sessions=bool(session),
-        )
-        if not session:
-            return
-        ours = {_SESSION: session, "MCP-Protocol-Version": LATEST}
-    async with httpx.AsyncClient(headers={**_ACCEPT, **headers, **ours}, timeout=5.0) as again:
-        pong = await _post(again, url, "ping", 2)
-        survives = pong.status_code == 200
+
+async def _look_at_one(wire: Wire, page: Page) -> None:
+    with _seeing(page, "new connection", wire):
+        pong = await _post(wire, "ping", 2)
+        survives = pong.status == 200
         page.row(
             "new connection",
-            "the session goes on" if survives else f"answered {pong.status_code}",
+            "the session goes on" if survives else f"answered {pong.status}",
             "" if survives else "a cut ends the session",
             session_survives_cut=survives,
         )
-        ended = await again.delete(url)
-        page.row("DELETE", f"answered {ended.status_code}", ends_sessions=ended.status_code < 300)
-        gone = await _post(again, url, "ping", 3)
-        body = gone.content
-    is_seen = gone.status_code >= 400 and is_session_unknown(gone.status_code, body)
-    found = f"answered {gone.status_code}" + (
-        ": recognised, so a new session is made and the call sent again" if is_seen else ""
-    )
-    problem = (
-        ""
-        if is_seen or ended.status_code >= 300
-        else "a lost session is not told, so a client cannot know that it has to open a new one"
-    )
-    page.row(
-        "ended session",
-        found,
-        problem,
-        lost_session_status=gone.status_code,
-        lost_session_is_recognised=is_seen,
-    )
+    with _seeing(page, "DELETE", wire):
+        ended = (await _send(wire, "DELETE")).status
+        page.row("DELETE", f"answered {ended}", ends_sessions=ended < 300)
+    is_ended = page.data.get("ends_sessions")
+    if is_ended is None:
+        return
+    with _seeing(page, "ended session", wire):
+        gone = await _post(wire, "ping", 3)
+        is_seen = gone.status >= 400 and is_session_unknown(gone.status, gone.content)
+        more = ": recognised, so a new session is made and the call sent again" if is_seen else ""
+        problem = "a lost session is not told, so a client cannot know that it has to open a new one"
+        page.row(
+            "ended session",
+            f"answered {gone.status}{more}",
+            "" if is_seen or not is_ended else problem,
+            lost_session_status=gone.status,
+            lost_session_is_recognised=is_seen,
+        )
 
 
-async def _post(
-    client: httpx.AsyncClient, url: str, method: str, number: int, params: Mapping[str, Any] | None = None
-) -> _Posted:
+@asynccontextmanager
+async def _wire(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Wire]:
+    """Make a connection of its own, as the sidecar makes it: with its redirects, its proxies and its bounds."""
+    wire = Wire(url, headers, connect_timeout=_SECONDS, allow_plaintext_credentials=False)
+    try:
+        yield wire
+    finally:
+        await wire.close()
+
+
+@contextmanager
+def _seeing(page: Page, what: str, wire: Wire) -> Generator[None]:
+    """Where this fails, say in its row that it was not found out, and why."""
+    try:
+        yield
+    except TimeoutError:
+        page.row(what, f"not found out: no answer within {_SECONDS:g} s")
+    except Exception as error:  # noqa: BLE001 -- whatever the client raises
+        page.row(what, f"not found out: {redact(wire.secrets.text(classify(error).message))}")
+
+
+async def _post(wire: Wire, method: str, number: int, params: Mapping[str, Any] | None = None) -> _Seen:
+    return await _send(wire, "POST", message.request(number, method, params).text.encode())
+
+
+async def _send(wire: Wire, method: str, content: bytes | None = None) -> _Seen:
     """Make a request and return what came of its answer within a second; a stream goes on for as long as it likes."""
-    body = {"jsonrpc": "2.0", "id": number, "method": method, **({"params": params} if params else {})}
-    content = b""
-    async with client.stream("POST", url, json=body) as response:
+    body = b""
+    headers = {**(POST if content is not None else {}), **wire.session_headers()}
+    async with asyncio.timeout(_SECONDS):
+        response = await wire.send(method, headers, Sent(), content)
+    try:
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                content = await response.aread()
-    return _Posted(response.status_code, response.headers.get(_SESSION), content)
+                body = await response.aread()
+    finally:
+        await response.aclose()
+    return _Seen(response.status_code, response.headers.get(SESSION, ""), body)
 
 
-class _Posted(NamedTuple):
+class _Seen(NamedTuple):
     """An answer: its status, the session that it names, and its body as far as it came."""
 
-    status_code: int
-    session: str | None
+    status: int
+    session: str
     content: bytes

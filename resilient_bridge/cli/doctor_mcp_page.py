@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..adapters.sidecar.lists import hint_of
 from ..adapters.sidecar.message import object_of
 from ..errors import redact
-from .doctor_mcp_talk import LATEST, Talk, capabilities_of, greet
+from .doctor_mcp_talk import LATEST, MODERN, Talk, capabilities_of, greet
 from .doctor_rows import Row
 
 
@@ -35,14 +35,13 @@ class Page:
 async def start(talk: Talk, page: Page, what: str) -> bool:
     """Open the server and greet it; say how fast that was."""
     answer, seconds = await greet(talk, LATEST)
-    if answer is None or "result" not in answer:
+    result = object_of(object_of(answer).get("result"))
+    if answer is None or not isinstance(answer.get("result"), dict):
         words = f"; its last words: {talk.words}" if talk.words else ""
-        why = talk.loss or (
-            _words_of(object_of(answer.get("error"))) if answer else "no answer to initialize"
-        )
+        why = talk.loss or (_why_not(answer) if answer else talk.unanswered or "no answer to initialize")
         page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
         return False
-    result = answer["result"]
+    version: object = result.get("protocolVersion")
     info = object_of(result.get("serverInfo"))
     name = " ".join(str(info.get(part, "")) for part in ("name", "version")).strip() or "unnamed"
     noise = f"; {talk.noise} lines of noise on stdout" if talk.noise else ""
@@ -56,7 +55,7 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
             "starts": True,
             "start_seconds": round(seconds, 3),
             "server": info,
-            "version": str(result.get("protocolVersion")),
+            "version": version if isinstance(version, str) else "",
             "capabilities": sorted(capabilities_of(result)),
             "noise": talk.noise,
         }
@@ -88,21 +87,22 @@ async def look_around(talk: Talk, page: Page) -> None:
     pong = await talk.ask("ping")
     page.row(
         "ping",
-        "answered" if pong and "result" in pong else "not answered",
+        "answered" if pong and "result" in pong else _silence(talk),
         "" if pong else "a hang cannot be told from work",
         ping=bool(pong),
     )
-    await talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
+    talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
     unknown = await talk.ask("resilient-bridge/unknown")
     code = object_of(object_of(unknown).get("error")).get("code")
-    found = f"refused with {code}" if code is not None else "answered" if unknown else "not answered"
-    page.row("unknown method", found, "" if unknown else "a client waits for ever", unknown_method=code)
+    found = f"refused with {code}" if code is not None else "answered" if unknown else _silence(talk)
+    silent = "that is nothing a client can read" if talk.unanswered else "a client waits for ever"
+    page.row("unknown method", found, "" if unknown else silent, unknown_method=code)
 
 
 async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Page) -> None:
     """Call a tool, cancel it at once, and see what comes; then call it and wait."""
     number = talk.begin("tools/call", {"name": name, "arguments": arguments})
-    await talk.notify("notifications/cancelled", {"requestId": number, "reason": "doctor"})
+    talk.notify("notifications/cancelled", {"requestId": number, "reason": "doctor"})
     late = await talk.answer(number, 2.0)
     page.row(
         "cancelled call",
@@ -119,9 +119,29 @@ async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Pag
     )
 
 
+async def look_for_modern(talk: Talk, page: Page) -> None:
+    """See whether it also serves requests without a session."""
+    answer = await talk.ask("server/discover", {"_meta": MODERN})
+    is_modern = "supportedVersions" in object_of(object_of(answer).get("result"))
+    more = ", and 2026-07-28 without sessions" if is_modern else ""
+    page.row("protocol", f"{page.data['version'] or 'no version named'}{more}", modern=is_modern)
+
+
+def _why_not(opened: Mapping[str, Any]) -> str:
+    """Return why an answer to initialize opens nothing."""
+    if opened.get("error") is None:
+        return "its answer to initialize is no object"
+    return _words_of(object_of(opened["error"]))
+
+
 def _words_of(error: Mapping[str, Any]) -> str:
     code = error.get("code")
     return str(error.get("message") or "an error without words") + ("" if code is None else f" ({code})")
+
+
+def _silence(talk: Talk) -> str:
+    """Say that the last request was not answered, and why where that is known."""
+    return f"not answered: {redact(talk.unanswered)}" if talk.unanswered else "not answered"
 
 
 def _names(names: list[str]) -> str:

@@ -11,7 +11,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..adapters.sidecar import message
+from ..adapters.sidecar import eras, message
 from ..adapters.sidecar.upstream import LostError
 from ..adapters.sidecar.upstream_child import ChildUpstream
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 LATEST: Final = "2025-11-25"
 MODERN: Final[Mapping[str, Any]] = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "resilient-bridge doctor", "version": "0"},
+    eras.VERSION: eras.MODERN,
+    eras.CAPABILITIES: {},
+    eras.CLIENT: {"name": "resilient-bridge doctor", "version": "0"},
 }
 _ANSWER: Final = 5.0  # seconds for an answer
 _START: Final = 60.0  # for the answer to initialize: a package may have to be fetched first
@@ -36,7 +36,10 @@ _PAGES: Final = 50
 
 
 class Talk:
-    """One connection; entering opens it, leaving ends it. `loss` says why it ended by itself, `noise` counts lines that were none."""
+    """One connection; entering opens it, leaving ends it. `loss` says why it ended by itself, `noise` counts lines that were none.
+
+    `unanswered` says why the last request gets no answer, where the connection knows that.
+    """
 
     def __init__(self, make: Callable[[Receiver], Upstream]) -> None:
         """Prepare; nothing is opened yet."""
@@ -44,7 +47,7 @@ class Talk:
         self._answers: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         self._numbers = 0
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.loss = ""
+        self.loss = self.unanswered = ""
         self.noise = 0
         self.words = ""
 
@@ -70,6 +73,7 @@ class Talk:
     def begin(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         """Send a request and return its id."""
         self._numbers += 1
+        self.unanswered = ""
         self._answers[self._numbers] = asyncio.get_running_loop().create_future()
         if self.loss:
             self._answers[self._numbers].set_result(None)
@@ -90,7 +94,7 @@ class Talk:
         """Make a request and return its answer."""
         return await self.answer(self.begin(method, params), seconds)
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         if not self.loss:
             self._upstream.send(message.notification(method, params))
@@ -136,7 +140,9 @@ class Talk:
         """Nothing will come."""
         waiting = self._answers.get(request)
         if waiting is not None and not waiting.done():
-            waiting.set_result({"error": {"code": None, "message": loss.reason}})
+            waiting.set_result(None)
+            if request == self._numbers:
+                self.unanswered = loss.reason
 
     def on_lost(self, loss: Loss) -> None:
         """It ended by itself."""
@@ -160,8 +166,8 @@ async def greet(talk: Talk, version: str) -> tuple[dict[str, Any] | None, float]
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
     answer = await talk.ask("initialize", params, _START)
     seconds = loop.time() - started_at
-    if answer is not None and "result" in answer:
-        await talk.notify("notifications/initialized")
+    if answer is not None and isinstance(answer.get("result"), dict):
+        talk.notify("notifications/initialized")
     return answer, seconds
 
 
@@ -172,8 +178,7 @@ async def tools_of(talk: Talk) -> list[dict[str, Any]]:
     for _ in range(_PAGES):
         answer = await talk.ask("tools/list", {} if cursor is None else {"cursor": cursor})
         result = message.object_of(message.object_of(answer).get("result"))
-        tools: Any = result.get("tools")
-        found += [dict(message.object_of(tool)) for tool in tools or ()]
+        found += [dict(message.object_of(tool)) for tool in message.list_of(result.get("tools"))]
         cursor = result.get("nextCursor")
         if not cursor:
             break

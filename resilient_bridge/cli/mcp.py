@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from ..adapters.sidecar.serving import run_sidecar
-from ..errors import ConfigError
+from ..errors import ConfigError, StoreError
 from .mcp_options import sidecar_of
 from .printing import complain
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
                 return complain("mcp", f"--{name.replace('_', '-')} needs --http")
         stderr = None if arguments.quiet else sys.stderr.fileno()
         asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
-    except ConfigError as error:  # a field, or the file of --events
+    except (ConfigError, StoreError) as error:  # a field, or the file of --events or --token-file
         return complain("mcp", error.failure.message)
     except ValueError as error:
         return complain("mcp", str(error))

@@ -33,7 +33,7 @@ CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
 
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _VALUED: Final = ("--print-config", "--name")
-_FILES: Final = ("--events", "--token-file")
+_FILES: Final = ("--config", "--events", "--token-file", "--cwd")
 _HEAD: Final = 200
 _WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
 
@@ -49,29 +49,30 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         )
     program = None
     if sidecar.command:
-        program = shutil.which(sidecar.command[0], path=_search_path(arguments.cwd, sidecar.command[0]))
+        program = shutil.which(_seen_from(sidecar.cwd, sidecar.command[0]))
         if program is None:
-            return complain("mcp", _why_not(sidecar.command[0], arguments.cwd))
+            return complain("mcp", _why_not(sidecar.command[0], sidecar.cwd))
         program = str(Path(program).absolute())
-    entry = _entry(_own_options(arguments.words), sidecar, program)
+    entry = _entry(_own_options(arguments.words), sidecar, program, arguments.config)
     if client == "vscode":
         entry = {"type": "stdio", **entry}
     name = arguments.name or _name_of(sidecar)
-    _remark(client, sidecar)
+    _remark(client, sidecar, arguments.config)
     return show(
         "mcp", _toml(name, entry) if client == "codex" else json.dumps(_nested(client, name, entry), indent=2)
     )
 
 
-def _entry(options: list[str], sidecar: Sidecar, program: str | None) -> dict[str, Any]:
+def _entry(options: list[str], sidecar: Sidecar, program: str | None, config: str | None) -> dict[str, Any]:
     ours = _ourselves()
     words = [*ours[1:], "mcp", *options]
     if program is None:
         return {"command": ours[0], "args": words}
-    if sidecar.cwd is None:  # a desktop program starts its servers anywhere
-        words += ["--cwd", str(Path.cwd())]
-    path = _path_for(program, ours[0])
-    return {"command": ours[0], "args": [*words, "--", program, *sidecar.command[1:]], "env": {"PATH": path}}
+    if config is None:  # a file says all that there is about its server
+        if sidecar.cwd is None:  # a desktop program starts its servers anywhere
+            words += ["--cwd", str(Path.cwd())]
+        words += ["--", program, *sidecar.command[1:]]
+    return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0])}}
 
 
 def _ourselves() -> list[str]:
@@ -90,10 +91,11 @@ def _own_options(words: list[str]) -> list[str]:
     rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
+        option = _whole(option)
         if option in _VALUED:
             if not equals:
                 next(rest, None)
-        elif option in (*_FILES, "--cwd"):
+        elif option in _FILES:
             value = value if equals else next(rest, "")
             options += [option, str(Path(value).expanduser().absolute())]
         else:
@@ -101,11 +103,16 @@ def _own_options(words: list[str]) -> list[str]:
     return options
 
 
-def _search_path(cwd: str | None, program: str) -> str | None:
-    """A relative path is meant as the child will see it."""
-    if os.sep in program and not Path(program).is_absolute() and cwd is not None:
-        return str(Path(cwd) / Path(program).parent)
-    return None
+def _whole(option: str) -> str:
+    """Return the option that a word is or shortens; it was understood before, so it shortens one alone."""
+    is_option = option.startswith("--")
+    return next((name for name in (*_VALUED, *_FILES) if is_option and name.startswith(option)), option)
+
+
+def _seen_from(cwd: str | None, program: str) -> str:
+    """Return a program as we can find it: a relative path is meant as the child will see it."""
+    is_relative = os.sep in program and not Path(program).is_absolute()
+    return str(Path(cwd) / program) if is_relative and cwd is not None else program
 
 
 def _why_not(program: str, cwd: str | None) -> str:
@@ -158,8 +165,11 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _remark(client: str, sidecar: Sidecar) -> None:
+def _remark(client: str, sidecar: Sidecar, config: str | None) -> None:
     print(f"resilient-bridge mcp: this goes to {CLIENTS[client][1]}", file=sys.stderr)
+    if config is not None and sidecar.command and sidecar.cwd is None:
+        text = "say cwd in the file: a desktop program starts its servers anywhere"
+        print(f"resilient-bridge mcp: {text}", file=sys.stderr)
     names = sorted(
         {word[4:] for value in sidecar.headers.values() for word in value.split() if word.startswith("env:")}
     )

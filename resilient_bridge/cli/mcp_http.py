@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..adapters.sidecar.front_http_guard import new_http_token, save_http_token
 from ..adapters.sidecar.serving import serve_sidecar
 from .printing import complain, words_of
+from .signals import TERM, on_signals
 
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _SHORTEST: Final = 16  # characters of a token
+_HANG_UP: Final = (signal.SIGHUP,) if sys.platform != "win32" else ()
 
 
 def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
@@ -64,10 +65,7 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         if not asked.done():
             asked.set_result(None)
 
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
-        with suppress(AttributeError, NotImplementedError, RuntimeError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), ask)
-    async with serve_sidecar(
+    serving = serve_sidecar(
         sidecar,
         token=token,
         host=host,
@@ -77,14 +75,16 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         allowed_origins=arguments.allow_origin,
         events=arguments.events,
         stderr=None if arguments.quiet else sys.stderr.fileno(),
-    ) as url:
-        if token is not None:
-            where = (
-                f"the token is in {arguments.token_file}"
-                if arguments.token_file
-                else f"the token for clients: {token}"
-            )
-            print(f"resilient-bridge mcp: {where}", file=sys.stderr)
-        print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)
-        await asked
+    )
+    with on_signals(ask, signal.SIGINT, *TERM, *_HANG_UP):
+        async with serving as url:
+            if token is not None:
+                where = (
+                    f"the token is in {arguments.token_file}"
+                    if arguments.token_file
+                    else f"the token for clients: {token}"
+                )
+                print(f"resilient-bridge mcp: {where}", file=sys.stderr)
+            print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)
+            await asked
     return 0

@@ -109,3 +109,44 @@ def test_wrong_usage(words, capsys):
         code = stop.code
     assert code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+ODD = """
+import json, sys
+odd = json.loads(sys.argv[1])
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    r = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": odd.get(m["method"], r)}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("result", [None, [], "yes", 5], ids=str)
+def test_an_opening_that_is_no_object_is_no_start(result, capsys, tmp_path):
+    """Whatever stands there instead: exit code 1, and the reason."""
+    script = tmp_path / "odd.py"
+    script.write_text(ODD)
+    words = ["--mcp", "--", sys.executable, str(script), json.dumps({"initialize": result})]
+    assert cli.main(["doctor", *words]) == 1
+    assert "no: its answer to initialize is no object" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("result", [None, [], "supportedVersions", 5], ids=str)
+def test_answers_of_odd_types_are_none(result, capsys, tmp_path):
+    """No tools, not of the newest protocol, no traceback."""
+    script = tmp_path / "odd.py"
+    script.write_text(ODD)
+    odd = {"tools/list": result, "server/discover": result}
+    _, found = _examine(capsys, "--mcp", "--", sys.executable, str(script), json.dumps(odd))
+    assert (found["tools"], found["modern"], found["starts"]) == (0, False, True)
+
+
+@pytest.mark.parametrize("tools", [5, "abc", {"a": 1}, [5, None]], ids=str)
+def test_a_list_of_tools_of_an_odd_type_is_read_as_far_as_it_is_one(tools, capsys, tmp_path):
+    """What is no array has no tools; what is no object has no name."""
+    script = tmp_path / "odd.py"
+    script.write_text(ODD)
+    odd = {"tools/list": {"tools": tools}}
+    code, found = _examine(capsys, "--mcp", "--", sys.executable, str(script), json.dumps(odd))
+    assert (code, found["tools"]) == (0, 2 if isinstance(tools, list) else 0)

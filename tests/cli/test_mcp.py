@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import sys
 import tomllib
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -216,6 +219,57 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
     assert again.command == (str(program), "-x")
 
 
+@pytest.mark.parametrize(
+    "words", [["--print-config", "--config"], ["--print", "--conf"]], ids=["whole", "short"]
+)
+def test_an_entry_with_a_file_says_nothing_that_stands_in_it(words, program, tmp_path, monkeypatch, capsys):
+    """The file with its full path and a PATH for its program: the entry starts wherever a desktop program stands."""
+    (tmp_path / "bridge.toml").write_text('[mcp]\ncommand = ["some-server", "-x"]\n')
+    asking, naming = words
+    assert cli.main(["mcp", asking, "json", naming, "bridge.toml", "--events=e.jsonl"]) == 0
+    out, err = capsys.readouterr()
+    entry = json.loads(out)
+    assert entry["args"][2:] == [
+        *("mcp", "--config", str(tmp_path / "bridge.toml"), "--events", str(tmp_path / "e.jsonl"))
+    ]
+    assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
+    assert "say cwd in the file" in err
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert sidecar_of(cli._parsed(entry["args"][2:])).command == ("some-server", "-x")
+
+
+@pytest.mark.parametrize("is_in_file", [True, False], ids=["file", "option"])
+def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, monkeypatch, capsys):
+    """As the child will see it, whether the folder stands in the file or behind --cwd."""
+    script = tmp_path / "srv" / "server.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    folder = json.dumps(str(script.parent))
+    (tmp_path / "bridge.toml").write_text(f'[mcp]\ncommand = ["./server.sh"]\ncwd = {folder}\n')
+    words = ["--config", "bridge.toml"] if is_in_file else ["--cwd", "srv", "--", "./server.sh"]
+    assert cli.main(["mcp", "--print-config", "json", *words]) == 0
+    out, err = capsys.readouterr()
+    wanted = (
+        ["--config", str(tmp_path / "bridge.toml")]
+        if is_in_file
+        else ["--cwd", str(script.parent), "--", str(script)]
+    )
+    assert json.loads(out)["args"][2:] == ["mcp", *wanted]
+    assert "say cwd" not in err
+
+
+def test_an_entry_leaves_out_shortened_options_of_ours_too(program, tmp_path, capsys):
+    """What asked for the entry, however it was typed: an entry that prints an entry starts no server."""
+    words = ["mcp", "--print=json", "--na", "mine", "--ev", "e.jsonl", "--cw", ".", "--", "some-server"]
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out)["args"][2:] == [
+        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--cwd", str(tmp_path), "--", str(program))
+    ]
+
+
 def test_an_entry_for_a_url_names_the_secrets_that_it_needs(capsys):
     """The variable's name is said, its value nowhere."""
     words = [
@@ -263,3 +317,37 @@ def test_a_token_file_is_made_once_for_this_user_alone(tmp_path):
     path.write_bytes(b"\xff" * 32)
     with pytest.raises(ValueError, match="not ASCII"):
         mcp_http._token(str(path))
+
+
+def test_a_token_file_in_no_folder_is_wrong_usage(tmp_path, capsys):
+    """One line and exit code 2, as for one that cannot be read."""
+    path = tmp_path / "nowhere" / "token"
+    words = ["mcp", "--http", "127.0.0.1:0", "--token-file", str(path), "--", sys.executable]
+    assert cli.main(words) == 2
+    err = capsys.readouterr().err
+    assert "no such file or directory" in err.lower()
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("way", ["loop", "by hand"])
+def test_ctrl_c_ends_the_serving_in_order(way, monkeypatch, capfd):
+    """Exit code 0, also with a loop that takes no handlers, as those of Windows; afterwards the old handler is there again."""
+    closed = []
+
+    @asynccontextmanager
+    async def served(_, **__):
+        asyncio.get_running_loop().call_later(0.05, signal.raise_signal, signal.SIGINT)
+        yield "http://127.0.0.1:1/mcp"
+        closed.append("in order")
+
+    def refuse(*_):
+        raise NotImplementedError
+
+    monkeypatch.setattr(mcp_http, "serve_sidecar", served)
+    if way == "by hand":
+        monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", refuse)
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert cli.main(["mcp", "--http", "127.0.0.1:0", "--no-token", "--", sys.executable]) == 0
+    assert closed == ["in order"]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert "serving at" in capfd.readouterr().err

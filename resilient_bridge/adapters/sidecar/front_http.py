@@ -18,7 +18,7 @@ from ...errors import config_error
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
 from .front_http_guard import HttpGuard, guard_of
 from .front_http_limits import HttpLimits
-from .front_http_modern import is_modern, refuse_modern, status_of_answer
+from .front_http_modern import SESSION_HEADER, VERSION_HEADER, is_modern, refuse_modern, status_of_answer
 from .front_http_sessions import HttpSessions
 
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _INSTALL: Final = "the package mcp: pip install 'resilient-bridge[mcp]'"
-_SESSION_HEADER: Final = "mcp-session-id"
 _LISTEN: Final = "subscriptions/listen"
 
 
@@ -120,14 +119,13 @@ class HttpFront:
         if scope["type"] != "http":
             raise ValueError(f"an HTTP request expected, got {scope['type']!r}")
         exchange = Exchange(scope, receive, send)
+        is_health = exchange.path == "/health"
         refusal = self._guard.refusal(exchange.headers)
-        if refusal is None and exchange.path == "/health" and "authorization" not in exchange.headers:
-            await self._health(exchange, has_token=False)
-            return
-        refusal = refusal or self._guard.unauthorized(exchange.headers)
+        if refusal is None and not (is_health and "authorization" not in exchange.headers):
+            refusal = self._guard.unauthorized(exchange.headers)
         if refusal is not None:
             await exchange.refuse(refusal.status, refusal.text, refusal.headers)
-        elif exchange.path == "/health":
+        elif is_health:
             await self._health(exchange, has_token=self._guard.has_token(exchange.headers))
         elif exchange.path.rstrip("/") != self._path.rstrip("/"):
             await exchange.respond(404, f"not found: MCP is at {self._path}\n", kind="text/plain")
@@ -197,7 +195,7 @@ class HttpFront:
         self, exchange: Exchange, message: Message | None = None
     ) -> tuple[HttpSession, Use] | None:
         """Return the session of a request, a new one for `initialize`; None where the request was refused, and answered."""
-        shown = exchange.headers.get(_SESSION_HEADER)
+        shown = exchange.headers.get(SESSION_HEADER)
         if shown is not None:
             found = self._sessions.find(shown)
             if found is None:
@@ -288,8 +286,8 @@ def is_modern_version(exchange: Exchange) -> bool:
     """Whether a request without a body is of a version without sessions."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-    return exchange.headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS
+    return exchange.headers.get(VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
 
 
 def _session_header(session: HttpSession) -> list[tuple[str, str]]:
-    return [(_SESSION_HEADER, session.id)]
+    return [(SESSION_HEADER, session.id)]

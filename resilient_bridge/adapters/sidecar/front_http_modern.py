@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import mapping_of
 from . import message as rpc
+from .eras import VERSION
+from .front_http_exchange import INVALID_REQUEST
 from .front_http_stream import MessageStream, SentEvent
 
 
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
 
 
 VERSION_HEADER: Final = "mcp-protocol-version"
-VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+SESSION_HEADER: Final = "mcp-session-id"
 _PARAM_HEADER: Final = "mcp-param-"
-_INVALID_REQUEST: Final = -32600
 _HEADER_MISMATCH: Final = -32020
 _UNSUPPORTED_VERSION: Final = -32022
 
@@ -36,7 +37,15 @@ class ModernClient:
     def __init__(self) -> None:
         """Begin with none."""
         self.in_flight: dict[Key, MessageStream] = {}
-        self.tokens: dict[Key, Key] = {}  # the request of each progress token
+        self.tokens: set[Key] = set()  # the progress tokens of these requests
+        self._token_of: dict[Key, Key] = {}
+
+    def begin(self, request: Key, token: Key | None, stream: MessageStream) -> None:
+        """Take in a request, whose id and progress token none of the others has."""
+        self.in_flight[request] = stream
+        if token is not None:
+            self._token_of[request] = token
+            self.tokens.add(token)
 
     def deliver(self, message: Message, request: Key | None) -> None:
         """Put a message into the stream of its request; what belongs to none has nobody to go to."""
@@ -51,7 +60,8 @@ class ModernClient:
     def drop(self, request: Key) -> None:
         """End the stream of a request."""
         stream = self.in_flight.pop(request, None)
-        self.tokens = {token: key for token, key in self.tokens.items() if key != request}
+        if (token := self._token_of.pop(request, None)) is not None:
+            self.tokens.discard(token)
         if stream is not None:
             stream.end()
 
@@ -79,9 +89,7 @@ class ModernClients:
             client = self._connected()
             self._clients.append(client)
         stream = MessageStream(0, queue_bytes=self._limits.queue_bytes, events=self._limits.events)
-        client.in_flight[key] = stream
-        if token is not None:
-            client.tokens[token] = key
+        client.begin(key, token, stream)
         self.relay.receive(client, message)
         return client, stream
 
@@ -115,7 +123,7 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
     version = headers.get(VERSION_HEADER)
     if version is not None:
         return version not in HANDSHAKE_PROTOCOL_VERSIONS
-    return VERSION_META in message.meta and "mcp-session-id" not in headers
+    return VERSION in message.meta and SESSION_HEADER not in headers
 
 
 async def refuse_modern(
@@ -148,7 +156,7 @@ def _wrong(
     from mcp.shared import inbound
 
     if message.is_answer:
-        return _INVALID_REQUEST, "Body must be a request or a notification", None
+        return INVALID_REQUEST, "Body must be a request or a notification", None
     if message.is_notification:
         return _wrong_version(exchange.headers.get(VERSION_HEADER, ""))
     if twice := inbound.find_duplicated_routing_header(exchange.pairs):

@@ -113,7 +113,7 @@ class HttpSession:
         if self.is_ended:
             return
         self.is_ended = True
-        for stream in {*self._in_flight.values(), *self._streams.values()}:
+        for stream in self._streams.values():  # those of requests in flight are among them, or have ended
             stream.end()
         self._in_flight.clear()
         self._streams.clear()
@@ -125,7 +125,7 @@ class HttpSession:
 
     def _opened(self, message: Message) -> None:
         self._opening = None
-        self.is_refused = "error" in message.fields
+        self.is_refused = message.is_refusal
         version = message.result.get("protocolVersion")
         if isinstance(version, str):
             self._version = version

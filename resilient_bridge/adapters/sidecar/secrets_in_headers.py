@@ -49,5 +49,5 @@ def _read(path: str) -> str:
     try:
         with Path(path).expanduser().open("rb") as file:
             return file.read(_MOST).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a user without a home
         return ""

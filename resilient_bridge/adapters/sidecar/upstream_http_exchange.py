@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LINGER: Final = 1.0  # seconds that a stream may take to end after its answer; then its connection can serve the next request
 _RETRY: Final = 1.0  # seconds before a broken stream is taken up again, where the server names none
+_SHORTEST, _LONGEST = 0.1, 60.0  # of the seconds that a server may name
 _STANDS: Final = 1.0  # seconds after which a stream that was taken up again counts as one
 
 
@@ -61,6 +62,12 @@ class Reading:
     def parser(self) -> EventStreamParser:
         """Return a parser for one stream, over all its connections."""
         return EventStreamParser(max_event_bytes=self._limit)
+
+    def headers(self, parser: EventStreamParser) -> dict[str, str]:
+        """Return the headers of a GET that goes on behind what a parser has read, as far as that has a position."""
+        position = _position_of(parser)
+        again = {} if position is None else {"last-event-id": position}
+        return {**GET, **self._wire.session_headers(), **again}
 
     async def answer(
         self, exchange: Exchange, response: httpx.Response, *, is_resumable: bool
@@ -124,11 +131,11 @@ class Reading:
         """Take up a stream again after the last event that has an id, until the answer is there, or the server has no more of it."""
         loop = asyncio.get_running_loop()
         until: float | None = None
-        while (position := Position(parser.last_event_id).header) is not None:
-            await asyncio.sleep(_RETRY if parser.retry is None else parser.retry / 1000)
+        while _position_of(parser) is not None:
+            await asyncio.sleep(pause_of(parser))
             began = loop.time()
             until = began + self._resume_within if until is None else until
-            headers = {**GET, **self._wire.session_headers(), "last-event-id": position.decode()}
+            headers = self.headers(parser)
             heard = False
             try:
                 response = await self._wire.send("GET", headers, Sent())
@@ -150,6 +157,16 @@ class Reading:
                 until = loop.time() + self._resume_within
             elif loop.time() >= until:
                 return
+
+
+def pause_of(parser: EventStreamParser) -> float:
+    """Return the seconds before a stream is opened again: those that its server names, neither without rest nor for ever."""
+    return _RETRY if parser.retry is None else min(max(parser.retry / 1000, _SHORTEST), _LONGEST)
+
+
+def _position_of(parser: EventStreamParser) -> str | None:
+    position = Position(parser.last_event_id).header
+    return None if position is None else position.decode()
 
 
 def is_passing(status: int) -> bool:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import mapping_of
+from . import eras
 
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ EVENTS: Final = "text/event-stream"
 POST: Final = {"accept": f"application/json, {EVENTS}", "content-type": "application/json"}
 GET: Final = {"accept": EVENTS, "cache-control": "no-cache"}
 
-_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 _NAMED: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 _PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _ENCODED: Final = re.compile(r"=\?base64\?.*\?=")
@@ -34,7 +34,7 @@ _DEEP: Final = 40  # levels of a schema that are searched for marks
 
 def modern_version(message: Message) -> str:
     """Return the version that a message of 2026-07-28 or later names in its `_meta`; empty for one of before."""
-    version = message.meta.get(_VERSION_KEY)
+    version = message.meta.get(eras.VERSION)
     return version if isinstance(version, str) else ""
 
 

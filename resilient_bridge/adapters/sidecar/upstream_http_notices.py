@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...classification import classify
 from ...classification.mcp_sessions import is_session_unknown
-from ...protocol.event_stream import Position
-from .upstream_http_exchange import is_passing
-from .upstream_http_headers import GET
+from .upstream_http_exchange import is_passing, pause_of
 from .upstream_http_wire import Sent, TooLongError, is_event_stream, refusal_of
 
 
@@ -55,18 +53,14 @@ class Notices:
             failed = 0 if heard else failed + 1
             if not self._was_open and failed >= _TRIES:
                 return False
-            retry = _FIRST if self._parser.retry is None else self._parser.retry / 1000
+            retry = pause_of(self._parser)
             await asyncio.sleep(
                 max(retry, min(_LONGEST, _FIRST * 2 ** min(failed - 1, 10))) if failed else retry
             )
 
     async def _once(self) -> tuple[bool | None, bool]:
         """Open and read it once: what `listen` is to return, None to go on; and whether anything came."""
-        headers = {**GET, **self._wire.session_headers()}
-        position = Position(self._parser.last_event_id).header
-        if position is not None:
-            headers["last-event-id"] = position.decode()
-        response = await self._wire.send("GET", headers, Sent())
+        response = await self._wire.send("GET", self._reading.headers(self._parser), Sent())
         try:
             if is_event_stream(response):
                 if self._is_away:

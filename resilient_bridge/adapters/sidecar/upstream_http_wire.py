@@ -111,11 +111,6 @@ class Wire:
         )
         self.secrets = secrets_in(self.client, url, own)
 
-    @property
-    def here(self) -> str:
-        """Scheme, host and port, which hold no secret."""
-        return origin_of(self.url)
-
     def session_headers(self) -> dict[str, str]:
         """The headers of every message of a session but the first."""
         pairs = ((SESSION, self.session), (VERSION, self.version))

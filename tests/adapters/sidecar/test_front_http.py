@@ -366,3 +366,25 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
         await listening
         assert opened == [200]
     assert relay.is_closed
+
+
+async def test_an_opening_with_an_error_of_null_beside_its_result_is_none_that_was_refused(monkeypatch):
+    """Some servers write it so: the session goes on."""
+    answer = ScriptedRelay.answer
+
+    def answered(self, client, message, text=None, *, now=False):
+        if message.method != "initialize":
+            answer(self, client, message, text, now=now)
+            return
+        fields = {
+            "jsonrpc": "2.0",
+            "id": message.id,
+            "error": None,
+            "result": {"protocolVersion": "2025-11-25"},
+        }
+        client.deliver(rpc.parse(json.dumps(fields)), message.key)
+
+    monkeypatch.setattr(ScriptedRelay, "answer", answered)
+    async with running() as front:
+        session = await front.open()
+        assert text_of(await front.post(call(1, "echo", "hello"), session)) == "hello"

@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 
 import resilient_bridge as rb
+from resilient_bridge.adapters.sidecar.secrets_in_headers import resolved
 from resilient_bridge.adapters.sidecar.upstream import LostError
 from tests.adapters.sidecar.http_servers import (
     Scripted,
@@ -86,3 +87,12 @@ async def test_no_secret_that_a_server_echoes_is_shown():
         loss = await heard.outcome(1)
     assert not any(word in repr(loss) for word in (secret, "qu-ery-2", "s-1-session"))
     assert loss.words == "no [redacted] [redacted] [redacted]"
+
+
+@pytest.mark.parametrize("where", ["/nowhere/at/all", "~nobody-of-this-name/key", "a\0b", "/"])
+def test_a_secret_s_file_that_cannot_be_is_a_loss_like_one_that_is_missing(where):
+    """Final, and named: no home of such a user, a name that no file can have, a folder."""
+    with pytest.raises(LostError) as error:
+        resolved({"Authorization": f"Bearer file:{where}"})
+    assert (error.value.loss.is_final, error.value.loss.executed) == (True, NO)
+    assert error.value.loss.reason == f"header Authorization: the file {where} cannot be read, or is empty"

@@ -11,6 +11,8 @@ from aiohttp import web
 
 import resilient_bridge as rb
 from resilient_bridge.adapters.sidecar import message as rpc
+from resilient_bridge.adapters.sidecar.upstream_http_exchange import pause_of
+from resilient_bridge.protocol.server_sent import EventStreamParser
 from tests.adapters.sidecar.http_servers import (
     Scripted,
     body_of,
@@ -153,6 +155,39 @@ async def test_a_stream_with_event_ids_is_taken_up_again(way):
         if way == "away"
         else (len(resumed) == 1)
     )
+
+
+async def test_a_server_that_names_no_wait_is_not_asked_without_rest():
+    """With `retry: 0` a stream is taken up again, and that of notices opened again, a few times in half a second."""
+    gets = {"call": 0, "notices": 0}
+
+    async def script(request, message):
+        del message
+        return await streamed(request, event(None, id="e-1", retry=0))
+
+    async def notices(request):
+        kind = "call" if request.headers.get("Last-Event-ID", "").startswith("e-") else "notices"
+        gets[kind] += 1
+        return await streamed(request, event(None, retry=0))
+
+    async with Scripted(script, notices).serving() as url, connected(url) as (upstream, heard):
+        await opened(upstream, heard)
+        upstream.send(call(1))
+        await asyncio.sleep(0.5)
+        assert 2 <= gets["call"] <= 6
+        assert 2 <= gets["notices"] <= 6
+        assert not heard.unanswered
+
+
+@pytest.mark.parametrize(
+    ("retry", "seconds"), [(b"", 1.0), (b"0", 0.1), (b"20", 0.1), (b"2500", 2.5), (b"86400000", 60.0)]
+)
+def test_the_wait_that_a_server_names_is_bounded(retry, seconds):
+    """From a tenth of a second to a minute; a second where it names none."""
+    parser = EventStreamParser(max_event_bytes=100)
+    parser.receive(b"retry: " + retry + b"\n\n")
+    assert parser.next_event() is None
+    assert pause_of(parser) == seconds
 
 
 async def test_cancelled_its_stream_is_closed_without_a_report():
