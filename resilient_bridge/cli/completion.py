@@ -15,7 +15,8 @@ from .printing import show
 
 _PROGRAM: Final = "resilient-bridge"
 _WORDS_OF: Final = {"--preset": PRESETS}
-_FILES: Final = frozenset({"--store", "--receipts", "--out"})
+_FILE: Final = "FILE"
+"""What the help calls the value of an option that takes a file."""
 
 _BASH: Final = """\
 _resilient_bridge() {{
@@ -43,10 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the script for a shell."""
     from .commands import parser
 
-    commands = _commands(parser(), "")
-    return show(
-        "completion", {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](commands), is_data=True
-    )
+    every = parser()
+    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
+    return show("completion", write(_commands(every, ""), _files(every)), is_data=True)
 
 
 _Commands = dict[str, tuple[dict[str, str], tuple[str, ...]]]
@@ -71,7 +71,19 @@ def _commands(one: argparse.ArgumentParser, path: str) -> _Commands:
     return {path: (options, below), **found}
 
 
-def _bash(commands: _Commands) -> str:
+def _files(one: argparse.ArgumentParser) -> frozenset[str]:
+    """Return the options of a command, and of those below it, that take a file."""
+    found: set[str] = set()
+    for action in one._actions:  # noqa: SLF001 -- as above
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
+            below: dict[str, argparse.ArgumentParser] = dict(action.choices)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+            found.update(*map(_files, below.values()))
+        elif action.metavar == _FILE:
+            found.update(action.option_strings)
+    return frozenset(found)
+
+
+def _bash(commands: _Commands, files: frozenset[str]) -> str:
     paths = "\n".join(f'            "{path}") command={shlex.quote(path)} ;;' for path in commands if path)
     words = "\n".join(
         f'        "{path}") words={shlex.quote(" ".join((*below, *options)))} ;;'
@@ -82,17 +94,17 @@ def _bash(commands: _Commands) -> str:
             f'        {name}) COMPREPLY=($(compgen -W "{" ".join(of)}" -- "$word")); return ;;'
             for name, of in _WORDS_OF.items()
         ]
-        + [f'        {"|".join(sorted(_FILES))}) COMPREPLY=($(compgen -f -- "$word")); return ;;']
+        + [f'        {"|".join(sorted(files))}) COMPREPLY=($(compgen -f -- "$word")); return ;;']
     )
     return f"{_BASH.format(paths=paths, values=values, words=words)}complete -F _resilient_bridge {_PROGRAM}"
 
 
-def _zsh(commands: _Commands) -> str:
+def _zsh(commands: _Commands, files: frozenset[str]) -> str:
     # zsh reads what is written for bash, with the part of it that was made for that.
-    return f"#compdef {_PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
+    return f"#compdef {_PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands, files)}"
 
 
-def _fish(commands: _Commands) -> str:
+def _fish(commands: _Commands, files: frozenset[str]) -> str:
     lines = [f"complete -c {_PROGRAM} -n __fish_use_subcommand -f"]
     for path, (options, below) in commands.items():
         names = path.split()
@@ -105,8 +117,8 @@ def _fish(commands: _Commands) -> str:
         for option, text in options.items():
             flag = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
             values = f" -x -a {shlex.quote(' '.join(_WORDS_OF[option]))}" if option in _WORDS_OF else ""
-            files = " -r -F" if option in _FILES else ""
-            lines.append(f"complete -c {_PROGRAM} -n '{seen}' {flag}{values}{files} -d {_fish_text(text)}")
+            taken = " -r -F" if option in files else ""
+            lines.append(f"complete -c {_PROGRAM} -n '{seen}' {flag}{values}{taken} -d {_fish_text(text)}")
     return "\n".join(lines)
 
 

@@ -11,13 +11,13 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from types import FunctionType
-from typing import Any, Final, NamedTuple, TypeGuard, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ..errors import ConfigError
 from ..protocol import dialects
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
+from ..settings.dialect_names import makes_dialects
 
 
 _LONGEST: Final = 4_000  # characters
@@ -64,7 +64,7 @@ def _spelled(node: ast.expr) -> Spelled:
                 f"{named.id} expected, which takes no arguments, got {_short(ast.unparse(node))}"
             )
         return Spelled(found, f"{_WHERE}{named.id}")
-    if not _makes_dialects(found):
+    if not makes_dialects(found):
         raise _no_name(named)
     if call is None:
         raise ValueError(f"{_signature(named.id, found)} expected, got {named.id!r} without its arguments")
@@ -123,10 +123,6 @@ def laid_out(code: str, width: int) -> str:
 # ---- what there is -------------------------------------------------------------------------------------------------
 
 
-def _makes_dialects(found: object) -> TypeGuard[FunctionType]:
-    return isinstance(found, FunctionType) and found.__annotations__.get("return") in {"Dialect", Dialect}
-
-
 def _signature(name: str, make: object) -> str:
     """The call with the arguments that it needs, such as `sequence(field=…, ask=…)`."""
     if not callable(make):
@@ -147,7 +143,7 @@ def _known() -> Mapping[str, str]:
         value: object = getattr(dialects, name)
         if isinstance(value, Dialect):
             found[name] = name
-        elif _makes_dialects(value):
+        elif makes_dialects(value):
             found[name] = _signature(name, value)
     return found
 

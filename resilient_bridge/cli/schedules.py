@@ -9,6 +9,7 @@ from ..calls.retry.value import Retry
 from ..errors import ConfigError
 from ..presets import BridgePolicy
 from ..values.backoff import SHAPES, Backoff, parse_schedule
+from .options import PRESETS
 
 
 def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
@@ -18,8 +19,7 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
     if isinstance(preset, BridgePolicy):
         return _of_preset(preset)
     if name.isidentifier() and name not in SHAPES:
-        known = sorted({*presets.__all__} - {"BridgePolicy"})
-        raise ValueError(f"a Backoff, or one of {', '.join(known)} expected, got {name!r}")
+        raise ValueError(f"a Backoff, or one of {', '.join(sorted(PRESETS))} expected, got {name!r}")
     return schedule_of(name), {}
 
 

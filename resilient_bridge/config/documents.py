@@ -47,7 +47,10 @@ def read_document(raw: bytes, form: str) -> Document:
 
 
 def checked(data: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return a copy with text as keys, or refuse what is too deep or too large, or holds anything but plain data."""
+    """Return a copy with text as keys and lists for tuples; refuse what is too deep or too large, and keys that are no text or number.
+
+    What stands below the keys is copied as it is, whatever it is: its readers look at it.
+    """
     return cast("dict[str, Any]", _Copy().of(data, "", 0))
 
 

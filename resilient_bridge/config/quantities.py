@@ -76,7 +76,8 @@ def _duration(text: str) -> Fraction:
 
 def read_bytes(text: str) -> int:
     """Return the whole bytes that a text names: KB is 1,000, KiB 1,024. ValueError says what was wanted."""
-    found = _SIZE.fullmatch(text.strip()[:_LONGEST])
+    text = text.strip()
+    found = None if len(text) > _LONGEST else _SIZE.fullmatch(text)
     if found is None:
         raise ValueError(SIZE)
     size = Fraction(found[1]) * _SIZES[(found[2] or "b").lower()]

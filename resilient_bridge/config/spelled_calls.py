@@ -1,6 +1,6 @@
 """Calls as in code, read from text and never run: `steps(1, 2, then=exponential(10, cap=60))`.
 
-Rule: names, numbers, words in quotes, None and further calls. Whatever else Python can say is refused.
+Rule: names, numbers, words in quotes, None, further calls, and True and False where they are asked for. Whatever else Python can say is refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,22 @@ class Call(NamedTuple):
     named: dict[str, object]
 
 
-def read_call(text: str, what: str, names: tuple[str, ...], *, prefixes: tuple[str, ...] = ("",)) -> Call:
-    """Return the call that a text spells; `what` is what one makes, for the ValueError, and `names` are what may be called."""
+def read_call(
+    text: str,
+    what: str,
+    names: tuple[str, ...],
+    *,
+    prefixes: tuple[str, ...] = ("",),
+    has_bools: bool = False,
+) -> Call:
+    """Return the call that a text spells; `what` is what one makes, for the ValueError, and `names` are what may be called.
+
+    `has_bools` lets True and False pass as arguments.
+    """
     text = text.strip()
     if len(text) > _LONGEST:
         raise ValueError(f"at most {_LONGEST} characters expected, got {len(text)}")
-    reader = _Reader(what, names, prefixes)
+    reader = _Reader(what, names, prefixes, has_bools)
     try:
         with warnings.catch_warnings(action="ignore"):
             body = ast.parse(text, mode="eval").body
@@ -42,6 +52,7 @@ class _Reader(NamedTuple):
     what: str
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
+    has_bools: bool
 
     def call(self, node: ast.expr) -> Call:
         name = self._name(node)
@@ -74,9 +85,12 @@ class _Reader(NamedTuple):
         value: object = node.value if isinstance(node, ast.Constant) else ...
         if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * value
-        if sign > 0 and (value is None or isinstance(value, str)):
+        if sign > 0 and (
+            value is None or isinstance(value, str) or (self.has_bools and isinstance(value, bool))
+        ):
             return value
-        wanted = f"a number, a word in quotes or a {self.what} expected"
+        bools = "True, False, " if self.has_bools else ""
+        wanted = f"a number, {bools}a word in quotes or a {self.what} expected"
         raise ValueError(f"{wanted}, got {shorten(ast.unparse(node))}")
 
 

@@ -24,6 +24,7 @@ from ..calls.retry.budget import RetryBudget
 from ..calls.retry.value import Retry
 from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
+from ..config.paths import joined
 from ..errors import Problem, config_error, config_errors
 from ..presets import BridgePolicy
 from ..protocol.policies.dialect import Dialect
@@ -37,7 +38,7 @@ from ..protocol.policies.replay import Replay
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
-from .explain import Line, explain, flat, shown
+from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
 from .sources import Merged, Source, read_sources
@@ -170,25 +171,18 @@ class Config:
         `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when.
         """
         settings, merged = self._read()
-        gone = [name for name in self._protected.values() if name not in settings.policies]
+        gone = dict.fromkeys(name for name in self._protected.values() if name not in settings.policies)
         if gone:
-            problem = Problem(
-                f"policies.{gone[0]}", "wanted, because a function is decorated with it; it is missing"
-            )
-            raise config_errors(merged.title, [problem])
-        before, after = (flat(shown(each, self._names)) for each in (self._settings, settings))
+            words = "wanted, because a function is decorated with it; it is missing"
+            raise config_errors(merged.title, [Problem(joined("policies", name), words) for name in gone])
+        changes = _changes(self._settings, settings, self._names)
         _keep_states(self._settings, settings)
         self._settings, self._merged = settings, merged
         for reference, name in list(self._protected.items()):
             function: Any = reference()
             if function is not None:
                 function.policy = settings.policies[name]
-        paths = sorted({*before, *after})
-        return tuple(
-            Change(path, before.get(path), after.get(path))
-            for path in paths
-            if before.get(path) != after.get(path)
-        )
+        return changes
 
     async def verify_providers(
         self,
@@ -216,6 +210,14 @@ class Config:
     def __repr__(self) -> str:
         """Return what was read, without any of its values."""
         return f"<Config {self._merged.title} policies={', '.join(self._settings.policies) or 'none'}>"
+
+
+def _changes(old: Settings, new: Settings, names: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Return what differs, also where the difference is in a secret and both look the same."""
+    before, after = (shown(each, names) for each in (old, new))
+    was, now = (shown(each, names, is_bare=True) for each in (old, new))
+    paths = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
+    return tuple(Change(path, before.get(path), after.get(path)) for path in paths)
 
 
 def _keep_states(old: Settings, new: Settings) -> None:
@@ -323,22 +325,17 @@ def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
     for problem in problems:
         origin = merged.origin(problem.path)
         line = None if origin is None else origin.line
-        number = order.get(_nearest(problem.path, order), -1)
+        number = order.get(merged.nearest(problem.path), -1)
         found.setdefault((problem.path, problem.message), (number, problem._replace(line=line)))
     return [problem for _, problem in sorted(found.values(), key=lambda item: item[0])]
-
-
-def _nearest(path: str, order: Mapping[str, int]) -> str:
-    while path and path not in order:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return path
 
 
 def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a value or a Config as plain data that `load` reads back as an equal one; what is default is left out.
 
     `names` are the functions and classes that may be named, as in `load`. ConfigError names the path of what settings cannot say, such as a
-    function without a name. The data fits TOML, YAML and JSON, and holds no secret: a Config's is the document that it was read from.
+    function without a name. The data fits TOML, YAML and JSON. A Config's is the document that it was read from, in which
+    a secret is a reference; what the query of a URL says stays in it.
     """
     if isinstance(value, Config):
         return deepcopy(dict(value.merged.data))

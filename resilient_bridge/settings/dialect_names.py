@@ -5,17 +5,20 @@ Rule: a dialect's functions come from `rb.dialects` or from the caller's names; 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from types import FunctionType
+from typing import Any, Final, TypeGuard, cast
 
 from ..config.spelled_calls import read_call
 from ..errors import ConfigError
 from ..protocol import dialects
 from ..protocol.policies.dialect import Dialect
 from .fields import read_field
-from .reading import Reading
+from .reading import Reading, violation_of
 from .walk import arrange, make
+
+
+_PREFIXES: Final = ("", "rb.dialects.", "dialects.")
 
 
 def ready() -> dict[str, Dialect]:
@@ -27,11 +30,12 @@ def ready() -> dict[str, Dialect]:
 def families() -> dict[str, Callable[..., Dialect]]:
     """Return the functions that make a dialect, by name."""
     found = {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
-    return {
-        name: value
-        for name, value in found.items()
-        if inspect.isfunction(value) and value.__annotations__.get("return") in {"Dialect", Dialect}
-    }
+    return {name: value for name, value in found.items() if makes_dialects(value)}
+
+
+def makes_dialects(found: object) -> TypeGuard[FunctionType]:
+    """Return whether this is a function that makes a dialect."""
+    return isinstance(found, FunctionType) and found.__annotations__.get("return") in {"Dialect", Dialect}
 
 
 def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
@@ -57,10 +61,10 @@ def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> An
 def _of_call(text: str, path: str, reading: Reading) -> Any:
     made = families()
     try:
-        call = read_call(text, "dialect", tuple(sorted(made)), prefixes=("", "rb.dialects.", "dialects."))
+        call = read_call(text, "dialect", tuple(sorted(made)), prefixes=_PREFIXES, has_bools=True)
         return made[call.name](*call.arguments, **call.named)
     except ConfigError as error:
-        problem = error.failure.details["violations"][0]
+        problem = violation_of(error)
         return reading.fail(path, f"{problem['field']} to be {problem['constraint']}", text)
     except (
         ValueError,

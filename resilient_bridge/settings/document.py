@@ -18,8 +18,8 @@ from ..protocol.policies.dialect import Dialect
 from ..values.backoff import Backoff
 from .dialect_names import read_dialect
 from .fields import read_backoff, read_field, read_value
-from .policy_tables import LAYERS, preset_of, read_policy
-from .provider_check import address_of
+from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
+from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader
 from .secrets import Secret, resolved
 from .seed_keys import ALIASES, gasoline_steps
@@ -34,7 +34,6 @@ READERS: Final[Mapping[type, TableReader]] = {
 }
 LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
 _OTHERS: Final = ("calls", "policies", "preset", "providers", "tools")
-_PERMISSIONS: Final = ("idempotent", "required")
 KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 """What may stand at the top of a document."""
 
@@ -114,13 +113,13 @@ def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
     return calls
 
 
+def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, Any]:
+    """Return a table that may be missing; an empty one, with a problem, for what is none."""
+    return {} if raw is None else reading.table(raw, path, wanted) or {}
+
+
 def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        reading.fail("policies", "a table of policies by name", raw)
-        return {}
-    table = cast("Mapping[str, Any]", raw)
+    table = _table(raw, "policies", "a table of policies by name", reading)
     return {name: read_value(Policy, item, joined("policies", name), reading) for name, item in table.items()}
 
 
@@ -129,12 +128,9 @@ def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float]
     layers: dict[str, Any] = {}
     timeouts: dict[str, float] = {}
     permissions: dict[str, dict[str, bool]] = {}
-    if raw is None or isinstance(raw, list):  # a list is OpenViber's: the tools that an agent has
+    if isinstance(raw, list):  # OpenViber's: the tools that an agent has
         return layers, timeouts, permissions
-    if not isinstance(raw, Mapping):
-        reading.fail("tools", "a table of tools by name", raw)
-        return layers, timeouts, permissions
-    for name, item in cast("Mapping[str, Any]", raw).items():
+    for name, item in _table(raw, "tools", "a table of tools by name", reading).items():
         at = joined("tools", name)
         if name == "default_timeout_ms":
             timeouts["default"] = _limit(item, at, reading)
@@ -145,7 +141,7 @@ def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float]
             reading.fail(at, "a table: layers, and idempotent or required", item)
         else:
             table = dict(cast("Mapping[str, Any]", item))
-            found: dict[str, Any] = {key: table.pop(key) for key in _PERMISSIONS if key in table}
+            found: dict[str, Any] = {key: table.pop(key) for key in PERMISSIONS if key in table}
             for key, value in found.items():
                 if not isinstance(value, bool):
                     reading.fail(joined(at, key), "true or false", value)
@@ -200,15 +196,14 @@ def _check_secrets(client: Any, reading: Reading) -> None:
 
 
 def _providers(raw: Any, reading: Reading) -> dict[str, str]:
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        reading.fail("providers", "a table of URLs by name", raw)
-        return {}
-    table = cast("Mapping[str, Any]", raw)
+    table = _table(raw, "providers", "a table of URLs by name", reading)
     for name, url in table.items():
+        at = joined("providers", name)
         if not isinstance(url, str) or address_of(url) is None:
-            reading.fail(joined("providers", name), "the URL of a server, such as https://host", url)
+            is_secret = isinstance(url, str) and not {"@", "?"}.isdisjoint(url)
+            reading.fail(at, "the URL of a server, such as https://host", url, is_secret=is_secret)
+        elif has_credentials(url):
+            reading.fail(at, "a URL without a user name or a password", url, is_secret=True)
     return dict(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _CALLS: Final = "calls."
+_URL_END: Final = re.compile(r"[?#]")
 
 
 class Line(NamedTuple):
@@ -31,16 +33,30 @@ class Line(NamedTuple):
     source: str
 
 
-def shown(settings: Settings, names: Mapping[str, Any], *, is_full: bool = False) -> dict[str, Any]:
-    """Return all that was read as plain data, without secrets."""
-    writer = Writer(names, is_full=is_full, is_print=True)
+def shown(
+    settings: Settings, names: Mapping[str, Any], *, is_full: bool = False, is_bare: bool = False
+) -> dict[str, Any]:
+    """Return all that was read as plain data, each setting by its whole path, without secrets.
+
+    `is_bare` has the queries of URLs, too: to be compared, and shown nowhere.
+    """
+    writer = Writer(names, is_full=is_full, is_print=True, is_bare=is_bare)
     tables = {name: writer.write(value, name) for name, value in settings.tables.items()}
     agent = tables.pop("agent", {})
     policies = {name: writer.write(policy, name) for name, policy in settings.policies.items()}
-    found = {**writer.write(settings.bridge, ""), **tables, **agent, "policies": policies}
-    found["tool_timeouts"] = dict(settings.timeouts)
-    found["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
-    return {key: value for key, value in found.items() if value not in ({}, [])}
+    link = {**writer.write(settings.bridge, ""), **tables}
+    others: dict[str, Any] = {"policies": policies}
+    others["providers"] = {
+        name: url if is_bare else _URL_END.split(url)[0] for name, url in settings.providers.items()
+    }
+    others["tool_timeouts"] = dict(settings.timeouts)
+    others["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
+    # each by itself: an agent's list of tools stands beside the policies of the link for tools
+    return flat(_filled(link)) | flat(_filled(agent)) | flat(_filled(others))
+
+
+def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value not in ({}, [])}
 
 
 def flat(data: Any, path: str = "") -> dict[str, Any]:
@@ -63,7 +79,7 @@ def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> lis
     of_base, of_default = flat(writer.write(base, "")), flat(writer.write(default_policy, ""))
     of_base |= _defaults(settings, writer)
     found: list[Line] = []
-    for path, value in flat(shown(settings, names, is_full=True)).items():
+    for path, value in shown(settings, names, is_full=True).items():
         origin = _origin(path, merged, is_changed=path not in of_base or of_base[path] != value)
         if origin is None:
             is_preset = path in of_base and (path not in of_default or of_default[path] != of_base[path])
@@ -98,7 +114,7 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
 def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
     """Return where a setting was written: itself, or, if its value is not that of the base, the table around it."""
     short = path.removeprefix(_CALLS)
-    exact = next((each for each in (path, short) if each in merged.origins), None)
+    exact = next((each for each in (path, short, _of_tool(path)) if each in merged.origins), None)
     origin = merged.origins[exact] if exact else None
     if origin is None and is_changed:
         around = merged.origin(path) or (merged.origin(short) if short != path else None)
@@ -106,6 +122,14 @@ def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
     if origin is None:
         return None
     return origin.source + (f", line {origin.line}" if origin.line else "")
+
+
+def _of_tool(path: str) -> str:
+    """Return where the document has what is shown as a timeout or a permission of a tool."""
+    kind, _, name = path.partition(".")
+    if kind == "tool_timeouts":
+        return "tools.default_timeout_ms" if name == "default" else f"tools.per_tool.{name}"
+    return f"tools.{name}" if kind == "tool_permissions" else path
 
 
 def _is_written(path: str, short: str, merged: Merged) -> bool:

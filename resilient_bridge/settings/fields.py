@@ -17,7 +17,7 @@ from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import LONGEST, is_number
 from ..values.forms import Form, form_of
 from .failure_words import read_what
-from .reading import BAD, Reading
+from .reading import BAD, Reading, violation_of
 from .walk import arrange, entries_of, make
 
 
@@ -106,7 +106,7 @@ def _schedule(text: str, path: str, reading: Reading) -> Any:
     try:
         return parse_schedule(text)
     except ConfigError as error:
-        problem = error.failure.details["violations"][0]
+        problem = violation_of(error)
         argument = str(problem["field"]).removeprefix("Backoff.")
         return reading.fail(path, f"{argument} to be {problem['constraint']}", text)
     except ValueError as error:
@@ -133,12 +133,12 @@ def _whats(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
 
 
 def _rules(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
-    if not isinstance(raw, Mapping):
-        return reading.fail(path, form.wanted, raw)
+    table = reading.table(raw, path, form.wanted)
+    if table is None:
+        return BAD
     rules: dict[Any, Any] = dict(base or {})
     has_bad = False
-    pairs: list[tuple[Any, Any]] = list(cast("Any", raw).items())
-    for key, data in pairs:
+    for key, data in table.items():
         at = joined(path, str(key))
         what = read_what(key, at, reading)
         rule = None if data is False else read_value(cast("type", form.of), data, at, reading)
@@ -166,18 +166,19 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
 
 
 def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
-    if not isinstance(raw, Mapping):
-        return reading.fail(path, form.wanted, raw)
-    items = cast("Mapping[str, Any]", raw).items()
-    found = {name: _seconds(form, item, joined(path, name), reading, None) for name, item in items}
+    table = reading.table(raw, path, form.wanted)
+    if table is None:
+        return BAD
+    found = {name: _seconds(form, item, joined(path, name), reading, None) for name, item in table.items()}
     return BAD if any(each is BAD for each in found.values()) else found
 
 
 def _policies(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
-    if not isinstance(raw, Mapping):
-        return reading.fail(path, form.wanted, raw)
+    table = reading.table(raw, path, form.wanted)
+    if table is None:
+        return BAD
     found: dict[str, Any] = dict(base or {})
-    for name, data in cast("Mapping[str, Any]", raw).items():
+    for name, data in table.items():
         found[name] = read_value(cast("type", form.of), data, joined(path, name), reading, found.get(name))
     return BAD if any(each is BAD for each in found.values()) else found
 

@@ -23,8 +23,8 @@ from ..config.paths import joined
 from ..errors import ConfigError
 from ..presets import BridgePolicy
 from .fields import read_value
-from .reading import BAD, Reading
-from .secrets import resolved
+from .reading import BAD, Reading, is_reference, violation_of
+from .secrets import REFERENCE, resolved
 
 
 _CLASSES: Final = (Deadline, Fallback, Retry, Bulkhead, RateLimit, Breaker, Timeout)
@@ -34,14 +34,22 @@ LAYERS: Final[Mapping[str, type[Layer]]] = {
 """Each layer by its key, in the usual order, outermost first."""
 NAMES: Final[Mapping[type, str]] = {kind: key for key, kind in LAYERS.items()}
 _OPTIONS: Final = ("name", "order", "preset", "state")
-_PERMISSIONS: Final = ("idempotent", "required")
+PERMISSIONS: Final = ("idempotent", "required")
+"""What a table of an operation says of it beside its layers; no policy may say it."""
+
+
+def preset_names() -> list[str]:
+    """Return the names of all presets, sorted."""
+    from .. import presets
+
+    return sorted({*presets.__all__} - {"BridgePolicy"})
 
 
 def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
     """Return the preset of this name; None, with a problem, if there is none."""
     from .. import presets
 
-    known = sorted({*presets.__all__} - {"BridgePolicy"})
+    known = preset_names()
     if isinstance(raw, str) and raw in known:
         return cast("BridgePolicy", getattr(presets, raw))
     reading.fail(path, f"one of {', '.join(known)}", raw, hint=reading.near(raw, known))
@@ -50,15 +58,15 @@ def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
 
 def read_policy(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
     """Return the Policy that a table describes, laid over `base`; BAD after a problem."""
-    if not isinstance(data, Mapping):
-        return reading.fail(path, f"a table of layers: {', '.join(LAYERS)}", data)
-    table = cast("Mapping[str, Any]", data)
+    table = reading.table(data, path, f"a table of layers: {', '.join(LAYERS)}")
+    if table is None:
+        return BAD
     before = len(reading.problems)
     if "preset" in table:
         preset = preset_of(table["preset"], joined(path, "preset"), reading)
         base = None if preset is None else preset.calls
     for key in table:
-        if key in _PERMISSIONS:
+        if key in PERMISSIONS:
             operation = f"an operation to say so, as in [tools.search] {key} = true, and no policy"
             reading.fail(joined(path, key), operation, table[key])
         elif key not in LAYERS and key not in _OPTIONS:
@@ -78,7 +86,7 @@ def _policy(layers: Iterable[Layer], name: Any, state: Any, path: str, reading: 
             warnings.simplefilter("always")
             made = Policy(*layers, name=name, state=state)
     except ConfigError as error:
-        problem = error.failure.details["violations"][0]
+        problem = violation_of(error)
         field = str(problem["field"]).removeprefix("Policy.")
         at = joined(path, field) if field in _OPTIONS else path or "calls"
         return reading.fail(at, str(problem["constraint"]), name if field == "name" else problem["received"])
@@ -128,6 +136,8 @@ def _state(table: Mapping[str, Any], path: str, reading: Reading) -> Any:
     if raw is None or not isinstance(raw, str):
         return raw or None
     at = joined(path, "state")
+    if "://" in raw and "@" in raw and not is_reference(raw):
+        return reading.fail(at, f"{REFERENCE}, as it holds a password", raw, is_secret=True)
     url = resolved(raw, at, reading)
     if url is BAD:
         return BAD
@@ -136,7 +146,5 @@ def _state(table: Mapping[str, Any], path: str, reading: Reading) -> Any:
     try:
         return RedisState(url)
     except ConfigError as error:
-        problem = error.failure.details["violations"][0]
-        return reading.fail(
-            at, str(problem["constraint"]), raw, is_secret=not raw.startswith(("env:", "file:"))
-        )
+        constraint = str(violation_of(error)["constraint"])
+        return reading.fail(at, constraint, raw, is_secret=not raw.startswith(("env:", "file:")))

@@ -28,6 +28,12 @@ def address_of(url: str) -> tuple[str, int] | None:
     return (parts.hostname, port) if parts.hostname and port and parts.scheme in _PORTS else None
 
 
+def has_credentials(url: str) -> bool:
+    """Return whether a URL that `address_of` takes has a user name or a password."""
+    parts = urlsplit(url)
+    return (parts.username, parts.password) != (None, None)
+
+
 def connects(url: str) -> Check:
     """Return a check that somebody listens at the host of a URL."""
 
@@ -43,6 +49,8 @@ def connects(url: str) -> Check:
 
 async def failed_checks(checks: Mapping[str, Check], seconds: float) -> list[Problem]:
     """Run all checks at once; return a problem for each that raised, said False, or took longer than `seconds`."""
+    if not checks:
+        return []
     names = list(checks)
     tasks = [asyncio.ensure_future(_answer(checks[name])) for name in names]
     try:

@@ -9,12 +9,12 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
 from ..config.paths import joined
-from ..errors import Problem, is_sensitive
+from ..errors import ConfigError, Problem, is_sensitive
 
 
 class Bad(Enum):
@@ -72,6 +72,13 @@ class Reading:
             self.problems.append(Problem(path, f"wanted {wanted}, got {shortened(received)}{hint}", received))
         return BAD
 
+    def table(self, raw: Any, path: str, wanted: str) -> Mapping[str, Any] | None:
+        """Return a table as it is; None, with a problem, for anything else."""
+        if isinstance(raw, Mapping):
+            return cast("Mapping[str, Any]", raw)
+        self.fail(path, wanted, raw)
+        return None
+
     def unknown(self, path: str, key: str, known: Iterable[str]) -> None:
         """Note a key that there is none of, with the one that may be meant."""
         known = sorted(known)
@@ -95,6 +102,11 @@ class Reading:
 def is_reference(raw: Any) -> bool:
     """Return whether a text refers to a secret: `env:NAME` or `file:PATH`."""
     return isinstance(raw, str) and raw.startswith(("env:", "file:")) and not raw.endswith(":")
+
+
+def violation_of(error: ConfigError) -> Mapping[str, Any]:
+    """Return what a constructor or a validator refused: `field`, `constraint` and `received`."""
+    return cast("Mapping[str, Any]", error.failure.details["violations"][0])
 
 
 def shortened(value: object) -> str:

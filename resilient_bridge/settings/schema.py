@@ -10,14 +10,13 @@ from typing import Any, Final
 
 import attrs
 
-from .. import presets
 from ..calls.policy import Policy
 from ..presets import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..values.backoff import Backoff
 from ..values.forms import Form, form_of
 from .document import LINK
-from .policy_tables import LAYERS
+from .policy_tables import LAYERS, preset_names
 from .seed_keys import WORDS_OF
 from .tables import TABLES, AgentSettings
 from .walk import default_of, fields_of
@@ -53,7 +52,7 @@ def schema() -> dict[str, Any]:
     top |= {key: refer.layer(kind) for key, kind in LAYERS.items()}
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
     top |= {field.name: refer.field(field) for field in fields_of(AgentSettings)}
-    top["preset"] = {"enum": sorted({*presets.__all__} - {"BridgePolicy"})}
+    top["preset"] = {"enum": preset_names()}
     top["calls"] = refer.of(Policy)
     top["policies"] = {"type": "object", "additionalProperties": refer.of(Policy)}
     top["providers"] = {"type": "object", "additionalProperties": _TEXT}

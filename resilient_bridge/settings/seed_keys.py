@@ -47,7 +47,7 @@ def _retry(table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entr
 def _schedule(written: Mapping[str, Any], path: str, reading: Reading) -> Any:
     """Return the schedule of `backoff: exponential`, `base_delay_ms` and `max_delay_ms`."""
     word = written.get("backoff", "exponential")
-    if word not in _SHAPES:
+    if not isinstance(word, str) or word not in _SHAPES:
         return reading.fail(
             joined(path, "backoff"), f"one of {', '.join(_SHAPES)} beside base_delay_ms", word
         )

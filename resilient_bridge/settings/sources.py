@@ -41,11 +41,13 @@ class Merged(NamedTuple):
 
     def origin(self, path: str) -> Origin | None:
         """Return where this path was written, or the nearest path around it."""
-        while path:
-            if path in self.origins:
-                return self.origins[path]
-            path = path[: max(path.rfind("."), path.rfind("["))] if "." in path or "[" in path else ""
-        return None
+        return self.origins.get(self.nearest(path))
+
+    def nearest(self, path: str) -> str:
+        """Return this path if it was written, or the nearest one around it that was; empty for none."""
+        while path and path not in self.origins:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return path
 
 
 def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merged:
@@ -55,10 +57,12 @@ def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merge
     _note(document.data, "", title, document.lines, origins)
     data: Any = document.data
     if environment is not None:
-        own = _of_environment(environment, origins)
+        of_own: dict[str, Origin] = {}
+        own = _of_environment(environment, of_own)
         if own.get("preset", data.get("preset")) == "gasoline":
             data = merged(data, _of_gasoline(environment, origins))
         data = merged(data, own)
+        origins |= of_own  # last, as their values are
         title = f"{title} and the environment" if source is not None else "the environment"
     return Merged(title, data, origins)
 
@@ -164,8 +168,8 @@ def _of_gasoline(environment: Mapping[str, str], origins: dict[str, Origin]) -> 
     table: dict[str, Any] = {}
     if "GASOLINE_PORT" in environment:
         table["port"] = _value(environment["GASOLINE_PORT"])
-        origins.setdefault("gasoline.port", Origin("GASOLINE_PORT"))
+        origins["gasoline.port"] = Origin("GASOLINE_PORT")
     if any(word.strip().startswith(_DEBUG) for word in environment.get("DEBUG", "").split(",")):
         table["debug"] = True
-        origins.setdefault("gasoline.debug", Origin("DEBUG"))
+        origins["gasoline.debug"] = Origin("DEBUG")
     return {"gasoline": table} if table else {}

@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import attrs
 
 from ..adapters.sidecar.options import Sidecar
-from ..client.arguments import check_pin, check_session, check_url
+from ..client.arguments import check_pin, check_session, check_url, shown
 from ..errors import is_sensitive
 from ..values.fields import (
     Value,
     as_tuple,
+    called,
     count,
     flag,
     function,
@@ -61,11 +62,12 @@ def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any
     check_url(value)
     if isinstance(value, str):
         try:
-            has_password = urlsplit(value).password is not None
+            parts = urlsplit(value)
         except ValueError:
             refuse(path_of(instance, attribute), "a URL that can be taken apart", "one that cannot")
-        if has_password:
-            refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
+        if (parts.username, parts.password) != (None, None):
+            held = "a user name" if parts.password is None else "a password"
+            refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds {held}", "***")
 
 
 @takes("secret", wanted=REFERENCE)
@@ -137,6 +139,10 @@ class ClientSettings(Value):
     on_connect: Any = attrs.field(default=None, validator=_function)
     backfill: Any = attrs.field(default=None, validator=_function)
     health_check: Any = attrs.field(default=None, validator=_function)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it, but for the query of its URL, which may hold a secret."""
+        return called(self, url=repr(shown(self.url))) if isinstance(self.url, str) else called(self)
 
     def arguments(self) -> dict[str, Any]:
         """Return what differs from the defaults, as `BridgeClient` takes it."""

@@ -7,15 +7,15 @@ word, and that every problem is told and not only the first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
 from ..config.paths import joined
 from ..errors import ConfigError
-from ..values.forms import form_of
-from .reading import BAD, MASKED, Entry, Reading
+from ..values.forms import PLAIN, Form, form_of
+from .reading import BAD, MASKED, Entry, Reading, violation_of
 
 
 _MILLIS: Final = "_ms"
@@ -44,7 +44,7 @@ def default_of(field: attrs.Attribute[Any]) -> Any:
 
 
 def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entry]:
-    """Return what was entries for each field, whatever key says it: its name, its name with `_ms`, or a word of a specification."""
+    """Return what was written for each field, whatever key says it: its name, its name with `_ms`, or a word of a specification."""
     fields = {field.name: form_of(field.validator) for field in fields_of(kind)}
     alias = reading.aliases.get(kind)
     found = {} if alias is None else alias(table, path, reading)
@@ -55,7 +55,7 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
             if name == key or name not in fields or fields[name].kind != "seconds":
                 reading.unknown(path, key, fields)
                 continue
-            value = from_millis(raw, joined(path, key), reading)
+            value = _all_from_millis(raw, joined(path, key), reading)
         if name in found:
             reading.fail(joined(path, key), f"{name} once", f"{found[name].key} and {key}")
         else:
@@ -63,11 +63,16 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
     return found
 
 
+def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
+    """Return what a field with `_ms` takes: one duration, or, where the field takes several, a list of them."""
+    if not isinstance(raw, list):
+        return from_millis(raw, path, reading)
+    items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(cast("Any", raw))]
+    return BAD if BAD in items else tuple(items)
+
+
 def from_millis(raw: Any, path: str, reading: Reading) -> Any:
     """Return milliseconds as seconds; BAD for what is no number."""
-    if isinstance(raw, list):
-        items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(raw)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return BAD if BAD in items else tuple(items)
     try:
         if isinstance(raw, int | float) and not isinstance(raw, bool):
             return raw / 1000
@@ -155,7 +160,7 @@ def _validate(
         cast("Callable[[Any, Any, Any], Any]", field.validator)(blank, field, value)
     except ConfigError as error:
         if field.name in entries or is_alone:  # beside a bad field, a default may only seem wrong
-            refused(error, field.name, entries, path, reading, words=form.words)
+            refused(error, field.name, entries, path, reading, form=form)
     except Exception:  # noqa: BLE001 -- compared with something that cannot be compared
         if is_alone:
             reading.fail(joined(path, field.name), form.wanted or "another value", value)
@@ -168,10 +173,10 @@ def refused(
     path: str,
     reading: Reading,
     *,
-    words: Iterable[str] = (),
+    form: Form = PLAIN,
 ) -> Any:
     """Note what a constructor or a validator refused, under the path that it was written at."""
-    problem = error.failure.details["violations"][0]
+    problem = violation_of(error)
     found = _FIELD.fullmatch(str(problem["field"]))
     about, rest = (found[1], found[2]) if found else ("", "")
     if about not in entries and name:  # the error names an argument of a constructor, or a field beside it
@@ -179,5 +184,13 @@ def refused(
     at = joined(path, entries[about].key if about in entries else about) if about else path
     written: Any = problem["received"]
     if about in entries and not rest and written != MASKED:
-        written = entries[about].value
-    return reading.fail(at + rest, str(problem["constraint"]), written, hint=reading.near(written, words))
+        raw = entries[about].value
+        written = written if form.kind == "address" and _may_hold_a_secret(raw) else raw
+    return reading.fail(
+        at + rest, str(problem["constraint"]), written, hint=reading.near(written, form.words)
+    )
+
+
+def _may_hold_a_secret(url: Any) -> bool:
+    """Return whether a URL has more than scheme, host and path: then the refusal shows what it may."""
+    return isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url)

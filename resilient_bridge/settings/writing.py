@@ -12,6 +12,7 @@ from typing import Any, cast
 import attrs
 
 from ..calls.policy import Policy
+from ..client.arguments import shown
 from ..config.paths import joined
 from ..config.quantities import write_span
 from ..errors import config_error
@@ -29,11 +30,15 @@ from .walk import default_of, fields_of
 
 @attrs.frozen
 class Writer:
-    """One writing: `names` are the caller's, `is_full` writes defaults too, `is_print` shows what no text can say by its name."""
+    """One writing: `names` are the caller's, `is_full` writes defaults too, `is_print` shows what no text can say by its name.
+
+    An address is printed without its query, which may hold a secret, unless `is_bare`: then it is only compared, and shown nowhere.
+    """
 
     names: Mapping[str, Any]
     is_full: bool = False
     is_print: bool = False
+    is_bare: bool = False
 
     def write(self, value: Any, path: str) -> Any:
         """Return plain data for a value."""
@@ -87,6 +92,8 @@ class Writer:
             elif kind == "rules":
                 rules = [(str(self._what(what, at)), rule) for what, rule in item.items()]
                 found[field.name] = {what: self.write(rule, joined(at, what)) for what, rule in rules}
+            elif kind == "address" and self.is_print and not self.is_bare and isinstance(item, str):
+                found[field.name] = shown(item)
             else:
                 found[field.name] = self.write(item, at)
         return found

@@ -128,6 +128,13 @@ def test_the_schema_accepts_what_the_reader_accepts(capsys):
     assert list(validator.iter_errors({"reconnect": {"on_exhausted": "suspent"}}))
 
 
+def test_a_file_without_providers_has_none_to_connect_to(check):
+    """It is right, with `--providers` as without."""
+    code, out, err = check(GOOD, "--providers")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith("settings.toml: right")
+
+
 @pytest.mark.real
 def test_providers_are_connected_to_within_one_timeout(check):
     """One that listens is right, one that does not is a problem, and both together take no longer than the limit."""

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -302,6 +303,20 @@ def test_bash_completes(tmp_path, capsys):
         found = set(line.split())
         assert offered <= found, typed
         assert not not_offered & found, typed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_option_that_takes_a_file_completes_files(shell, capsys):
+    """Those whose value the help calls FILE, whatever command they belong to, and no others."""
+    _, out, _ = _printed(["completion", shell], capsys)
+    if shell == "fish":
+        found = {line.partition(" -l ")[2].split()[0] for line in out.splitlines() if " -r -F" in line}
+        options = {f"--{name}" for name in found}
+    else:
+        (listed,) = re.findall(r"^ +(--[a-z|-]+)\) COMPREPLY=\(\$\(compgen -f ", out, re.MULTILINE)
+        options = set(listed.split("|"))
+    assert {"--store", "--receipts", "--events", "--out", "--config", "--token-file"} <= options
+    assert options.isdisjoint({"--preset", "--drain", "--cwd", "--token-env"})
 
 
 @pytest.mark.real

@@ -249,6 +249,23 @@ def test_windows_counts_and_spans():
     assert rb.load({"kind": "Breaker", "window": 20}) == rb.Breaker(window=20)
 
 
+def test_times_of_two_limits_may_be_in_milliseconds():
+    """A field that takes several durations takes them with `_ms`, too."""
+    assert rb.load({"timeout": {"seconds_ms": [1000, 2500]}}).bridge.calls.layers[-1] == rb.Timeout((1, 2.5))
+
+
+@pytest.mark.parametrize(
+    "text", ["socketio(acks=True)", "rb.dialects.socketio(namespace='/chat', acks=False)"]
+)
+def test_dialects_are_spelled_as_on_the_command_line(text):
+    """With True and False among the arguments."""
+    from resilient_bridge.cli.dialects import read_dialect
+
+    settings = rb.load({"dialect": text}).bridge.dialect
+    typed = read_dialect(text.removeprefix("rb.dialects.")).dialect
+    assert (settings.confirms, settings.positions) == (typed.confirms, typed.positions)
+
+
 def test_schedules_are_spelled_as_on_the_command_line():
     """`Backoff.parse`, with its errors."""
     assert rb.Backoff.parse("exponential(1, cap=30)") == rb.Backoff.exponential(1)

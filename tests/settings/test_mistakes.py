@@ -126,6 +126,17 @@ def test_the_same_mistakes_from_yaml_have_their_lines(tmp_path):
         ({"budget": {"mode": "sofd"}}, "budget.mode", "did you mean soft?"),
         ({"kind": "Retri"}, "kind", "wanted one of"),
         ({"policies": {"a": {"retry": {}, "state": "env:NO_SUCH_VARIABLE"}}}, "policies.a.state", "a variable that is set"),
+        ({"breaker": {"initialBackoff": [1]}}, "breaker.initialBackoff", "milliseconds as a number, got [1]"),
+        ({"breaker": {"resetTimeout": [1, 2]}}, "breaker.resetTimeout", "milliseconds as a number"),
+        ({"retry": {"base_delay_ms": [1]}}, "retry.base_delay_ms", "milliseconds as a number"),
+        ({"retry": {"base_delay_ms": 1, "backoff": {"shape": "linear"}}}, "retry.backoff", "one of linear, exponential, jittered"),
+        ({"retry": {"max_delay_ms": 1, "backoff": []}}, "retry.backoff", "one of linear, exponential, jittered"),
+        ({"tools": {"default_timeout_ms": [1, 2]}}, "tools.default_timeout_ms", "milliseconds as a number"),
+        ({"tools": {"per_tool": {"saw": [1]}}}, "tools.per_tool.saw", "milliseconds as a number"),
+        ({"timeout": {"seconds_ms": [1000, "2s"]}}, "timeout.seconds_ms[1]", "milliseconds as a number"),
+        ({"policies": 5}, "policies", "a table of policies by name, got 5"),
+        ({"providers": [1]}, "providers", "a table of URLs by name, got [1]"),
+        ({"dialect": "socketio(acks=maybe)"}, "dialect", "a number, True, False, a word in quotes or a dialect expected"),
     ],
 )  # fmt: skip
 def test_each_mistake_has_its_path(data, path, words):

@@ -199,6 +199,13 @@ def test_providers_are_asked_within_one_timeout_if_the_settings_say_so(load):
     asyncio.run(config.verify_providers({"openai": good}))
 
 
+@pytest.mark.requirement("V10")
+def test_without_providers_there_is_nothing_to_ask(load):
+    """A file that has no table of them is right."""
+    asyncio.run(load(AGENT + "verify_providers: true\n").verify_providers())
+    asyncio.run(load(AGENT + "verify_providers: true\n").verify_providers({}))
+
+
 @pytest.mark.requirement("G10")
 def test_settings_of_the_daemon_come_from_its_own_variables():
     """`GASOLINE_PORT=7891` and `DEBUG=gasoline:*`, where its preset is asked for and nowhere else."""
