@@ -7,7 +7,6 @@ never stands in the way of whoever reports a change.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
+from ..telemetry.log import say
 from ..values.fields import Value, one_of
 from ..world import current_world
 
@@ -144,16 +144,16 @@ class ConnectionTracker:
                 self._states = self._states.evolve(**changes)
             except BridgeError as error:
                 refused = error.failure.message
-            at, told, states = current_world().now(), redact(_reason_text(reason)), self._states
-            self._changes.append(StateChange(at, told, states))
+            at, shown, states = current_world().now(), redact(_reason_text(reason)), self._states
+            self._changes.append(StateChange(at, shown, states))
             found = {*states.violations(), refused} - {""}
             new = tuple(sorted(found - self._lasting))
             self._lasting = found
             if new:
-                kept = tuple(self._changes)
-                self._reports.append(Diagnostics(at=at, violations=new, states=states, changes=kept))
+                recent = tuple(self._changes)
+                self._reports.append(Diagnostics(at=at, violations=new, states=states, changes=recent))
         if new:
-            _warn(new, told)
+            say("warning", f"impossible connection state after {shown}: {'; '.join(new)}")
         return states
 
     def __repr__(self) -> str:
@@ -168,11 +168,3 @@ def _reason_text(reason: object) -> str:
     if isinstance(reason, BaseException):
         return f"{type(reason).__name__}: {text_of(reason)}".removesuffix(": ")
     return reason if isinstance(reason, str) else type(reason).__name__
-
-
-def _warn(violations: tuple[str, ...], reason: str) -> None:
-    with suppress(Exception):  # a broken log handler must not break a connection
-        import logging
-
-        text = f"impossible connection state after {reason}: {'; '.join(violations)}"
-        logging.getLogger("resilient_bridge").warning(redact(text))

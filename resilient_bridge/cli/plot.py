@@ -14,7 +14,7 @@ _Axis: TypeAlias = Callable[[float], float]
 
 _NARROWEST: Final = 20
 _WIDE, _HIGH = 720, 400
-_WEST, _RIGHT, _TOP, _BOTTOM = 72, 24, 56, 56
+_WEST, _EAST, _NORTH, _SOUTH = 72, 24, 56, 56
 _TICKS: Final = 5
 _DOTS: Final = 40  # more waits than that are lines without dots
 
@@ -48,14 +48,14 @@ def svg(spread: Spread, title: str) -> str:
     top = max((longest for _, _, longest in spread), default=0.0) or 1.0
     step = _step(top)
     top = step * math.ceil(top / step - 1e-9)
-    wide, high = _WIDE - _WEST - _RIGHT, _HIGH - _TOP - _BOTTOM
+    wide, high = _WIDE - _WEST - _EAST, _HIGH - _NORTH - _SOUTH
     count = len(spread)
 
     def x(number: float) -> float:
         return _WEST + wide * ((number - 1) / (count - 1) if count > 1 else 0.5)
 
     def y(seconds: float) -> float:
-        return _TOP + high * (1 - seconds / top)
+        return _NORTH + high * (1 - seconds / top)
 
     def line(which: int) -> list[str]:
         return [f"{x(number):.1f},{y(one[which]):.1f}" for number, one in enumerate(spread, 1)]
@@ -86,7 +86,7 @@ def _grid(top: float, step: float, y: _Axis) -> list[str]:
     for tick in range(round(top / step) + 1):
         at = y(tick * step)
         parts += [
-            f'<line x1="{_WEST}" y1="{at:.1f}" x2="{_WIDE - _RIGHT}" y2="{at:.1f}" stroke="#dddddd"/>',
+            f'<line x1="{_WEST}" y1="{at:.1f}" x2="{_WIDE - _EAST}" y2="{at:.1f}" stroke="#dddddd"/>',
             f'<text x="{_WEST - 8}" y="{at + 4:.1f}" text-anchor="end" fill="#222222">{_number(tick * step)}</text>',
         ]
     return parts
@@ -95,7 +95,7 @@ def _grid(top: float, step: float, y: _Axis) -> list[str]:
 def _numbers(count: int, x: _Axis) -> list[str]:
     every = max(1, round(_step(count)))
     shown = [1, *(number for number in range(every, count + 1, every) if number > 1)]
-    at_bottom = f'y="{_HIGH - _BOTTOM + 20}" text-anchor="middle" fill="#222222"'
+    at_bottom = f'y="{_HIGH - _SOUTH + 20}" text-anchor="middle" fill="#222222"'
     parts = [f'<text x="{x(number):.1f}" {at_bottom}>{number}</text>' for number in shown]
     return [
         *parts,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import unicodedata
 from contextlib import ExitStack, suppress
@@ -12,6 +11,7 @@ from ..errors import redact
 from ..telemetry import events, listen
 from ..telemetry.log import muted
 from ..world import REAL
+from .status_line import StatusLine
 
 
 if TYPE_CHECKING:
@@ -20,36 +20,30 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 24
 _COLUMNS: Final = 80  # of a terminal that does not say how wide it is
-_EVERY: Final = 0.2  # seconds
-_CLEAR: Final = "\r\x1b[K"
 _Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
 
 
-class Progress:
+class Progress(StatusLine):
     """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, gone at the end."""
 
     def __init__(self, out: TextIO | None) -> None:
+        super().__init__(self._put, self._now, self._columns)
         self._out = out if out is not None and out.isatty() else None
         self._done = self._total = 0
         self._phase = ""
         self._began = 0.0
         self._listening = ExitStack()
-        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         if self._out is not None:
             self._began = REAL.monotonic()
             self._listening.enter_context(listen(self._heard))
             self._listening.enter_context(muted())  # lines between would tear the bar
-            self._draw()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        if self._out is not None:
-            self._listening.close()
-            if self._timer is not None:
-                self._timer.cancel()
-            self._write(_CLEAR)
+        self._listening.close()
+        super().__exit__()
 
     def _heard(self, event: events.Event) -> None:
         if isinstance(event, events.WorkflowStarted):
@@ -60,9 +54,8 @@ class Progress:
             self._total = event.total
             self._began = REAL.monotonic()
 
-    def _draw(self) -> None:
-        self._write(f"{_CLEAR}{self.line(REAL.monotonic() - self._began, self._columns())}")
-        self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)
+    def _now(self) -> str:
+        return self.line(REAL.monotonic() - self._began, self._columns() or _COLUMNS)
 
     def line(self, seconds: float, columns: int) -> str:
         """The line: a bar, how many phases are finished, the one under way and its seconds."""
@@ -70,13 +63,15 @@ class Progress:
         bar = "#" * full + "-" * (_WIDTH - full)
         return _cut(f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s", columns - 1)
 
-    def _columns(self) -> int:
+    def _columns(self) -> int | None:
         """Of the terminal that we draw on: stdout may be another, or a pipe."""
+        if self._out is None:
+            return None
         with suppress(OSError, ValueError):
-            return (os.get_terminal_size(self._out.fileno()).columns if self._out else 0) or _COLUMNS
+            return os.get_terminal_size(self._out.fileno()).columns or _COLUMNS
         return _COLUMNS
 
-    def _write(self, text: str) -> None:
+    def _put(self, text: str) -> None:
         with suppress(OSError, ValueError):  # nobody looks any more
             print(text, end="", file=self._out, flush=True)
 

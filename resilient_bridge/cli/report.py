@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from ..report.lines import LONGEST, Record
 from ..report.summary import headline
 from ..world import REAL
 from .printing import complain, show, words_of
+from .terminal import CLEAR, can_be_cleared, columns, is_coloured
 
 
 _STDIN: Final = "-"
@@ -48,9 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         return failed
     if arguments.json:
         return show("report", json.dumps(as_data(incident)))
-    if arguments.out is None and _is_terminal(sys.stdout):
-        return show("report", f"{_coloured(incident)}\n\n{out}")
-    return 0 if out == _STDIN else show("report", str(out))
+    width = columns(sys.stdout)
+    if arguments.out is None and width is not None:
+        return show("report", f"{_coloured(incident, width)}\n\n{out}", is_data=True)  # it fits already
+    return 0 if out == _STDIN else show("report", str(out), is_data=True)
 
 
 def _misuse(names: list[str], out: str | None) -> str:
@@ -77,13 +78,11 @@ def _read(names: list[str], since: float | None, until: float | None) -> Inciden
     last_parts = [Path(name).name for name in names]
     for name in sorted(dict.fromkeys(names), key=_first_time):
         short = Path(name).name
-        source = incident.source(
-            "stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name
-        )
+        incident.source("stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name)
         with _opened(name) as file:
             for line in _lines(file):
                 incident.take(line)
-                progress.add(source.lines, len(line))
+                progress.add(len(line))
     progress.end()
     incident.finish()
     return incident
@@ -125,11 +124,13 @@ class _Progress:
         self._lines = 0
         self._is_drawn = False
 
-    def add(self, line: int, size: int) -> None:
+    def add(self, size: int) -> None:
         """Count a line."""
         self._done += size
         self._lines += 1
-        if line % _EVERY == 0 and REAL.monotonic() - self._began > _SHOW_AFTER and _is_terminal(sys.stderr):
+        if self._lines % _EVERY:
+            return
+        if REAL.monotonic() - self._began > _SHOW_AFTER and can_be_cleared(sys.stderr):
             share = f"{100 * self._done // self._size} %" if self._size else f"{self._done >> 20} MiB"
             self._draw(f"reading: {share}, {self._lines:,} lines")
 
@@ -141,7 +142,7 @@ class _Progress:
     def _draw(self, text: str) -> None:
         self._is_drawn = True
         with suppress(OSError, ValueError):
-            print(f"\r\x1b[K{text[: _columns() - 1]}", end="", file=sys.stderr, flush=True)
+            print(f"{CLEAR}{text[: (columns(sys.stderr) or 1) - 1]}", end="", file=sys.stderr, flush=True)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class _Progress:
 def _write(out: str, incident: Incident) -> int:
     text = page(incident, version=__version__)
     if out == _STDIN:
-        return show("report", text.rstrip("\n"))
+        return show("report", text.rstrip("\n"), is_data=True)
     try:
         if not Path(out).absolute().parent.is_dir():
             return complain("report", f"cannot write {out!r}: no such directory")
@@ -162,19 +163,10 @@ def _write(out: str, incident: Incident) -> int:
     return 0
 
 
-def _coloured(incident: Incident) -> str:
-    text = as_text(incident, _columns())
-    if os.environ.get("NO_COLOR"):
+def _coloured(incident: Incident, width: int) -> str:
+    text = as_text(incident, width)
+    if not is_coloured(sys.stdout):
         return text
     colour = 31 if headline(incident)[0] else 32
     first, line_break, rest = text.partition("\n")
     return f"\x1b[1;{colour}m{first}\x1b[0m{line_break}{rest}"
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
-
-
-def _is_terminal(stream: object) -> bool:
-    is_one = getattr(stream, "isatty", None)
-    return bool(is_one and is_one())

@@ -10,18 +10,17 @@ import asyncio
 import json
 from typing import Any, Final
 
-from ..errors import Failure, ProtocolError
+from ..errors import ProtocolError
 from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_family
 from .options import token_from
-from .pipe_lines import parse_line
+from .pipe_lines import parse_frame, parse_line
 from .printing import complain
 from .signals import on_signals
 
 
-_USAGE: Final = 2
 _LOOK_EVERY: Final = 0.05  # seconds between two looks at what the bridge has received
 _GOODBYE: Final = 2.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -34,10 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
         server = _server(arguments.dialect, arguments.host, arguments.port, token)
         return asyncio.run(_serve(server, arguments.host, is_open=token is None))
     except (LookupError, ValueError) as error:
-        complain("serve", str(error.args[0]))
+        return complain("serve", str(error.args[0]))
     except (OSError, OverflowError) as error:
-        complain("serve", f"cannot listen on {arguments.host}:{arguments.port}: {error}")
-    return _USAGE
+        return complain("serve", f"cannot listen on {arguments.host}:{arguments.port}: {error}")
 
 
 def _server(dialect: str | None, host: str, port: int, token: str | None) -> BridgeServer | LogBridge:
@@ -87,26 +85,31 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             err.put(f"refused: {error.failure}")
         except LookupError:
             err.put(f"refused: line {number}: nobody has joined yet")
+        except (ValueError, RecursionError) as error:  # read, and not to be written
+            err.put(f"refused: line {number}: {error}")
 
 
 def _event(line: bytes, number: int) -> dict[str, Any]:
     """A JSON object is the payload of an event, anything else its text. Raises ProtocolError for JSON that is none."""
-    text = line.decode("utf-8", "replace").rstrip("\r\n")
-    if not text.lstrip().startswith("{"):
-        return {"text": text}
-    try:
-        body: dict[str, Any] = json.loads(text)
-    except ValueError as error:
-        raise ProtocolError(Failure.of("PROTO_INVALID_FRAME", f"line {number}: {error}")) from None
-    return body
+    if not _is_json(line):
+        return _text(line)
+    return dict(parse_frame(line, number, has_types=False).payload)
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
     """JSON goes out as the message it describes, anything else as the text of a `text_message`."""
-    if not line.lstrip().startswith(b"{"):
-        return "text_message", {"text": line.decode("utf-8", "replace").rstrip("\r\n")}
+    if not _is_json(line):
+        return "text_message", _text(line)
     outgoing = parse_line(line, number)
     return outgoing.type, dict(outgoing.payload)
+
+
+def _is_json(line: bytes) -> bool:
+    return line.lstrip().startswith(b"{")
+
+
+def _text(line: bytes) -> dict[str, Any]:
+    return {"text": line.decode("utf-8", "replace").rstrip("\r\n")}
 
 
 async def _show(server: BridgeServer | LogBridge, out: Output, err: Output) -> None:

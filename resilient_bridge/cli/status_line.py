@@ -35,12 +35,11 @@ class StatusLine:
     @property
     def is_drawn(self) -> bool:
         """Whether it stands there now, and has to be cleared by whoever prints."""
-        return self._timer is not None
+        return self._timer is not None and not self._timer.cancelled()
 
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
             self._write(CLEAR)
 
     def _draw(self) -> None:

@@ -140,7 +140,7 @@ def _spend_budgets() -> list[dict[str, Any]]:
     if module is None:
         return []
     shown: list[dict[str, Any]] = []
-    for book in list(module.BOOKS)[:_MOST]:
+    for book in module.books()[:_MOST]:
         status = book.status()
         shown.append(
             {

@@ -109,8 +109,7 @@ class OTelExporter(Exporter[dict[str, str]]):
             Observation(
                 value, {name: redact(text, limit=100) for name, text in zip(one.labels, labels, strict=True)}
             )
-            for one, labels, value in readings(self._most)
-            if one is instrument
+            for one, labels, value in readings(self._most, instrument)
         ]
 
     def _count(self, found: Measurement) -> None:

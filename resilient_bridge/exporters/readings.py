@@ -19,6 +19,7 @@ Reading = tuple[Instrument, tuple[str, ...], float]
 
 _STATES: Final = ("closed", "open", "half_open", "isolated", "disabled")
 _DEPTHS: Final = ((known.OUTBOX, "queued"), (known.UNCONFIRMED, "unconfirmed"), (known.INBOX, "unread"))
+_OF_LINKS: Final = (known.READY, *(instrument for instrument, _ in _DEPTHS))
 
 
 def known_circuits(most: int) -> list[tuple[str, str]]:
@@ -27,14 +28,22 @@ def known_circuits(most: int) -> list[tuple[str, str]]:
     return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
 
 
-def readings(most: int) -> Iterator[Reading]:
-    """Yield every gauge, summed over links of one name; of circuits at most `most`."""
-    yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
-    for key, now in known_circuits(most):
-        for state in _STATES:
-            yield known.CIRCUIT_STATE, (key, state), float(state == now)
-    for rule, level in standing_alerts():
-        yield known.ALERT_ACTIVE, (rule, level), 1
+def readings(most: int, only: Instrument | None = None) -> Iterator[Reading]:
+    """Yield every gauge, or `only` that one, summed over links of one name; of circuits at most `most`."""
+    if only in (None, known.INFO):
+        yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
+    if only in (None, known.CIRCUIT_STATE):
+        for key, now in known_circuits(most):
+            for state in _STATES:
+                yield known.CIRCUIT_STATE, (key, state), float(state == now)
+    if only in (None, known.ALERT_ACTIVE):
+        for rule, level in standing_alerts():
+            yield known.ALERT_ACTIVE, (rule, level), 1
+    if only is None or only in _OF_LINKS:
+        yield from _of_links(only)
+
+
+def _of_links(only: Instrument | None) -> Iterator[Reading]:
     sums: dict[tuple[Instrument, str], float] = {}
     for name, link in open_links():
         health: Any = link.health()
@@ -45,4 +54,5 @@ def readings(most: int) -> Iterator[Reading]:
             if hasattr(health, field):
                 sums[instrument, name] = sums.get((instrument, name), 0.0) + getattr(health, field)
     for (instrument, name), value in sums.items():
-        yield instrument, (name,), value
+        if only in (None, instrument):
+            yield instrument, (name,), value

@@ -54,9 +54,9 @@ class Series(Generic[C]):
         child = self._children.get(key)
         if child is not None:
             return child
-        plain = tuple(redact(text, limit=_LONGEST) for text in labels)
         if self._counts.get(instrument, 0) >= self._most:
-            return self._rest(instrument, plain, names)
+            return self._rest(instrument, labels, names)
+        plain = tuple(redact(text, limit=_LONGEST) for text in labels)
         return self._add(instrument, labels, plain)
 
     def _rest(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
@@ -65,7 +65,8 @@ class Series(Generic[C]):
             text = f"{instrument.name} has {self._most} series: whatever is new is counted as {OTHER}"
             say("warning", text)
         folded = tuple(
-            OTHER if name in _OPEN and text else text for name, text in zip(names, labels, strict=True)
+            OTHER if name in _OPEN and text else redact(text, limit=_LONGEST)
+            for name, text in zip(names, labels, strict=True)
         )
         return self._children.get((instrument, folded)) or self._add(instrument, folded, folded)
 

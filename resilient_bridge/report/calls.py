@@ -69,7 +69,7 @@ class Calls:
         self.failed: Largest[Call] = Largest(25)  # the latest
         self.good, self.bad = Bins(add), Bins(add)
         self.outcomes = Tally(20)
-        self.retries, self.waited = 0, 0.0
+        self.retries = 0
         self.waits: Largest[tuple[float, str, int, float, str]] = Largest(15)  # at, name, attempt, wait, code
 
     def take(self, record: Record) -> None:
@@ -89,7 +89,7 @@ class Calls:
             )
             one = self.by_name.of(name)
             one.retries, one.waited = one.retries + 1, one.waited + wait
-            self.retries, self.waited = self.retries + 1, self.waited + wait
+            self.retries += 1
             self.waits.add(wait, (record.at, name, count_in(fields, "attempt"), wait, code))
         elif event == "CallRejected":
             self.by_name.of(text_in(fields, "name")).rejected_by.count(text_in(fields, "by"))

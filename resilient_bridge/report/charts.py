@@ -18,7 +18,7 @@ from .wording import clock, duration, moment
 
 
 PATTERN_OF: Final = {
-    "ready": "good", "closed-circuit": "good", "within": "good", "quiet": "none",
+    "ready": "good", "within": "good", "quiet": "none",
     "connecting": "busy", "half-open": "busy", "starting": "busy", "warned": "busy",
     "waiting": "wait", "lost": "wait", "warning": "wait",
     "down": "bad", "open": "bad", "paused": "bad", "cancelled": "bad", "critical": "bad",

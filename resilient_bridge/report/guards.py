@@ -47,7 +47,6 @@ class Guard:
     changes: int = 0
     troubles: int = 0
     detail: str = ""
-    worst: float = 0.0
 
 
 @attrs.frozen
@@ -88,7 +87,6 @@ class Guards:
         guard.changes += 1
         guard.troubles += state in ("open", "paused", "cancelled", "warning", "critical", "lost", "down")
         guard.detail = _why(record)
-        guard.worst = max(guard.worst, number_in(fields, "value"))
         self.changes[means.kind].add(Change(record.at, name, state, guard.detail))
         if record.event == "server_ready":
             self.restarts = max(self.restarts, count_in(fields, "restarts"))

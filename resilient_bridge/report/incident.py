@@ -85,7 +85,6 @@ class Incident:
         self.begin: float | None = None
         self.end: float | None = None
         self.outside = 0
-        self.own = 0
         self.structured = 0
         self.lost = 0
         self.cut = 0
@@ -124,7 +123,6 @@ class Incident:
         self.end = at if self.end is None else max(self.end, at)
         self.events.count(record.event or "(a line of the program's own)")
         if not record.event:
-            self.own += 1
             return
         if "ts" in record.fields and "at" not in record.fields:
             self._structured(record)

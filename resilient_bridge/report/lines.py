@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..errors import redact
+from ..errors import READ, redact
 
 
 LONGEST: Final = 1_048_576
@@ -86,9 +86,13 @@ def text_in(fields: Fields, name: str) -> str:
     return safe(value) if isinstance(value, str) else ""
 
 
-@lru_cache(maxsize=4096)
 def safe(text: str) -> str:
     """Return text that can be shown: one line, secrets masked once more."""
+    return _safe(text[: READ + 1])  # of a longer one no more is looked at, and no more is held
+
+
+@lru_cache(maxsize=4096)
+def _safe(text: str) -> str:
     return redact(text, limit=300)
 
 

@@ -5,6 +5,7 @@ Rule: an outage begins when a link that was READY is lost and ends when it is RE
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 import attrs
@@ -27,6 +28,7 @@ _FINAL: Final = frozenset({"CLOSING", "CLOSED", "DRAINING"})
 DEPTHS: Final = ("queued", "unconfirmed", "unread")
 """Never sent; handed out and unanswered; accepted and not yet taken."""
 _MOST_LINKS: Final = 5_000
+_UNLISTED: Final = 8_192  # of the links without room so many are told apart
 _DETAILED: Final = 500  # the links that come first are drawn in up to 200 spans, those after them in 8
 _MOST_WAITS: Final = 12
 
@@ -85,6 +87,7 @@ class Links:
         self.links: dict[tuple[str, str], Link] = {}
         self._last_of: dict[str, tuple[str, str]] = {}  # the link that a bridge's name last stood for
         self._ended: dict[tuple[str, str], None] = {}  # in the order in which they ended
+        self._unlisted = array("q", bytes(8 * _UNLISTED))  # hashes of the keys of links without room
         self.seen = 0
         self.folded = 0
         self.outages: Largest[Outage] = Largest(100)
@@ -121,7 +124,7 @@ class Links:
             if link.lane.state:
                 self._spread(Span(link.lane.since, end, link.lane.state))
             if link.outage is not None:
-                self._over(link, link.outage, None, end)
+                self._over(link, link.outage, end, is_ready=False)
                 link.outage = None
 
     # ---- events --------------------------------------------------------------------------------------------------
@@ -129,6 +132,8 @@ class Links:
     def _changed(self, at: float, fields: Fields) -> None:
         previous, state = text_in(fields, "previous"), text_in(fields, "state")
         link = self._link(fields, previous)
+        if link.key not in self.links:
+            return  # counted, and forgotten: without its last state nothing can be said of this one
         group = _GROUP_OF.get(state, CONNECTING)
         if (
             not link.lane.state
@@ -142,7 +147,7 @@ class Links:
             )  # the log begins in the middle of it
         if link.outage is not None and (state == "READY" or state in _FINAL):
             link.outage.end = at
-            self._over(link, link.outage, at if state == "READY" else None, at)
+            self._over(link, link.outage, at, is_ready=state == "READY")
             link.outage = None
         elif previous == "READY" and group in (WAITING, CONNECTING, DOWN):
             self._lost(link, at, fields)
@@ -191,9 +196,8 @@ class Links:
             link.outage.final = "suspended" if event == "Suspended" else "gave up"
             link.outage.message = link.outage.message or text_in(failure_in(fields), "message")
 
-    def _over(self, link: Link, outage: Outage, ready_at: float | None, at: float) -> None:
-        if ready_at is None:
-            outage.end = None if outage.end is None else outage.end
+    def _over(self, link: Link, outage: Outage, at: float, *, is_ready: bool) -> None:
+        if not is_ready:
             outage.final = outage.final or (
                 "closed meanwhile" if outage.end is not None else "still out at the end of the log"
             )
@@ -234,11 +238,14 @@ class Links:
         bridge, session = key
         name = f"{bridge} · {session[:8]}" if bridge and session else bridge or session or "the link"
         link = Link(key, safe(name), Lane(200 if self.seen < _DETAILED else 8))
-        self.seen += 1
+        number = hash(key)
+        is_new = self._unlisted[number % _UNLISTED] != number
+        self.seen += is_new
         if len(self.links) >= _MOST_LINKS:
-            self.folded += 1
+            self.folded += is_new
             if not self._ended:
-                return link  # counted, and forgotten
+                self._unlisted[number % _UNLISTED] = number  # counted, and forgotten
+                return link
             self._forget(next(iter(self._ended)))
         self.links[key] = link
         return link

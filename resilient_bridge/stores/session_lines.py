@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
-from ..telemetry.debug import kind_of
+from ..telemetry.debug import kind_of, name_in_words
 from .state_files.document import instant
 
 
@@ -36,7 +35,6 @@ _WORK: Final = (
 )  # characters looked at for one line: what is shown of a text is a part of what is read
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")
 _NAMES: Final = ("name", "key", "field", "header")
 _VALUES: Final = ("value", "received")
@@ -57,41 +55,52 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
 def log_line(event: Event) -> bytes:
     """Return the line of an event in the form of a structured log: level, ts, msg, and what is known of tool, provider and error."""
     try:
-        failure: Failure | None = getattr(event, "failure", None)
-        details: Mapping[str, Any] = {} if failure is None else failure.details
-        seconds = getattr(event, "seconds", None)
-        kind = kind_of(event)
-        known = {
-            "tool": getattr(event, "tool", None) or details.get("tool"),
-            "name": getattr(event, "name", None),
-            "provider": details.get("provider_id"),
-            "attempt": getattr(event, "attempt", None),
-            "error": None if failure is None else model_type(failure),
-            "code": None if failure is None else failure.code,
-            "duration_ms": round(seconds * 1_000) if isinstance(seconds, int | float) else None,
-        }
-        words = _HUMP.sub(" ", type(event).__name__).capitalize()
-        msg = words if failure is None else f"{words}: {failure.message}"
-        line = {"level": _level(event, failure), "ts": instant(event.at)}
-        line |= {"msg": msg} if kind is None else {"kind": kind, "msg": msg}
-        plain = {**line, **{name: value for name, value in known.items() if value is not None}}
-        return _written(_Masked().mapping(plain, 0))
+        return _written(_log_fields(event))
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
-        return _written(
-            {"level": "error", "ts": None, "msg": f"an event that cannot be read: {type(error).__name__}"}
-        )
+        return _unreadable(error)
 
 
 def viber_line(event: Event) -> bytes:
     """Return the line of an event as OpenViber prints it: level, ts to the second, msg, then tool, provider, attempt, error, duration_ms."""
-    line: dict[str, Any] = json.loads(log_line(event))
-    line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    name = type(event).__name__
-    if name == "ToolFailed":
-        line["msg"] = "Tool execution failed"
-    elif name == "RetryScheduled" and "provider" in line:
-        line["msg"] = "Retrying LLM request"
-    return _written({key: line[key] for key in _VIBER_KEYS if key in line})
+    try:
+        line = _log_fields(event)
+        line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = type(event).__name__
+        if name == "ToolFailed":
+            line["msg"] = "Tool execution failed"
+        elif name == "RetryScheduled" and "provider" in line:
+            line["msg"] = "Retrying LLM request"
+        return _written({key: line[key] for key in _VIBER_KEYS if key in line})
+    except Exception as error:  # noqa: BLE001 -- as in `log_line`
+        return _unreadable(error)
+
+
+def _log_fields(event: Event) -> dict[str, Any]:
+    """What a structured log has of an event, masked. Raises for one that cannot be read."""
+    failure: Failure | None = getattr(event, "failure", None)
+    details: Mapping[str, Any] = {} if failure is None else failure.details
+    seconds = getattr(event, "seconds", None)
+    kind = kind_of(event)
+    known = {
+        "tool": getattr(event, "tool", None) or details.get("tool"),
+        "name": getattr(event, "name", None),
+        "provider": details.get("provider_id"),
+        "attempt": getattr(event, "attempt", None),
+        "error": None if failure is None else model_type(failure),
+        "code": None if failure is None else failure.code,
+        "duration_ms": round(seconds * 1_000) if isinstance(seconds, int | float) else None,
+    }
+    words = name_in_words(event).capitalize()
+    msg = words if failure is None else f"{words}: {failure.message}"
+    line = {"level": _level(event, failure), "ts": instant(event.at)}
+    line |= {"msg": msg} if kind is None else {"kind": kind, "msg": msg}
+    plain = {**line, **{name: value for name, value in known.items() if value is not None}}
+    return _Masked().mapping(plain, 0)
+
+
+def _unreadable(error: Exception) -> bytes:
+    text = f"an event that cannot be read: {type(error).__name__}"
+    return _written({"level": "error", "ts": None, "msg": text})
 
 
 def _level(event: Event, failure: Failure | None) -> str:

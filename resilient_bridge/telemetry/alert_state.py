@@ -43,15 +43,15 @@ class AlertState:
             Level, float
         ] = {}  # for a level that stands: since when it would not be raised
 
-    def add(self, now: float, *, bad: int, count: int = 1) -> None:
-        """Count `count` things, of which `bad` were bad."""
+    def add(self, now: float, *, bad: int) -> None:
+        """Count one thing; `bad` is 1 if it was bad."""
         number = now // self._width
         if not self._buckets or self._buckets[-1][0] < number:
             self._buckets.append([number, 0, 0])
         self._buckets[-1][1] += bad
-        self._buckets[-1][2] += count
+        self._buckets[-1][2] += 1
         self._bad += bad
-        self._all += count
+        self._all += 1
 
     def value(self, now: float) -> float:
         """Return the share, or how many a minute."""

@@ -28,6 +28,7 @@ VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"
 _ALL: Final = frozenset({"*", "1", "true", "yes", "on", "all"})
 _NONE: Final = frozenset({"", "0", "false", "no", "off", "none"})
 _GASOLINE: Final = "gasoline:"
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _EVENTS: Final[dict[DebugKind, str]] = {
     "connection": "StateChanged Connected Disconnected ReconnectScheduled Joined Resumed Suspended Closed",
     "circuit": "CircuitOpened CircuitHalfOpened CircuitClosed",
@@ -47,6 +48,11 @@ def kind_of(event: Event) -> DebugKind | None:
         failure: Any = getattr(event, "failure", None)
         return "escalation" if failure is not None and failure.category is Category.TIMEOUT else None
     return _KIND_OF.get(name)
+
+
+def name_in_words(event: Event) -> str:
+    """Return what an event is called, as words: `tool failed` for a ToolFailed."""
+    return _HUMP.sub(" ", type(event).__name__).lower()
 
 
 class Debug:
@@ -82,8 +88,7 @@ class Debug:
 
     def __repr__(self) -> str:
         """Return the kinds, in their order."""
-        shown = " ".join(kind for kind in KINDS if kind in self._kinds) or "off"
-        return f"<Debug {shown}>"
+        return f"<Debug {' '.join(self.kinds) or 'off'}>"
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -146,7 +151,7 @@ class Debug:
 
 def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
     """The line: the kind, what happened in words, and the fields."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(event).__name__).lower()
+    words = name_in_words(event)
     verb = "escalate: " if kind == "escalation" else ""
     in_words = {"event_name", "kind", "category", "severity", "retryable"}
     shown = " ".join(f"{name}={value}" for name, value in fields.items() if name not in in_words)

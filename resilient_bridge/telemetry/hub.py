@@ -83,7 +83,7 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
     It is called in the thread and the task that emits, in the order of events. What it raises is counted
-    (`listener_failures`), logged once, and remaining away from the emitter. The log goes on: its switch is that of the stdlib,
+    (`listener_failures`), logged once, and kept away from the emitter. The log goes on: its switch is that of the stdlib,
     `logging.getLogger("resilient_bridge").disabled = True`, or its level.
     Raises ConfigError for something that cannot be called, or an `async def`, which would never run.
     """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from resilient_bridge import cli
-from resilient_bridge.cli import report
+from resilient_bridge.cli import report, terminal
 from tests.report.made_logs import BEGIN, line, log
 from tests.report.reading_pages import Page
 
@@ -31,7 +33,8 @@ def written(tmp_path) -> Path:
 
 def on_terminal(monkeypatch, columns=80):
     """Both streams are a terminal."""
-    monkeypatch.setattr(report, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "is_terminal", lambda out: True)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
 
 
@@ -95,6 +98,57 @@ def test_on_a_terminal_there_is_a_summary_that_fits(written, capsys, monkeypatch
     assert "outage" in summary
     assert cli.main(["report", str(written), "--out", str(written.with_name("other.html"))]) == 0
     assert "outage" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [24, 30, 80])
+def test_colour_breaks_no_line(written, capsys, monkeypatch, columns):
+    """The coloured summary is the plain one, line for line; the name of the page stays in one piece, whatever its length."""
+    on_terminal(monkeypatch, columns)
+    page = written.with_name("a page with a name of many words and longer than the terminal.html")
+    written = written.rename(page.with_suffix(".jsonl"))
+    shown = []
+    for no_colour in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        assert cli.main(["report", str(written)]) == 0
+        shown.append(capsys.readouterr().out)
+    coloured, plain = shown
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    assert plain.endswith(f"\n\n{page}\n")
+    assert cli.main(["report", str(written), "--out", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+
+
+def test_a_page_on_a_terminal_is_the_page(written, capsys, monkeypatch):
+    """`--out -` prints what the file would have, and breaks no line of it."""
+    assert cli.main(["report", str(written)]) == 0
+    on_terminal(monkeypatch, 40)
+    capsys.readouterr()
+    assert cli.main(["report", str(written), "--out", "-"]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == written.with_suffix(".html").read_text("utf-8").rstrip(
+        "\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")
+def test_how_far_it_is_fits_the_terminal_that_it_is_drawn_on(tmp_path, capsys, monkeypatch):
+    """stderr has thirty columns and stdout is a pipe; lines are counted over all files."""
+    import termios
+
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(b"".join(line(BEGIN + n, "Note") for n in range(3_000)))
+    clock = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(report, "REAL", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 24))
+    with os.fdopen(theirs, "w", encoding="utf-8") as err:
+        monkeypatch.setattr(sys, "stderr", err)
+        assert cli.main(["report", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--json"]) == 0
+        drawn = os.read(ours, 4_096).decode().split("\r\x1b[K")
+    os.close(ours)
+    assert drawn == ["", "reading: 68 %, 4,096 li", ""]
+    assert json.loads(capsys.readouterr().out)["events"] == {"Note": 6_000}
 
 
 @pytest.mark.requirement("X10")

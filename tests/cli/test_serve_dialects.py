@@ -48,3 +48,25 @@ async def test_what_cannot_be_served_is_refused(spelled):
         out, err = await process.communicate()
     assert (process.returncode, out) == (2, b"")
     assert b"expected" in err or b"wanted" in err
+
+
+async def test_a_line_that_cannot_be_sent_is_refused_and_the_next_is_not():
+    """Nested too deeply, no JSON, a name twice, a number that JSON does not have: each is told with its number, and typing goes on."""
+    spelled = "sequence(field='seq', ask='last_seq')"
+    command = (sys.executable, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    pipes = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
+    wrong = ['{"a":' + "[" * 50_000 + "]" * 50_000 + "}", '{"a":', '{"a":1,"a":2}', '{"a":1e999}']
+    try:
+        async with asyncio.timeout(30):
+            url = (await process.stdout.readline()).decode().strip()
+            for number, line in enumerate(wrong, 1):
+                process.stdin.write(line.encode() + b"\n")
+                assert (await process.stderr.readline()).startswith(b"refused: line %d: " % number)
+            process.stdin.write(b'{"text": "good"}\n')
+            dialect = rb.dialects.sequence(field="seq", ask="last_seq", start=0)
+            async with rb.BridgeClient(url, dialect=dialect) as bridge:
+                assert (await anext(aiter(bridge))).raw["text"] == "good"
+    finally:
+        process.terminate()
+        await process.communicate()

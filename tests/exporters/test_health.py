@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import sys
+import threading
 
 import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.agent.spending import spend_budget
 from resilient_bridge.exporters import health
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, simulate
@@ -191,3 +195,30 @@ async def test_a_real_server_shows_it_to_our_own_probe():
     assert await daemon.health() is rb.agent.DaemonHealth.STOPPING
     server.should_exit = True
     await asyncio.wait_for(serving, 20)
+
+
+def test_budgets_may_be_made_while_somebody_asks():
+    """In another thread, at any moment; a budget that nobody has any more is not shown."""
+    made, errors, interval = [], [], sys.getswitchinterval()
+
+    def make():
+        try:
+            made.extend(rb.agent.SpendBudget(10, name="made meanwhile") for _ in range(3_000))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the test says it
+            errors.append(error)
+
+    rb.agent.SpendBudget(10)
+    app, thread = rb.health_app(), threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while thread.is_alive():
+            app.status()
+    finally:
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert errors == []
+    assert len([book for book in spend_budget.books() if book.name == "made meanwhile"]) == 3_000
+    made.clear()
+    gc.collect()
+    assert [book for book in spend_budget.books() if book.name == "made meanwhile"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import resilient_bridge as rb
-from resilient_bridge.exporters import otel
+from resilient_bridge.exporters import otel, readings
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
 
@@ -361,3 +362,19 @@ async def test_no_secret_becomes_an_attribute(telemetry):
     text = f"{span.name} {dict(span.attributes)} {span.status.description} {[dict(one.attributes) for one in span.events]}"
     assert "hunter22" not in text
     assert "sk-abcdefgh12345678" not in text
+
+
+def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
+    """A scrape lists the circuits once, for the one gauge that shows them, and the alerts once."""
+    rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1))
+    calls = Counter()
+    for name in ("known_circuits", "standing_alerts", "open_links"):
+        read = getattr(readings, name)
+        monkeypatch.setattr(
+            readings, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
+        )
+    points = telemetry.points("resilient_bridge.circuit.state")
+    of_ours = [one for one in points if one.attributes["circuit"] == "circuit of the gauges"]
+    assert {one.attributes["state"]: one.value for one in of_ours}["closed"] == 1
+    assert len(of_ours) == 5
+    assert calls == {"known_circuits": 1, "standing_alerts": 1, "open_links": 4}

@@ -14,6 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
+from resilient_bridge.errors import redact
+from resilient_bridge.exporters import series
 from resilient_bridge.telemetry import emit
 from resilient_bridge.telemetry.instruments import INSTRUMENTS
 from resilient_bridge.testing import BridgeServer, record, simulate
@@ -174,6 +176,21 @@ def test_names_that_a_program_makes_are_bounded_too(scraped):
     ]
     assert len(samples) == 1_001
     assert scraped.value("resilient_bridge_calls_total", policy="other", outcome="ok") == 2_000
+
+
+def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):
+    """Of what is counted as `other` nothing is shown, so nothing is looked at; no name stays none, and one of blanks is a name."""
+    read = []
+    monkeypatch.setattr(series, "redact", lambda text, **limit: read.append(text) or redact(text, **limit))
+    with Scraped(max_series=1) as scraped:
+        for name in ("first", "second", "third", "  ", ""):
+            emit(rb.events.CallFinished(name=name, outcome="ok", attempts=1, seconds=0.1, waited=0, key="k"))
+        counted = {
+            name: scraped.value("resilient_bridge_calls_total", policy=name, outcome="ok")
+            for name in ("first", "other", "")
+        }
+    assert counted == {"first": 1, "other": 3, "": 1}
+    assert set(read) == {"first", "ok", ""}
 
 
 @pytest.mark.requirement("R2")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.report import Incident, as_data, as_text
+from resilient_bridge.report import Incident, as_data, as_text, links
 from tests.report.made_logs import BEGIN, REFUSED, RESET, TIMEOUT, failure, line, log
 
 
@@ -297,3 +298,32 @@ def test_the_summary_fits_the_width(width):
     text = as_text(incident_of([*log(3), b"{"]), width)
     assert len(text.splitlines()) > 3
     assert max(len(one) for one in text.splitlines()) <= width
+
+
+def test_links_beyond_the_most_that_are_held_are_counted_and_change_nothing_else(monkeypatch):
+    """Each is counted once, however many events it has; its end breaks nothing, and its queues and times are not added up."""
+    monkeypatch.setattr(links, "_MOST_LINKS", 3)
+    phases = ("CONNECTING", "READY", "BACKOFF", "CONNECTING", "READY", "CLOSED")
+    written = [state(0, "IDLE", "READY", bridge=f"b{n}", queued=1, unconfirmed=0, unread=0) for n in range(3)]
+    for bridge in ("b3", "b4"):
+        for at, (previous, new) in enumerate(pairwise(("IDLE", *phases)), 10):
+            written.append(state(at, previous, new, bridge=bridge, queued=7, unconfirmed=0, unread=0))
+    written.append(state(20, "READY", "CLOSED", bridge="b0", queued=0, unconfirmed=0, unread=0))
+    later = [state(at, "IDLE", "READY", bridge=bridge) for at, bridge in ((21, "b5"), (22, "b6"))]
+    incident = incident_of([*written, *later])
+    facts = incident.links
+    assert (facts.seen, facts.folded) == (7, 4)
+    assert {bridge for bridge, _ in facts.links} == {"b1", "b2", "b5"}
+    assert facts.peak["queued"][0] == 3
+    assert sum(facts.in_group["waiting"].sums(BEGIN, BEGIN + 22, 10)) == 0
+    assert sum(facts.in_group["ready"].sums(BEGIN, BEGIN + 22, 10)) == pytest.approx(22 + 22 + 20 + 1)
+
+
+def test_a_link_that_found_no_room_is_held_once_another_has_ended(monkeypatch):
+    """And is not counted a second time."""
+    monkeypatch.setattr(links, "_MOST_LINKS", 1)
+    facts = incident_of([
+        state(0, "IDLE", "READY", bridge="b0"), state(1, "IDLE", "CONNECTING", bridge="b1"), state(2, "READY", "CLOSED", bridge="b0"),
+        state(3, "CONNECTING", "READY", bridge="b1"), state(4, "READY", "BACKOFF", bridge="b1"),
+    ]).links  # fmt: skip
+    assert (facts.seen, [bridge for bridge, _ in facts.links], facts.losses) == (2, ["b1"], 1)

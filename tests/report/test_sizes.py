@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from resilient_bridge.errors import READ, redact
 from resilient_bridge.report import Incident, page
+from resilient_bridge.report.lines import safe
 from resilient_bridge.report.series import BINS, MIXED, Bins, First, Lane, Largest, Named, Tally, add
 from tests.report.made_logs import BEGIN, log
 
@@ -104,6 +106,26 @@ def test_fifty_thousand_lines_take_no_more_memory_than_the_first_of_them():
     assert grown < 500_000
     assert peak < 600_000
     assert len(page(incident)) < 600_000
+
+
+def test_long_texts_are_not_held_by_what_shows_them():
+    """Of thirty texts of a megabyte each, what is remembered is what was looked at; each is shown as `redact` shows it."""
+    texts = [f"{number} " + "word " * 200_000 for number in range(30)]
+    expected = [redact(text, limit=300) for text in texts]
+    tracemalloc.start()
+    try:
+        assert [safe("".join(text)) for text in texts] == expected
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 1_000_000
+
+
+@pytest.mark.parametrize("size", [READ - 1, READ, READ + 1, READ + 2, 3 * READ])
+def test_a_long_text_is_shown_as_if_it_were_read_whole(size):
+    """Around the number of characters that are looked at."""
+    for text in ("x" * size, "word " * (size // 5) + "end", "s3cret " + "\u4e00" * size):
+        assert safe(text) == redact(text, limit=300)
 
 
 @pytest.mark.campaign

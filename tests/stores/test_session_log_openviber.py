@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.stores.session_lines import viber_line
+from resilient_bridge.stores.session_lines import log_line, viber_line
 from resilient_bridge.telemetry import emit
+from tests.reference import records
+from tests.stores.test_session_lines import example_of
 
 
 FAILED = (
@@ -57,3 +59,31 @@ def test_a_session_log_writes_them(tmp_path):
     assert others
     allowed = {"level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms"}
     assert all(set(json.loads(line)) <= allowed for line in others)
+
+
+@pytest.mark.parametrize("form", [log_line, viber_line])
+@pytest.mark.parametrize(
+    "at", ["2024-01-15", None, datetime.max.replace(tzinfo=timezone(-timedelta(hours=9)))]
+)
+def test_an_event_with_a_wrong_time_is_a_line_all_the_same(form, at):
+    """It says what could not be read, as for every other event of somebody else's."""
+    line = json.loads(
+        form(rb.events.ToolFailed(at=at, tool="t", required=True, failure=rb.Failure.of("TOOL_TIMEOUT")))
+    )
+    assert (line["level"], line["ts"], list(line)) == ("error", None, ["level", "ts", "msg"])
+    assert line["msg"].startswith("an event that cannot be read: ")
+
+
+@pytest.mark.parametrize("cls", records(), ids=lambda cls: cls.__name__)
+def test_every_event_has_the_lines_of_the_structured_form(cls):
+    """The same values as in the form `log`, apart from the time and OpenViber's two sentences."""
+    event = example_of(cls)
+    ours, theirs = json.loads(log_line(event)), json.loads(viber_line(event))
+    assert theirs["ts"] == "2026-03-20T14:32:00Z"
+    assert set(theirs) == set(ours) & {
+        "level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms",
+    }  # fmt: skip
+    changed = {"ts"} | ({"msg"} if cls is rb.events.ToolFailed else set())
+    assert {name: value for name, value in theirs.items() if name not in changed} == {
+        name: ours[name] for name in theirs if name not in changed
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial, update_wrapper
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -37,8 +38,14 @@ _LIMITED = 429
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BOOKS: Final[WeakSet[Book]] = WeakSet()
-"""Those of this process, for what shows the health of all of it."""
+_BOOKS: Final[WeakSet[Book]] = WeakSet()
+_BOOKS_LOCK: Final = Lock()
+
+
+def books() -> list[Book]:
+    """Return those of this process, for what shows the health of all of it. From any thread."""
+    with _BOOKS_LOCK:
+        return list(_BOOKS)
 
 
 class SpendBudget:
@@ -74,7 +81,8 @@ class SpendBudget:
         if not (isinstance(cast("object", name), str) and name):
             raise config_error("SpendBudget.name", "a name that is not empty", name)
         self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
-        BOOKS.add(self._book)
+        with _BOOKS_LOCK:
+            _BOOKS.add(self._book)
 
     def __repr__(self) -> str:
         """A status line; it reads no file."""
