@@ -25,12 +25,12 @@ from ..telemetry.log import muted
 from ..testing.ledger import Ledger
 from ..testing.proxy import FaultProxy
 from ..testing.server import BridgeServer
+from ..transports.signals import on_signals
 from .demo_faults import FAULT_TABLE
 from .demo_pace import PATIENCE, QUICK
 from .demo_story import Story, ledger_lines
 from .demo_traffic import Traffic
 from .options import FAULTS
-from .signals import on_signals
 from .terminal import columns, fitted
 
 

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 
 from ..testing.proxy import FaultProxy
 from ..testing.server import BridgeServer
+from ..transports.signals import on_signals
 from .demo_book import Book, book_lines
 from .demo_kills import KILL_TABLE, kill_plan
 from .demo_lives import Lives
 from .demo_pace import KINDS, PATIENCE, pause
 from .demo_story import Story
 from .demo_traffic import Moments
-from .signals import on_signals
 from .terminal import columns, fitted
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..adapters.sidecar.front_http_guard import new_http_token, save_http_token
 from ..adapters.sidecar.serving import serve_sidecar
+from ..transports.signals import HANG_UP, TERM, on_signals
 from .printing import complain, words_of
-from .signals import TERM, on_signals
 
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 _SHORTEST: Final = 16  # characters of a token
-_HANG_UP: Final = (signal.SIGHUP,) if sys.platform != "win32" else ()
 
 
 def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
@@ -76,7 +75,7 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         events=arguments.events,
         stderr=None if arguments.quiet else sys.stderr.fileno(),
     )
-    with on_signals(ask, signal.SIGINT, *TERM, *_HANG_UP):
+    with on_signals(ask, signal.SIGINT, *TERM, *HANG_UP):
         async with serving as url:
             if token is not None:
                 where = (

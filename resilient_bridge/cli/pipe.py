@@ -24,6 +24,7 @@ from ..protocol.policies import Dialect
 from ..stores import SessionLog
 from ..telemetry import events, listen
 from ..telemetry.log import muted
+from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
@@ -31,7 +32,6 @@ from .pipe_events import line_of, line_of_gap, started
 from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
 from .printing import USAGE, complain, words_of
-from .signals import on_signals
 from .status_line import StatusLine
 from .terminal import CLEAR, can_be_cleared, columns, fitted, is_terminal
 

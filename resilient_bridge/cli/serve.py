@@ -13,12 +13,12 @@ from typing import Any, Final
 from ..errors import ProtocolError
 from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
+from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_family
 from .options import token_from
 from .pipe_lines import parse_frame, parse_line
 from .printing import complain
-from .signals import on_signals
 
 
 _LOOK_EVERY: Final = 0.05  # seconds between two looks at what the bridge has received

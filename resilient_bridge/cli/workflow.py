@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..agent import Workflow, WorkflowReport, WorkflowStatus
 from ..errors import BridgeError, text_of
+from ..transports.signals import TERM, on_signals
 from .printing import complain, show
 from .progress import Progress
-from .signals import TERM, on_signals
 
 
 if TYPE_CHECKING:

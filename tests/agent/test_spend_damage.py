@@ -256,6 +256,28 @@ def test_amounts_with_a_wrong_checksum_are_not_believed(path):
 
 
 @pytest.mark.requirement("V11")
+def test_what_was_lost_is_known_after_a_death_before_the_first_save(path):
+    """The files are mended before the loss is written: the next process must not take them for sound."""
+    used(path, spend_twice)
+    spoil(backup_of(path))
+    path.write_bytes(path.read_bytes().replace(b'"spent":"9.9"', b'"spent":"1.9"'))
+    budget = SpendBudget(10, path=path)
+    budget._book.file.load()  # and then the process is gone
+    status = after_a_crash(path).status()
+    assert (status.state, status.is_known) == (SpendState.PAUSED, False)
+
+
+@pytest.mark.requirement("V11")
+def test_a_backup_that_was_used_is_no_loss_to_the_process_after_the_next(path):
+    """It has all that was spent, and the process that used it says so."""
+    used(path, spend_twice)
+    spoil(path)
+    SpendBudget(100, path=path).status()
+    status = after_a_crash(path, 100).status()
+    assert (status.spent, status.is_known) == (Decimal("9.9"), True)
+
+
+@pytest.mark.requirement("V11")
 def test_amounts_that_nobody_saved_are_a_loss_if_both_files_have_them(path):
     """Their checksums fit, and less than nothing cannot have been spent."""
     used(path, spend_twice)

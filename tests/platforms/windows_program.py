@@ -216,7 +216,7 @@ async def part_a_daemon_that_fails_says_why(folder):
 
 
 async def part_signals_reach_a_command(_):
-    from resilient_bridge.cli.signals import on_signals
+    from resilient_bridge.transports.signals import on_signals
 
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGBREAK)]
     for number in (signal.SIGINT, signal.SIGBREAK, signal.SIGTERM):

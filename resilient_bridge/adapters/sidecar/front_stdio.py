@@ -12,14 +12,13 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ...transports.signals import HANG_UP, TERM, on_signals
 from ...transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from . import message
 from .message import NotAMessage, parse_line
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .message import Key, Message
     from .running import RunningRelay
 
@@ -32,7 +31,6 @@ _LAST_ANSWERS: Final = 5.0  # seconds for what is under way when the input ends
 _LAST_BYTES: Final = 2.0
 _PARENT: Final = 2.0  # seconds between two looks whether our parent is there
 _PARSE_ERROR: Final = -32700
-_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 class StdioClient:
@@ -74,17 +72,16 @@ async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> No
     reading = asyncio.create_task(_read(relay, client, source))
     watching = asyncio.create_task(_watch_parent())
     broken = asyncio.create_task(output.broken.wait())
-    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    tasks: list[asyncio.Task[Any]] = [reading, watching, broken]
-    futures: list[asyncio.Future[Any]] = [*tasks, asked]
+    stop = asyncio.Event()
+    asked = asyncio.create_task(stop.wait())
+    tasks: list[asyncio.Task[Any]] = [reading, watching, broken, asked]
     try:
-        with _signals(asked):
-            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        with on_signals(stop.set, signal.SIGINT, *TERM, *HANG_UP):
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if reading.done() and not broken.done() and not asked.done():
                 finishing = asyncio.create_task(relay.finish(_LAST_ANSWERS))
                 tasks.append(finishing)
-                futures = [finishing, broken, asked]
-                await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([finishing, broken, asked], return_when=asyncio.FIRST_COMPLETED)
             await relay.close()
             await output.flush(_LAST_BYTES)
     finally:
@@ -116,32 +113,3 @@ async def _watch_parent() -> None:
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110 -- nothing tells of it
         await asyncio.sleep(_PARENT)
-
-
-class _signals:  # noqa: N801 -- a context manager, used once
-    """Completes a future on the signals that ask a process to end."""
-
-    def __init__(self, asked: asyncio.Future[None]) -> None:
-        self._asked = asked
-        self._loop = asyncio.get_running_loop()
-        self._set: list[int] = []
-
-    def __enter__(self) -> None:
-        for number in self._numbers():
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
-                self._loop.add_signal_handler(number, self._ask)
-                self._set.append(number)
-
-    def __exit__(self, *_: object) -> None:
-        for number in self._set:
-            self._loop.remove_signal_handler(number)
-
-    def _ask(self) -> None:
-        if not self._asked.done():
-            self._asked.set_result(None)
-
-    @staticmethod
-    def _numbers() -> Iterator[int]:
-        for name in _SIGNALS:
-            if (number := getattr(signal, name, None)) is not None:
-                yield number

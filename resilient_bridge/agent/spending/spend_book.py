@@ -59,6 +59,7 @@ class Book:
         self._saved = 0  # this one stands in the file,
         self._backed = 0  # and this one in its backup
         self._has_failed = False
+        self._is_mending = False
 
     def status(self) -> SpendStatus:
         """Return how it stands, as far as it has been read."""
@@ -104,13 +105,16 @@ class Book:
             try:
                 # Before it is mended: a listener that hears of the damage may ask for the status meanwhile.
                 self._is_lost = _is_lost(self.file.path) or self._is_lost
+                is_mended, self._is_mending = self._is_mending, True  # by us, and a listener asks meanwhile
                 found = self.file.load()
-                self._is_lost |= found.source in {"new", "salvaged"} and bool(found.lost)
+                # A sound file that has lost something was mended by a process that died before it could say how much it knew.
+                is_in_doubt = found.source == "file" and not is_mended
+                self._is_lost |= bool(found.lost) and (is_in_doubt or found.source in {"new", "salvaged"})
             except BaseException:
                 self._leave()
                 raise
         self.change(partial(self._restore, found=found.value))
-        if self._is_lost:
+        if found.lost:
             self.save_or_tell()
 
     def close(self) -> None:
@@ -125,7 +129,7 @@ class Book:
             self._leave()
 
     def _leave(self) -> None:
-        self._is_lost = False
+        self._is_lost = self._is_mending = False
         if self._owner is not None and self._is_taken:
             self._is_taken = False
             self._owner.release()

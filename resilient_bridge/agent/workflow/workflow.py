@@ -302,7 +302,7 @@ class Workflow:
             raise config_error(
                 "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
             )
-        if loaded.source != "file":  # one step is lost: the next phase may have begun
+        if loaded.lost:  # a step is lost, perhaps by the process before us: the next phase may have begun
             remaining = [name for name in self.phases if not state.is_done(name)]
             state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1]))))
         return state, loaded

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
@@ -147,6 +147,9 @@ LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(lives=LIVES)
+@example(
+    lives=[(6, []), (13, [("state.json", "remove")]), (1, [])]
+)  # dies after a backup was used, before the first save
 def test_any_sequence_of_crashes_and_damage(world, lives):
     """The state is readable after each life; at most one of completed and halted; what must not run twice does so only by a person's word.
 

@@ -1,10 +1,11 @@
-"""Signals that ask a command to end. Rule: what they call runs in the loop, whichever loop that is, and the old handlers come back."""
+"""Signals that ask a process to end. Rule: what they call runs in the loop, whichever loop that is, and the old handlers come back."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,14 +13,22 @@ from typing import Any, Final
 
 if sys.platform == "win32":
     TERM: Final = (signal.SIGTERM, signal.SIGBREAK)
+    HANG_UP: Final = ()
 else:
     TERM: Final = (signal.SIGTERM,)
-"""What a supervisor sends: on Windows that is Ctrl-Break, because nothing else can be sent to a process there and be handled."""
+    HANG_UP: Final = (signal.SIGHUP,)
+"""What a supervisor sends, and a terminal that closes. On Windows that is Ctrl-Break: nothing else can be sent to a process and be handled."""
 
 
 @contextmanager
 def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
-    """Call it in the running loop at each of these signals: Ctrl-C and what a supervisor sends, if none is named."""
+    """Call it in the running loop at each of these signals: Ctrl-C and what a supervisor sends, if none is named.
+
+    Does nothing in a thread that is not the main one: signals are not its to handle.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop = asyncio.get_running_loop()
     chosen = numbers or (signal.SIGINT, *TERM)
     before: dict[int, Any] = {}
