@@ -40,9 +40,9 @@ def spoil(*paths):
         path.write_bytes(b"\0" * 50)
 
 
-def change(path, **said):
+def change(path, **fields):
     """Have a file say something else, in a document that is whole."""
-    path.write_bytes(write_document(attrs.evolve(read_document(path.read_bytes()), **said)))
+    path.write_bytes(write_document(attrs.evolve(read_document(path.read_bytes()), **fields)))
 
 
 def spend_twice(budget):
@@ -50,12 +50,12 @@ def spend_twice(budget):
     budget.spend("8.9")
 
 
-def after_a_crash(path, limit=10, **said):
+def after_a_crash(path, limit=10, **options):
     """A budget of the next process, which finds the files as they are now."""
     copy = path.parent.parent / "after a crash"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(path.parent, copy)
-    return SpendBudget(limit, path=copy / path.name, **said)
+    return SpendBudget(limit, path=copy / path.name, **options)
 
 
 def contents(path):
@@ -184,9 +184,9 @@ async def test_a_hard_budget_that_has_lost_its_files_is_paused(path):
     first = SpendBudget(10, path=path, name="chat")
     for heard in (["StateSetAside", "SpendWarned", "SpendPaused"], ["SpendPaused"]):
         budget = after_a_crash(path, name="chat") if heard == ["SpendPaused"] else first
-        with rb.testing.record() as told:
+        with rb.testing.record() as recorded:
             status = budget.status()
-        assert names(told) == heard
+        assert names(recorded) == heard
         assert (status.state, status.is_known, status.remaining) == (SpendState.PAUSED, False, 0)
         assert "PAUSED spent=unknown" in repr(budget)
         with pytest.raises(rb.errors.SpendLimitError) as refused:
@@ -232,9 +232,9 @@ def test_a_soft_budget_that_has_lost_its_files_warns_and_goes_on(path):
     """It has never stopped anybody; whoever listens hears of the damage, and that the threshold may be crossed."""
     lose(path)
     budget = SpendBudget(10, mode="soft", path=path)
-    with rb.testing.record() as told, budget.call(1, timeout=0) as call:
+    with rb.testing.record() as recorded, budget.call(1, timeout=0) as call:
         call.spend(1)
-    assert names(told) == ["StateSetAside", "SpendWarned"]
+    assert names(recorded) == ["StateSetAside", "SpendWarned"]
     status = budget.status()
     assert (status.state, status.spent, status.is_known) == (SpendState.WARNING, 11, False)
 
@@ -278,7 +278,7 @@ def test_a_backup_that_was_used_is_no_loss_to_the_process_after_the_next(path):
 
 
 @pytest.mark.requirement("V11")
-def test_amounts_that_nobody_saved_are_a_loss_if_both_files_have_them(path):
+def test_amounts_that_no_budget_saved_are_a_loss_if_both_files_have_them(path):
     """Their checksums fit, and less than nothing cannot have been spent."""
     used(path, spend_twice)
     for one in (path, backup_of(path)):
@@ -303,10 +303,10 @@ def test_a_file_that_does_not_say_whether_it_knows_is_believed(path):
     """An earlier version wrote no such thing."""
     used(path, spend_twice)
     value = read_document(path.read_bytes()).value
-    change(path, value={name: said for name, said in value.items() if name != "known"})
-    with rb.testing.record() as told:
+    change(path, value={name: field for name, field in value.items() if name != "known"})
+    with rb.testing.record() as recorded:
         status = SpendBudget(10, path=path).status()
-    assert (status.spent, status.is_known, told) == (Decimal("9.9"), True, [])
+    assert (status.spent, status.is_known, recorded) == (Decimal("9.9"), True, [])
 
 
 # ---- a later version -------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_a_file_that_does_not_say_whether_it_knows_is_believed(path):
 
 @pytest.mark.requirement("V11")
 @pytest.mark.parametrize("later", ["both", "file", "backup"])
-async def test_what_a_later_version_has_written_is_left_to_it(path, later):
+async def test_what_a_later_version_has_written_is_not_touched(path, later):
     """The budget refuses to work, and says which file: it cannot read what was spent, and may not put it aside to begin anew."""
     used(path, spend_twice)
     for one in (path, backup_of(path)):
@@ -328,7 +328,7 @@ async def test_what_a_later_version_has_written_is_left_to_it(path, later):
         async with budget.call(1, timeout=0):
             called.append(1)
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         for use in (budget.status, lambda: budget.spend(1), lambda: budget.approve(1), budget.cancel):
             with pytest.raises(StoreError) as refused:
                 use()
@@ -336,7 +336,7 @@ async def test_what_a_later_version_has_written_is_left_to_it(path, later):
             assert str(backup_of(path) if later == "backup" else path) in str(refused.value)
         with pytest.raises(StoreError):
             await call()
-    assert (told, called) == ([], [])
+    assert (recorded, called) == ([], [])
     assert contents(path) == before
     assert "not read yet" in repr(budget)
 
@@ -352,7 +352,7 @@ def test_a_budget_that_was_refused_leaves_the_file_to_the_one_that_can_read_it(p
     assert SpendBudget(10, path=path).status().spent == Decimal("9.9")
 
 
-def test_another_program_in_the_place_of_both_is_a_loss(path):
+def test_another_program_instead_of_both_is_a_loss(path):
     """It is set aside, as StateFile does it, and what was spent is not known."""
     path.parent.mkdir(mode=0o700)
     path.write_text('{"from": "somebody else"}')

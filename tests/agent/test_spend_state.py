@@ -20,8 +20,8 @@ def account(limit="10", mode="hard", warn_at="0.8") -> SpendAccount:
     return SpendAccount(Decimal(limit), mode=mode, warn_at=Decimal(warn_at))
 
 
-def told(of: SpendAccount) -> list[type]:
-    return [kind for kind, _, _ in of.take_changes().told]
+def emitted(of: SpendAccount) -> list[type]:
+    return [kind for kind, _, _ in of.take_changes().events]
 
 
 def ask(of: SpendAccount, estimate="0"):
@@ -32,17 +32,17 @@ def ask(of: SpendAccount, estimate="0"):
 def test_a_budget_goes_the_way_of_the_diagram():
     """Running, warning at 80 %, paused at 100 %, running again when more is approved, and cancelled for good."""
     budget = account()
-    assert (budget.status.state, told(budget)) == (SpendState.RUNNING, [])
+    assert (budget.status.state, emitted(budget)) == (SpendState.RUNNING, [])
     budget.spend(Decimal("7.99"))
-    assert (budget.status.state, told(budget)) == (SpendState.RUNNING, [])
+    assert (budget.status.state, emitted(budget)) == (SpendState.RUNNING, [])
     budget.spend(Decimal("0.01"))
-    assert (budget.status.state, told(budget)) == (SpendState.WARNING, [SpendWarned])
+    assert (budget.status.state, emitted(budget)) == (SpendState.WARNING, [SpendWarned])
     budget.spend(Decimal(2))
-    assert (budget.status.state, told(budget)) == (SpendState.PAUSED, [SpendPaused])
+    assert (budget.status.state, emitted(budget)) == (SpendState.PAUSED, [SpendPaused])
     budget.approve(Decimal(20))
-    assert (budget.status.state, told(budget)) == (SpendState.RUNNING, [SpendApproved])
+    assert (budget.status.state, emitted(budget)) == (SpendState.RUNNING, [SpendApproved])
     budget.cancel()
-    assert (budget.status.state, told(budget)) == (SpendState.CANCELLED, [SpendCancelled])
+    assert (budget.status.state, emitted(budget)) == (SpendState.CANCELLED, [SpendCancelled])
     budget.approve(Decimal(30))
     assert (budget.status.state, ask(budget).standing) == (SpendState.CANCELLED, "refused")
 
@@ -53,32 +53,32 @@ def test_a_soft_budget_goes_on_beyond_its_limit_and_says_by_how_much():
     budget = account(mode="soft")
     budget.spend(Decimal(25))
     assert ask(budget, "100").standing == "admitted"
-    assert told(budget) == [SpendWarned]
+    assert emitted(budget) == [SpendWarned]
     status = budget.status
     assert (status.state, status.share) == (SpendState.WARNING, 2.5)
     assert (status.spent, status.reserved, status.remaining) == (25, 100, -115)
 
 
-def test_each_crossing_is_told_once():
+def test_each_crossing_is_emitted_once():
     """Spending more beyond a threshold tells nothing; leaving it by an approval and crossing it again does."""
     budget = account()
     for _ in range(5):
         budget.spend(Decimal("1.9"))
-    assert told(budget) == [SpendWarned]
+    assert emitted(budget) == [SpendWarned]
     budget.approve(Decimal("11.5"))  # 9.5 of 11.5 is above 80 % still
-    assert told(budget) == [SpendApproved]
+    assert emitted(budget) == [SpendApproved]
     budget.approve(Decimal(100))
     budget.spend(Decimal(71))
-    assert told(budget) == [SpendApproved, SpendWarned]
+    assert emitted(budget) == [SpendApproved, SpendWarned]
 
 
 def test_an_approval_that_does_not_suffice_asks_again():
     """Whoever approves one more when three are missing is told that it is still paused."""
     budget = account()
     budget.spend(Decimal(13))
-    assert told(budget) == [SpendWarned, SpendPaused]
+    assert emitted(budget) == [SpendWarned, SpendPaused]
     budget.approve(Decimal(11))
-    assert told(budget) == [SpendApproved, SpendPaused]
+    assert emitted(budget) == [SpendApproved, SpendPaused]
 
 
 def test_what_runs_counts_its_estimate():
@@ -99,13 +99,13 @@ def test_what_runs_counts_its_estimate():
     assert budget.take_changes().woken == [charges[10]]
 
 
-def test_nobody_overtakes():
+def test_no_call_overtakes():
     """A small call waits behind a large one that does not fit; it is let in when that one leaves."""
     budget = account()
     budget.spend(Decimal(7))
     large, small = ask(budget, "5"), ask(budget, "1")
     assert (large.standing, small.standing) == ("waiting", "waiting")
-    assert told(budget) == [SpendPaused]  # 7 + 5 is above 10, and only an approval helps
+    assert emitted(budget) == [SpendPaused]  # 7 + 5 is above 10, and only an approval helps
     budget.end(large, has_run=False)
     assert (small.standing, budget.status.state) == ("admitted", SpendState.RUNNING)
 
@@ -128,7 +128,7 @@ def test_cancelling_refuses_who_waits_and_lets_the_rest_end():
     budget.cancel()
     changes = budget.take_changes()
     assert (waiting.standing, changes.woken) == ("refused", [waiting])
-    assert [kind for kind, _, _ in changes.told] == [SpendCancelled]
+    assert [kind for kind, _, _ in changes.events] == [SpendCancelled]
     budget.end(running, has_run=True)
     assert (budget.status.spent, budget.status.reserved) == (9, 0)
 
@@ -138,7 +138,7 @@ def test_cancelling_refuses_who_waits_and_lets_the_rest_end():
     [(True, None, "2"), (False, None, "0"), (True, "0.5", "0.5"), (True, "0", "0"), (False, "3", "3")],
 )
 def test_what_an_ended_call_has_cost(has_run, spoke, counted):
-    """What it has told; if it has told nothing, its estimate if it can have run."""
+    """What it has reported; if that is nothing, its estimate if it can have run."""
     budget = account()
     charge = ask(budget, "2")
     if spoke is not None:
@@ -158,10 +158,10 @@ def test_what_is_saved_is_restored_and_reservations_are_spent():
     after = account("11")  # the program has another limit by now
     after.restore(saved)
     assert (after.status.spent, after.status.limit, after.status.reserved) == (Decimal("16.25"), 21, 0)
-    assert told(after) == []
+    assert emitted(after) == []
     poorer = account("10")
     poorer.restore({**saved, "approved": "6"})  # 12.25 of 16 was no warning, 16.25 is
-    assert told(poorer) == [SpendWarned, SpendPaused]
+    assert emitted(poorer) == [SpendWarned, SpendPaused]
     before.cancel()
     again = account()
     again.restore(before.saved())
@@ -186,7 +186,7 @@ def test_what_cannot_have_been_saved_is_refused(damage):
 
 
 @pytest.mark.parametrize(
-    ("given", "amount"),
+    ("value", "amount"),
     [
         (1, "1"),
         ("0.10", "0.10"),
@@ -197,13 +197,13 @@ def test_what_cannot_have_been_saved_is_refused(damage):
         (0, "0"),
     ],
 )
-def test_an_amount_is_exact(given, amount):
+def test_an_amount_is_exact(value, amount):
     """A float is what it prints as."""
-    assert str(amount_of("x", given)) == amount
+    assert str(amount_of("x", value)) == amount
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         "-0.01",
         float("nan"),
@@ -222,10 +222,10 @@ def test_an_amount_is_exact(given, amount):
         10**400,
     ],
 )
-def test_what_is_no_amount_is_refused(given):
+def test_what_is_no_amount_is_refused(value):
     """Negative, not finite, not a number, or so much that the unit must be wrong."""
     with pytest.raises(ConfigError, match=r"^.*x: wanted an amount"):
-        amount_of("x", given)
+        amount_of("x", value)
 
 
 def test_amounts_are_exact_whatever_precision_the_program_has():
@@ -250,7 +250,7 @@ class Interleavings(RuleBasedStateMachine):
     def begin(self, limit, mode):
         self.budget = account(str(limit), mode)
         self.waiting, self.running = [], []
-        self.counted = Decimal(0)  # all that was told or estimated
+        self.counted = Decimal(0)  # all that was reported or estimated
         self.excess = Decimal(0)  # what was spent beyond estimates, or elsewhere
         self.is_cancelled = False
         self.above = (False, False)  # of the thresholds, as last seen
@@ -266,12 +266,12 @@ class Interleavings(RuleBasedStateMachine):
                 self.running.append(charge)
             else:
                 assert self.is_cancelled
-        warned = sum(kind is SpendWarned for kind, _, _ in changes.told)
-        paused = sum(kind is SpendPaused for kind, _, _ in changes.told)
+        warned = sum(kind is SpendWarned for kind, _, _ in changes.events)
+        paused = sum(kind is SpendPaused for kind, _, _ in changes.events)
         was_warning, was_paused = self.above
         is_warning = self.budget.spent * 5 >= self.budget.limit * 4
         is_paused = self.budget.status.state is SpendState.PAUSED
-        approved = any(kind is SpendApproved for kind, _, _ in changes.told)
+        approved = any(kind is SpendApproved for kind, _, _ in changes.events)
         assert warned == (is_warning and not was_warning)
         assert paused == (is_paused and (approved or not was_paused))
         self.above = (is_warning, is_paused)
@@ -304,7 +304,7 @@ class Interleavings(RuleBasedStateMachine):
     def end(self, data, has_run):
         charge = data.draw(st.sampled_from(self.running))
         self.running.remove(charge)
-        if charge.told is None and has_run:
+        if charge.reported is None and has_run:
             self.counted += charge.estimate
         self.budget.end(charge, has_run=has_run)
         self.follow()
@@ -345,12 +345,12 @@ class Interleavings(RuleBasedStateMachine):
             assert self.budget.reserved == sum(charge.open for charge in self.running)
 
     @invariant()
-    def nobody_is_let_in_beyond_a_hard_limit(self):
+    def no_call_is_let_in_beyond_a_hard_limit(self):
         if hasattr(self, "budget") and self.budget.mode == "hard":
             assert self.budget.spent + self.budget.reserved <= self.budget.limit + self.excess
 
     @invariant()
-    def nobody_waits_for_nothing(self):
+    def no_call_waits_for_nothing(self):
         if hasattr(self, "budget") and self.waiting:
             used = self.budget.spent + self.budget.reserved
             first = self.waiting[0]

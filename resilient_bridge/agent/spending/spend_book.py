@@ -78,8 +78,8 @@ class Book:
         for charge in changes.woken:
             if not charge.wake():  # its event loop is closed: nobody is there to be let in
                 self.change(partial(SpendAccount.end, charge=charge, has_run=False))
-        for told, spent, limit in changes.told:
-            emit(told(budget=self.name, spent=spent, limit=limit))
+        for event, spent, limit in changes.events:
+            emit(event(budget=self.name, spent=spent, limit=limit))
         return result
 
     def write(self, act: Callable[[SpendAccount], T]) -> T:

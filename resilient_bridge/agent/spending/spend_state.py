@@ -68,28 +68,28 @@ class Charge:
     `wake` is called once, by whoever changes the account, when a charge that waits is admitted or refused.
     """
 
-    __slots__ = ("estimate", "standing", "told", "wake")
+    __slots__ = ("estimate", "reported", "standing", "wake")
 
     def __init__(self, estimate: Decimal, wake: Callable[[], bool]) -> None:
         self.estimate = estimate
         self.wake = wake
-        self.told: Decimal | None = None
+        self.reported: Decimal | None = None
         self.standing: Literal["waiting", "admitted", "refused", "over"] = "waiting"
 
     @property
     def open(self) -> Decimal:
         """What of the estimate is not told yet."""
-        return max(_NOTHING, EXACT.subtract(self.estimate, self.told or _NOTHING))
+        return max(_NOTHING, EXACT.subtract(self.estimate, self.reported or _NOTHING))
 
 
 class Changes:
     """What has to be done about a change: whom to wake, and what to tell, each with what was spent and the limit at that moment."""
 
-    __slots__ = ("told", "woken")
+    __slots__ = ("events", "woken")
 
     def __init__(self) -> None:
         self.woken: list[Charge] = []
-        self.told: list[tuple[SpendEventType, Decimal, Decimal]] = []
+        self.events: list[tuple[SpendEventType, Decimal, Decimal]] = []
 
 
 class SpendAccount:
@@ -156,7 +156,7 @@ class SpendAccount:
         self.spent = EXACT.add(self.spent, amount)
         if charge is not None:
             before = charge.open
-            charge.told = EXACT.add(charge.told or _NOTHING, amount)
+            charge.reported = EXACT.add(charge.reported or _NOTHING, amount)
             if charge.standing == "admitted":
                 self._release(EXACT.subtract(before, charge.open))
         self._settle()
@@ -168,7 +168,7 @@ class SpendAccount:
         if standing == "admitted":
             self._running -= 1
             self._release(charge.open)
-            if has_run and charge.told is None:
+            if has_run and charge.reported is None:
                 self.spent = EXACT.add(self.spent, charge.estimate)
         self._settle()
 
@@ -280,8 +280,8 @@ class SpendAccount:
         if self._is_pause_reported and not was_paused:
             self._note(events.SpendPaused)
 
-    def _note(self, told: SpendEventType) -> None:
-        self._changes.told.append((told, self.spent, self.limit))
+    def _note(self, event: SpendEventType) -> None:
+        self._changes.events.append((event, self.spent, self.limit))
 
 
 def amount_of(path: str, value: object, *, above: bool = False, most: Decimal = _MOST) -> Decimal:

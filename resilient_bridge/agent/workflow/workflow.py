@@ -291,9 +291,9 @@ class Workflow:
             self._name = self._name if self._has_name else state.workflow
         if state.workflow != self._name:
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
-        if state.root != (place := self._relative_root()):
+        if state.root != (root := self._relative_root()):
             raise config_error(
-                "Workflow.root", f"{state.root} from {self._file.path.parent}, as its file says", place
+                "Workflow.root", f"{state.root} from {self._file.path.parent}, as its file says", root
             )
         known = {*state.phases_completed, *(one.phase for one in state.skipped)}
         if state.current_phase is not None:

@@ -98,11 +98,11 @@ def world(monkeypatch):
     made, current = [], []
     save = WorkflowStateFile._save
 
-    def stepped(keeping, state):
+    def stepped(state_file, state):
         if current[-1].is_dead:  # whatever is done on the way out
             return
         current[-1].step()
-        save(keeping, state)
+        save(state_file, state)
         current[-1].step()
 
     monkeypatch.setattr(WorkflowStateFile, "_save", stepped)
