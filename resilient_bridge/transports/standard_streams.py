@@ -1,6 +1,6 @@
 """Standard input and output for an event loop: files, pipes and terminals alike, and none of them may stop the loop.
 
-Rule: the blocking calls run in daemon threads on the bare file descriptors, so that a reader that never reads, or a
+Rule: what may block runs in daemon threads on the bare file descriptors, so that a reader that never reads, or a
 writer that never writes, can hold up neither the heartbeat nor the end of the process.
 """
 
@@ -10,6 +10,8 @@ import asyncio
 import io
 import os
 import select
+import stat
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -113,15 +115,38 @@ def _read(fd: int) -> bytes:
             return b""
 
 
-class Output:
-    """Writes to a file descriptor from a thread. `is_broken` once the other side has gone: then writing does nothing."""
+def _at_once(fd: int) -> Callable[[bytes], int]:
+    """A function that writes a short line to a pipe or a socket that takes it without waiting, and returns how many bytes; it raises OSError."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # a socket is what Node gives its children
+                ready = select.poll()
+                ready.register(fd, select.POLLOUT)
+                # One that is ready for anything is ready for as much as this.
+                return lambda data: (
+                    os.write(fd, data) if len(data) <= select.PIPE_BUF and ready.poll(0) else 0
+                )
+    return _nothing
 
-    def __init__(self, fd: int, *, limit: int = 1024 * 1024) -> None:
+
+def _nothing(_: bytes) -> int:
+    return 0
+
+
+class Output:
+    """Writes to a file descriptor from a thread. `is_broken` once the other side has gone: then writing does nothing.
+
+    `is_only_writer`: nobody else writes to it, so that a short line is written at once where that cannot block; with another writer it could.
+    """
+
+    def __init__(self, fd: int, *, limit: int = 1024 * 1024, is_only_writer: bool = False) -> None:
         self._fd = fd
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[bytes] = deque()
         self._size = 0
+        self._at_once = _at_once(fd) if is_only_writer else _nothing
         self._changed = threading.Condition()
         self._room = asyncio.Event()
         self._room.set()
@@ -136,6 +161,11 @@ class Output:
         if self.is_broken:
             return
         line = (text + end).encode("utf-8", "backslashreplace")
+        if not self._size:  # nothing is before it; a thread would have to be waited for by whoever reads
+            with suppress(OSError):  # the thread meets it again, and says so
+                line = line[self._at_once(line) :]
+            if not line:
+                return
         with self._changed:
             self._waiting.append(line)
             self._size += len(line)

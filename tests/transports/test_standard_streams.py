@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import os
 import random
+import socket
 
 import pytest
 
@@ -125,6 +126,27 @@ async def test_a_reader_that_does_not_read_slows_the_writer_and_not_the_loop(pip
     assert len(await reading) == 10 * 50_001
 
 
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+async def test_a_short_line_is_written_at_once_and_in_its_order(kind):
+    """Nobody waits for a thread; and where a thread has a line before it, it waits for its turn."""
+    read, write = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
+    try:
+        output = Output(write, is_only_writer=True)
+        output.put("first")
+        os.set_blocking(read, False)
+        assert os.read(read, 100) == b"first\n"
+        output.put("x" * 2_000_000)  # more than it takes
+        output.put("last")
+        os.set_blocking(read, True)
+        reading = asyncio.create_task(asyncio.to_thread(_read_to, read, b"last\n"))
+        assert await asyncio.wait_for(reading, 10) == b"x" * 2_000_000 + b"\nlast\n"
+        await output.flush(5)
+        assert not output.is_full
+    finally:
+        os.close(read)
+        os.close(write)
+
+
 async def test_a_reader_that_has_gone_is_noticed(pipe):
     """A broken pipe sets `broken`; from then on writing does nothing and waits for nothing."""
     read, write = pipe
@@ -135,6 +157,13 @@ async def test_a_reader_that_has_gone_is_noticed(pipe):
     await output.write("more")
     await output.flush(5)
     assert output.is_broken
+
+
+def _read_to(fd, end):
+    data = b""
+    while not data.endswith(end):
+        data += os.read(fd, 65_536)
+    return data
 
 
 def _read_all(fd):

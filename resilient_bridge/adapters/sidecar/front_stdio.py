@@ -66,7 +66,7 @@ async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> No
     if sink == 1:
         with suppress(OSError):  # who prints, prints to stderr
             os.dup2(2, 1)
-    output = Output(own, limit=_UNWRITTEN)
+    output = Output(own, limit=_UNWRITTEN, is_only_writer=True)
     client = StdioClient(relay, output)
     relay.connect(client)
     reading = asyncio.create_task(_read(relay, client, source))

@@ -6,8 +6,10 @@ Rule: nothing is sent to another origin than that of the URL, and nothing is kep
 from __future__ import annotations
 
 import asyncio
+import base64
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.request import getproxies, proxy_bypass
 
 from ...errors import BridgeError, Executed, is_sensitive
 from ...transports.loopback import is_loopback
@@ -30,10 +32,7 @@ if TYPE_CHECKING:
 _MOST_HOPS: Final = 5
 _REFUSAL_BYTES: Final = 2**20
 _REFUSAL_SECONDS: Final = 5.0
-_IDLE_SECONDS: Final = (
-    3.0  # an unused connection: below the 5 s after which Node and uvicorn close theirs, under a request
-)
-_GOODBYE: Final = 1.0
+_NAME: Final = "resilient_bridge"
 _FOLLOWED: Final = frozenset({307, 308})
 
 
@@ -75,41 +74,20 @@ class Wire:
         """Prepare the client. Raises LostError for a URL or headers that cannot work; the loss is final."""
         import httpx
 
+        from .upstream_http_lanes import Lanes
+
         self.session = self.version = ""
         self.is_known = False
-        try:
-            target = httpx.URL(url)
-            own = dict(checked_headers(headers))
-        except httpx.InvalidURL:
-            raise _refused(
-                "url: wanted one that begins with http:// or https://, got an unreadable one"
-            ) from None
-        except ValueError as error:
-            raise _refused(str(error)) from None
-        if target.scheme not in {"http", "https"} or not target.host:
-            raise _refused(
-                f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}"
-            )
-        has_credentials = bool(target.userinfo) or any(is_sensitive(name) for name in own)
-        is_plain, is_here = target.scheme == "http", is_loopback(target.host)
-        is_plain_here = is_plain and is_here
-        if is_plain and has_credentials and not is_here and not allow_plaintext_credentials:
-            raise _refused(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
-        login = httpx.BasicAuth(target.username, target.password) if target.userinfo else None
+        target, own = _usable(url, headers, may_show_credentials=allow_plaintext_credentials)
+        self.secrets = secrets_in(None, url, own)
         self.url = target.copy_with(username=None, password=None)
-        self.client = httpx.AsyncClient(
-            headers=own,
-            auth=login,
-            timeout=httpx.Timeout(None, connect=connect_timeout),
-            # HTTP/1.1 alone: httpx never resets a stream of HTTP/2, so a cancellation would not arrive, and one failure would be everybody's.
-            http2=False,
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS
-            ),
-            verify=_empty_context() if is_plain_here else True,
-            trust_env=not is_plain_here,  # no proxy reaches this machine's own loopback
-        )
-        self.secrets = secrets_in(self.client, url, own)
+        proxy = proxy_to(target)
+        is_plain = target.scheme == "http" and proxy is None
+        self._lanes = Lanes(_empty_context() if is_plain else httpx.create_ssl_context(), proxy)
+        self._headers = httpx.Headers({"accept-encoding": "gzip, deflate", "user-agent": _NAME})
+        self._headers.update(own)
+        self._cookies = httpx.Cookies()
+        self._timeout = {"connect": connect_timeout, "read": None, "write": None, "pool": None}
 
     def session_headers(self) -> dict[str, str]:
         """The headers of every message of a session but the first."""
@@ -120,11 +98,23 @@ class Wire:
         self, method: str, headers: Mapping[str, str], sent: Sent, content: bytes | None = None
     ) -> httpx.Response:
         """Send a request, follow it inside the origin, and return its answer with the body unread. Raises what httpx raises."""
+        import httpx
+
         while True:
-            request = self.client.build_request(
-                method, self.url, headers=headers, content=content, extensions={"trace": sent.trace}
+            both = self._headers.copy()
+            both.update(headers)
+            request = httpx.Request(
+                method,
+                self.url,
+                headers=both,
+                content=content,
+                extensions={"trace": sent.trace, "timeout": self._timeout},
             )
-            response = await self.client.send(request, stream=True, follow_redirects=False)
+            if self._cookies:
+                self._cookies.set_cookie_header(request)
+            response = await self._lanes.send(request)
+            if "set-cookie" in response.headers:  # which may lead to the machine that has the session
+                self._cookies.extract_cookies(response)
             target = self._redirect(response, method)
             if target is None or sent.hops >= _MOST_HOPS:
                 return response
@@ -148,9 +138,45 @@ class Wire:
 
     async def close(self) -> None:
         """Close every connection, within about a second."""
-        with suppress(Exception):
-            async with asyncio.timeout(_GOODBYE):
-                await self.client.aclose()
+        await self._lanes.close()
+
+
+def _usable(
+    url: str, headers: Mapping[str, str], *, may_show_credentials: bool
+) -> tuple[httpx.URL, dict[str, str]]:
+    """Return the URL, and the headers of every request. Raises LostError if they cannot work, or would show credentials to a network."""
+    import httpx
+
+    try:
+        target = httpx.URL(url)
+        own = dict(checked_headers(headers))
+    except httpx.InvalidURL:
+        raise _refused(
+            "url: wanted one that begins with http:// or https://, got an unreadable one"
+        ) from None
+    except ValueError as error:
+        raise _refused(str(error)) from None
+    if target.scheme not in {"http", "https"} or not target.host:
+        raise _refused(f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}")
+    has_credentials = bool(target.userinfo) or any(is_sensitive(name) for name in own)
+    is_seen = target.scheme == "http" and not is_loopback(target.host)
+    if is_seen and has_credentials and not may_show_credentials:
+        raise _refused(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
+    if target.userinfo:
+        login = f"{target.username}:{target.password}".encode()
+        own["authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    return target, own
+
+
+def proxy_to(target: httpx.URL) -> str | None:
+    """Return the proxy that the environment, or the system, names for a URL; none reaches this machine's own loopback over http://."""
+    if target.scheme == "http" and is_loopback(target.host):
+        return None
+    proxies = getproxies()
+    named = proxies.get(target.scheme) or proxies.get("all")
+    if named is None or proxy_bypass(target.netloc.decode("ascii")):
+        return None
+    return named if "://" in named else f"http://{named}"
 
 
 def _refused(reason: str) -> LostError:
