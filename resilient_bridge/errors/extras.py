@@ -14,7 +14,14 @@ from .exceptions import config_error
 if TYPE_CHECKING:
     from types import ModuleType
 
-EXTRAS: Final = {"orjson": ("orjson", "fast"), "redis": ("redis", "redis"), "yaml": ("pyyaml", "yaml")}
+EXTRAS: Final = {
+    "mcp": ("mcp", "mcp"),
+    "opentelemetry": ("opentelemetry-api", "otel"),
+    "orjson": ("orjson", "fast"),
+    "prometheus_client": ("prometheus-client", "prometheus"),
+    "redis": ("redis", "redis"),
+    "yaml": ("pyyaml", "yaml"),
+}
 """By the module: the package that has it, and the extra of ours that installs it."""
 
 

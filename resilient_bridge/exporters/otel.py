@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import __version__
 from ..calls.tracing import start_tracing, stop_tracing
 from ..errors import config_error, redact
+from ..errors.extras import how_to_install
 from ..telemetry import events
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
@@ -56,8 +57,7 @@ def install(
         from opentelemetry import metrics as metrics_api
         from opentelemetry import trace
     except ImportError:
-        wanted = "the package opentelemetry-api: pip install 'resilient-bridge[otel]'"
-        raise config_error(_OWNER, wanted, "none") from None
+        raise config_error(_OWNER, how_to_install("opentelemetry"), "no such package") from None
     names = checked_options(_OWNER, labels, max_series)
     meter = metrics_api.get_meter(_SCOPE, __version__, meter_provider) if metrics else None
     tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider) if spans else None

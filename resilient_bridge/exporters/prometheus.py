@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import config_error, redact
+from ..errors.extras import how_to_install
 from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter
@@ -41,8 +42,7 @@ def install(
     try:
         import prometheus_client
     except ImportError:
-        wanted = "the package prometheus_client: pip install 'resilient-bridge[prometheus]'"
-        raise config_error(_OWNER, wanted, "none") from None
+        raise config_error(_OWNER, how_to_install("prometheus_client"), "no such package") from None
     names = checked_options(_OWNER, labels, max_series)
     return PrometheusExporter(registry or prometheus_client.REGISTRY, names, max_series)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ...errors import config_error
+from ...errors.extras import how_to_install
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
 from .front_http_guard import HttpGuard, guard_of
 from .front_http_limits import HttpLimits
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     SchemaOf = Callable[[Relayed, str], object]
 
 
-_INSTALL: Final = "the package mcp: pip install 'resilient-bridge[mcp]'"
 _LISTEN: Final = "subscriptions/listen"
 
 
@@ -79,7 +79,7 @@ async def serve_http(
     without the extra `mcp`, or for a host that others can reach without a token; OSError if the port cannot be had.
     """
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
-        raise config_error("serve_http", _INSTALL, "no such package")
+        raise config_error("serve_http", how_to_install("mcp"), "no such package")
     guard = guard_of(host, token=token, hosts=frozenset(allowed_hosts), origins=frozenset(allowed_origins))
     from .front_http_server import listening
 
