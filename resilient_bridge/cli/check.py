@@ -17,8 +17,8 @@ from ..settings.reading import near
 from ..values.backoff import SHAPES
 from ..values.what import WORDS
 from .printing import complain, show
-from .status_line import StatusLine
-from .terminal import can_be_cleared, columns, fitted
+from .status_line import status_on_stderr
+from .terminal import columns, fitted
 
 
 _WRONG: Final = 1
@@ -78,12 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _providers(config: Config, arguments: argparse.Namespace) -> list[Problem]:
     async def ask() -> list[Problem]:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + arguments.timeout
-        with StatusLine(
-            lambda text: print(text, end="", file=sys.stderr, flush=True),
-            lambda: f"asking the providers, {max(0.0, ends - loop.time()):.0f} s at most",
-            lambda: columns(sys.stderr) if can_be_cleared(sys.stderr) else None,
+        with status_on_stderr(
+            lambda seconds: f"asking the providers, {max(0.0, arguments.timeout - seconds):.0f} s at most"
         ):
             return await config.failed_providers(None, arguments.timeout)
 

@@ -26,6 +26,7 @@ from .doctor_steps import Limits, examine
 from .doctor_values import Findings
 from .options import token_from
 from .printing import USAGE, complain, show
+from .status_line import status_on_stderr
 
 
 FOUND_OUT, REFUSED = 0, 1
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("doctor", str(error.args[0]))
     mask = _masking(arguments.bridge, token)
     try:
-        report = _masked(asyncio.run(_report(arguments, token, dialect)), mask)
+        report = _masked(asyncio.run(_watched(arguments, token, dialect)), mask)
     except ConfigError as error:
         return complain("doctor", error.failure.message)
     text = _json(arguments.bridge, report) if arguments.json else _text(arguments.bridge, report)
@@ -79,6 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     if report.why:
         complain("doctor", report.why)
     return failed or report.code
+
+
+async def _watched(arguments: argparse.Namespace, token: str | None, dialect: Spelled | None) -> Report:
+    with status_on_stderr(lambda seconds: f"looking at the bridge, {seconds:.0f} s"):
+        return await _report(arguments, token, dialect)
 
 
 async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spelled | None) -> Report:

@@ -19,6 +19,7 @@ from .doctor_mcp_talk import Talk, tools_of
 from .doctor_rows import Row, table_of
 from .mcp_options import server_of
 from .printing import complain, show
+from .status_line import status_on_stderr
 
 
 FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
@@ -61,12 +62,19 @@ def _object(text: str | None) -> dict[str, Any]:
 async def _bounded(
     server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
 ) -> int:
-    async with asyncio.timeout(arguments.seconds):
-        if "command" in server:
-            return await _examine_command(server["command"], arguments, probe, page)
-        from .doctor_mcp_http import examine_url
+    with status_on_stderr(lambda seconds: f"looking at the server, {seconds:.0f} s"):
+        async with asyncio.timeout(arguments.seconds):
+            return await _examine(server, arguments, probe, page)
 
-        return await examine_url(server["url"], arguments, probe, page)
+
+async def _examine(
+    server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
+    if "command" in server:
+        return await _examine_command(server["command"], arguments, probe, page)
+    from .doctor_mcp_http import examine_url
+
+    return await examine_url(server["url"], arguments, probe, page)
 
 
 async def _examine_command(

@@ -6,9 +6,10 @@ Rule: it is never in the way. Whoever prints a line writes `CLEAR` before it, an
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Final
 
-from .terminal import CLEAR
+from .terminal import CLEAR, can_be_cleared, columns
 
 
 if TYPE_CHECKING:
@@ -46,3 +47,14 @@ class StatusLine:
         text = self._text()[: (self._width() or 1) - 1]  # the last column would begin a new line
         self._write(f"{CLEAR}{text}")
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)
+
+
+def status_on_stderr(text: Callable[[float], str]) -> StatusLine:
+    """Return a line for the terminal of stderr, while something is under way; `text` says it for the seconds since now."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    return StatusLine(
+        lambda drawn: print(drawn, end="", file=sys.stderr, flush=True),
+        lambda: text(loop.time() - began),
+        lambda: columns(sys.stderr) if can_be_cleared(sys.stderr) else None,
+    )

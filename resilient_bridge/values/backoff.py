@@ -7,6 +7,7 @@ what `delays` says.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
@@ -19,7 +20,7 @@ from .forms import takes
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from typing import Protocol, Self
 
     class _RetryState(Protocol):
@@ -247,7 +248,8 @@ def _made(call: Call) -> Backoff:
     return made
 
 
-def spread(schedule: Backoff, n: int) -> list[tuple[float, float, float]]:
+@lru_cache(maxsize=1)  # the command line asks twice
+def spread(schedule: Backoff, n: int) -> Sequence[tuple[float, float, float]]:
     """Return (shortest, mean, longest) of each of the first `n` waits; the means are those of 2,000 runs, always the same."""
     runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
     return [

@@ -250,6 +250,22 @@ async def test_pipe_has_a_status_line_on_a_terminal():
     assert child.process.returncode == 0
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (["--bridge", "ws://127.0.0.1:1"], "looking at the bridge, 0 s"),
+        (["--mcp", "--", sys.executable, "-c", ""], "looking at the server, 0 s"),
+    ],
+)
+def test_doctor_has_a_status_line_on_a_terminal(command, wanted, tmp_path):
+    """On stderr, and gone at the end."""
+    with (tmp_path / "out").open("wb") as out:
+        text = Terminal("doctor", *command, width=70, stdout=out).read()
+    assert wanted in text
+    assert not any("looking at" in line for line in _seen(text))
+
+
 # ---- the exit code of pipe -------------------------------------------------------------------------------------------
 
 
