@@ -62,15 +62,17 @@ class Positioned:
         if position is None:
             self._in.transient(event.type, Body(event), text)
             return None
-        reached = self.bookmark.positions.get(event.channel)
         if not self._is_number:
-            if self.is_known(Incoming(event, text)):
+            key = self.key_of(event)
+            if (key is None or key in self._in.watermark) and self.is_known(Incoming(event, text)):
                 self._in.duplicates += 1
             else:
                 self.accept(event, text, now)
-        elif not isinstance(position, int) or not isinstance(reached, int) or reached < position:
+            return None
+        reached = self.bookmark.positions.get(event.channel)
+        if not isinstance(position, int) or not isinstance(reached, int) or reached < position:
             return self._next(event, text, reached, now)
-        elif reached == position and event.channel in self.bookmark.moved:
+        if reached == position and event.channel in self.bookmark.moved:
             self.accept(event, text, now)  # the event that stands there has come after all
         else:
             self._old(event, text, now)
@@ -211,14 +213,15 @@ class Positioned:
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
         message.redelivered = replayed and watermark.was_in_hand(key, None if key is not None else text)
-        if moves and not self.is_frozen and event.position is not None and not self._is_earlier(event):
+        is_earlier = self._is_time and self._is_earlier(event)
+        if moves and not (self.is_frozen or event.position is None or is_earlier):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
         self._in.accept(key, message, text, now.mono)
 
     def _is_earlier(self, event: Event) -> bool:
         """Of two times the later one counts."""
         reached = self.bookmark.positions.get(event.channel)
-        if not self._is_time or reached is None:
+        if reached is None:
             return False
         here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
         return here is not None and there is not None and here < there
