@@ -80,6 +80,10 @@ def real(session: nox.Session) -> None:
 REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
     *("tests/transports", "tests/journeys", "tests/testing", "tests/adapters/test_link_websockets.py"),
     *(
+        "tests/adapters/test_http_transport.py",
+        "tests/adapters/test_http_losses.py",
+        "tests/adapters/test_http_bodies.py",
+        "tests/adapters/test_event_source.py",
         "tests/agent/test_commands.py",
         "tests/agent/test_daemon.py",
         "tests/stores/test_store_port_client.py",

@@ -12,7 +12,7 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -49,8 +49,8 @@ class Request:
     @property
     def rpc(self) -> str:
         """The JSON-RPC method in the body; empty if there is none."""
-        said = self.json()
-        return str(said.get("method", "")) if isinstance(said, dict) else ""
+        body = self.json()
+        return str(body.get("method", "")) if isinstance(body, dict) else ""
 
 
 @attrs.frozen
@@ -118,7 +118,7 @@ class Connection(asyncio.StreamReaderProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the way to write."""
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         transport.set_write_buffer_limits(
             high=0
         )  # drained means handed to the kernel, so that a cut is exact
@@ -129,17 +129,17 @@ class Connection(asyncio.StreamReaderProtocol):
     def eof_received(self) -> bool:
         """The client closed: nobody waits for an answer."""
         super().eof_received()
-        self._left()
+        self._end_task()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         super().connection_lost(exc)
-        self._left()
+        self._end_task()
         self._forget(self)
         self.ended.set()
 
-    def _left(self) -> None:
+    def _end_task(self) -> None:
         if self.task is not None:
             self.task.cancel()
 
@@ -210,7 +210,7 @@ async def _relayed(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
             yield piece
     except ConnectionError:
         raise BreakError(reset=True) from None
-    told = dict(headers)
-    is_chunked = told.get("transfer-encoding") == "chunked"
-    if tail != b"0\r\n\r\n" if is_chunked else size < int(told.get("content-length", 0)):
+    by_name = dict(headers)
+    is_chunked = by_name.get("transfer-encoding") == "chunked"
+    if tail != b"0\r\n\r\n" if is_chunked else size < int(by_name.get("content-length", 0)):
         raise BreakError
