@@ -35,6 +35,7 @@ RECIPES = {
     "jupyter": Recipe(("jupyter-server>=2.21.1", "ipykernel>=7.4.0")),
     "nostr": Recipe(("nostr-relay>=1.14",)),
     "openhands": Recipe(("openhands-agent-server>=1.58.0",), pythons=("3.12", "3.13")),
+    "python_socketio": Recipe(("python-socketio>=5.18.1", "uvicorn>=0.40", "websockets>=16")),
 }
 PACKAGES = {"socketio": "socket.io", "graphql_ws": "graphql-ws"}  # of npm, in tests/node/package-lock.json
 NAMES = (*PACKAGES, *RECIPES)
