@@ -33,6 +33,7 @@ class Recipe:
 RECIPES = {
     "agno": Recipe(("agno[os]>=3.1.10",)),
     "jupyter": Recipe(("jupyter-server>=2.21.1", "ipykernel>=7.4.0")),
+    "mcp_events": Recipe(("mcp>=2.3.0",)),
     "nostr": Recipe(("nostr-relay>=1.14",)),
     "openhands": Recipe(("openhands-agent-server>=1.58.0",), pythons=("3.12", "3.13")),
     "python_socketio": Recipe(("python-socketio>=5.18.1", "uvicorn>=0.40", "websockets>=16")),
