@@ -22,6 +22,7 @@ class Kind:
     server: str  # the module that starts it
     verdict: rb.Verdict = rb.Verdict.RECOVERED
     token: str | None = None
+    copies = 1  # how often each number comes, in channels of its own
     settles_all = False  # whether each send has to be confirmed in the end
     starts_twice = False  # whether it refuses clients for good while it answers already
 
@@ -41,6 +42,10 @@ class Kind:
     def url(self) -> str:
         """The server's own address; the run puts the proxy's into it."""
         return self.at.url
+
+    def client(self, url: str, **options: Any) -> rb.BridgeClient:
+        """The client of this run."""
+        return rb.BridgeClient(url, **options)
 
     async def publish(self, number: int) -> bool:
         """Have the server say a number; False if there is none that it could say it to."""
