@@ -77,6 +77,7 @@ def graphql_ws(subscriptions: Sequence[str], *, start: int) -> rb.Dialect:
     """
     ours = _Subscriptions(tuple(subscriptions), start)
     return rb.Dialect.plain(
+        subprotocols=("graphql-transport-ws",),
         decode=ours.decode,
         encode=_encode,
         resume=ours.resume,

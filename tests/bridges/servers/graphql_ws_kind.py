@@ -1,14 +1,11 @@
-"""graphql-ws in the fifty runs: two subscriptions, each with a cursor in its query, over a websocket that asks for the sub-protocol."""
+"""graphql-ws in the fifty runs: two subscriptions, each with a cursor in its query."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-import websockets
-
 import resilient_bridge as rb
-from tests.bridges.servers import graphql_ws
 from tests.bridges.servers.graphql_ws_dialect import graphql_ws as dialect_of
 from tests.bridges.servers.judging import Heard
 from tests.bridges.servers.kind import Kind
@@ -36,16 +33,6 @@ class GraphqlWs(Kind):
         """The one of this test, from the first number of the run on."""
         del rng
         return dialect_of(SUBSCRIPTIONS, start=self.base)
-
-    def client(self, url: str, **options: Any) -> rb.BridgeClient:
-        """Over a websocket of the user's own: the sub-protocol is asked for there."""
-
-        def opened() -> Any:
-            return websockets.connect(
-                url, subprotocols=[graphql_ws.PROTOCOL], proxy=None, ping_interval=None, close_timeout=2
-            )
-
-        return rb.BridgeClient.over(opened, **options)
 
     async def publish(self, number: int) -> bool:
         """To both subscriptions."""

@@ -43,10 +43,6 @@ class Kind:
         """The server's own address; the run puts the proxy's into it."""
         return self.at.url
 
-    def client(self, url: str, **options: Any) -> rb.BridgeClient:
-        """The client of this run."""
-        return rb.BridgeClient(url, **options)
-
     async def publish(self, number: int) -> bool:
         """Have the server say a number; False if there is none that it could say it to."""
         await self.at.publish(number)

@@ -84,7 +84,7 @@ class Run:
         await kind.prepare()
         async with FaultProxy(HOST, self.server.port) as self.proxy:
             url = kind.url().replace(f"{HOST}:{self.server.port}", f"{HOST}:{self.proxy.port}")
-            self.bridge = kind.client(
+            self.bridge = rb.BridgeClient(
                 url,
                 dialect=self._noted(kind.dialect(self.rng)),
                 token=kind.token,
