@@ -172,3 +172,49 @@ def test_a_refusal_that_says_nothing_of_the_token_leaves_it(status):
     assert rig.asked == d.Resume(query={"token": "first"})
     rig.hear(d.Hello(session="one"))
     assert rig.resumed == ("RECOVERED", "session", {})
+
+
+# ---- what a gap names ----------------------------------------------------------------------------------------------
+
+
+def named(rig):
+    """The gaps that the reader gets now: reason, channel, and the position of the last event before."""
+    return [(item.reason, item.channel, item.after) for item in rig.take() if isinstance(item, rb.Gap)]
+
+
+def numbered(positions, *facts):
+    """Connected, having read these facts."""
+    rig = FramesRig(dialect(positions)).up(*facts)
+    rig.take()
+    return rig
+
+
+def test_a_missing_anchor_is_named():
+    """The event that should have come again, and did not: by its number, or by its time."""
+    rig = numbered({"overlap": 1, "ends": "stated"}, event(7))
+    rig.again()
+    rig.hear_each([event(9), d.Replayed()])
+    assert named(rig) == [("no_anchor", None, 7)]
+    rig = numbered({"order": "time", "repeats": True, "ends": "stated"}, moment(5))
+    rig.again()
+    rig.hear_each([moment(8), d.Replayed()])
+    assert named(rig) == [("no_anchor", None, moment(5).position)]
+
+
+def test_each_gap_names_the_event_before_it():
+    """In the middle of a replay the one before the hole, of a channel its own, and of a log that is forgotten the last that was read."""
+    contiguous = {"contiguous": True, "ends": "stated"}
+    rig = numbered(contiguous, event(1))
+    rig.again()
+    rig.hear_each([event(2), event(3), event(6), d.Replayed(complete=True)])
+    assert named(rig) == [("hole", None, 3)]
+    rig = numbered({**contiguous, "per_channel": True}, event(4, channel="a"), event(9, channel="b"))
+    rig.again()
+    rig.hear(d.Replayed(complete=False))
+    assert named(rig) == [("position_gone", "a", 4), ("position_gone", "b", 9)]
+    rig = numbered(contiguous, event(5))
+    rig.hear(d.Replayed(complete=False))  # while live
+    assert named(rig) == [("position_gone", None, 5)]
+    rig = numbered(None, event(None, "no position"))
+    rig.again()
+    assert named(rig) == [("no_replay", None, None)]
