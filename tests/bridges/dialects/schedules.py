@@ -136,7 +136,7 @@ async def _scenario(case: Case, server: Served, rng: random.Random, until: float
     receipts: list[tuple[int, Any]] = []
     async with client as bridge:
         events = bridge.events()
-        noting = asyncio.ensure_future(_note(events, seen, server, case))
+        noting = asyncio.ensure_future(_note(events, seen, server, case, stream))
         reading = asyncio.ensure_future(_read(bridge, stream))
         await bridge.wait_ready(timeout=until + CONVERGE)
         async with asyncio.timeout(until + CONVERGE):
@@ -190,7 +190,11 @@ async def _read(bridge: Any, stream: list[Any]) -> None:
             stream.append((numbers, message.maybe_duplicate))
 
 
-async def _note(events: Any, seen: Seen, server: Served, case: Case) -> None:
+def _had(stream: list[Any]) -> int:
+    return sum(not isinstance(item, rb.Gap) for item in stream)
+
+
+async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: list[Any]) -> None:
     async for event in events:
         if isinstance(event, rb.events.Resumed):
             seen.verdicts[event.verdict] += 1
@@ -201,6 +205,7 @@ async def _note(events: Any, seen: Seen, server: Served, case: Case) -> None:
                 and not server.lost
                 and event.verdict != rb.Verdict.RECOVERED
                 and event.reason not in _EXCUSED
+                and (event.reason != "no_anchor" or _had(stream) > event.replayed)  # nothing had come before
             ):
                 seen.problems.append(f"{event.verdict}({event.reason}), and the server held everything")
 

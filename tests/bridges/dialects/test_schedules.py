@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.protocol import positioned, recovery, replaying, resuming
+from resilient_bridge.protocol.inbox import Inbox
 from resilient_bridge.protocol.outbox import Outbox
 from tests.bridges.dialects.cases import CASES
 from tests.bridges.dialects.schedules import Seen, run
@@ -18,7 +19,7 @@ from tests.bridges.dialects.schedules import Seen, run
 
 SAMPLE, ALL = 15, 1_000
 #: what a cut of a server that lives and holds everything ends in
-PROVES = {"openhands", "openhands_legacy", "openhands_legacy with live events between those of a replay", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
+PROVES = {"openhands", "openhands_legacy", "openhands_legacy with live events between those of a replay", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "recursor", "recursor with server_id and message_ack", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
 
 
 def _schedules(case, seeds) -> Seen:
@@ -96,6 +97,8 @@ def _no_holes(self, event, text, reached, now):
         ("sequence", positioned.Positioned, "is_known", _all_known),
         ("agno that misses events between its replay and its live ones", positioned.Positioned, "_next", _no_holes),
         ("mattermost", replaying.Replaying, "greet", _greet_and_forget),
+        ("recursor", Inbox, "put_gap", _no_gaps),
+        ("recursor", Outbox, "_unrepeatable", _repeats_all),
         ("centrifugo", Outbox, "_unrepeatable", _repeats_all),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
