@@ -31,7 +31,7 @@ class _Session:
         self.name = name
         self.buffer: deque[str] = deque()
         self.client: _Client | None = None
-        self.left_at = 0.0
+        self.detached_at = 0.0
         self.keys: set[str] = set()
 
 
@@ -84,7 +84,7 @@ class Recursor(Double):
     def _alive(self) -> list[_Session]:
         """The sessions whose grace is not over."""
         for name, session in [*self.sessions.items()]:
-            if session.client is None and self.now() - session.left_at > self.grace:
+            if session.client is None and self.now() - session.detached_at > self.grace:
                 del self.sessions[name]
         return [*self.sessions.values()]
 
@@ -104,7 +104,7 @@ class Recursor(Double):
         """The grace of its session begins."""
         session = connection.session
         if session is not None and session.client is connection:
-            session.client, session.left_at = None, self.now()
+            session.client, session.detached_at = None, self.now()
 
     # ---- what it hears -----------------------------------------------------------------------------------------
 
