@@ -47,8 +47,8 @@ def test_the_second_example_is_any_bridge_and_subscribes_again_after_a_cut(capsy
         return server.received
 
     feed = partial(rb.testing.LogBridge, position=None, type="ok", ping={"op": "subscribe"}, pong="subscribe")
-    subscribed, said = {"op": "subscribe", "topic": "news"}, {"op": "say", "text": "hello"}
-    assert rb.testing.simulate(main, server=feed) == [subscribed, said, subscribed]
+    subscribed, message = {"op": "subscribe", "topic": "news"}, {"op": "say", "text": "hello"}
+    assert rb.testing.simulate(main, server=feed) == [subscribed, message, subscribed]
     first, gap, last = capsys.readouterr().out.splitlines()
     assert (first, last) == ("{'n': 1}", "['n', 2]")
     assert "UNKNOWN" in gap
@@ -122,7 +122,7 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
     assert every
     steps = every.group(1).split()
     beside = re.search(r"^beside\(\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)[0]
-    told = {*steps, *re.findall(r"\w+", beside)}
+    wanted = {*steps, *re.findall(r"\w+", beside)}
     assert {
         "style",
         "types",
@@ -133,7 +133,7 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
         "neighbours",
         "lowest",
         "readme",
-    } <= told
+    } <= wanted
     assert steps[-1] == "totals"
 
 
@@ -142,10 +142,10 @@ def test_what_runs_beside_something_else_fails_the_run(tmp_path):
     (tmp_path / ".ci").mkdir()
     script = (ROOT / ".ci/run").read_text()
     for failing in ("", "types", "litellm", "neighbours", "lowest(sample)"):
-        told = re.sub(
+        stubbed = re.sub(
             r"^session\(\) .*$", f'session() {{ [ "$1" != "{failing}" ]; }}', script, flags=re.MULTILINE
         )
-        (tmp_path / ".ci/run").write_text(told)
+        (tmp_path / ".ci/run").write_text(stubbed)
         code = 1 if failing else 0
         done = subprocess.run(
             ["bash", tmp_path / ".ci/run", "beside"],
