@@ -157,6 +157,7 @@ class Positioned:
 
     def deliver(self, recovery: Recovery, epochs: Mapping[Channel, str], now: Now) -> int:
         """Deliver what a join has found, holes in their place. Returns how many events it brought; `epochs` are those of the logs now."""
+        had = dict(self.bookmark.positions)
         for channel, finding in recovery.findings.items():
             if finding.is_other or finding.reason == "position_gone":
                 self.bookmark.forget_channel(channel)
@@ -164,7 +165,7 @@ class Positioned:
         brought = 0
         for each in recovery.deliveries:
             if isinstance(each, Hole):
-                self.report(each)
+                self.report(each, had.get(each.channel))
                 continue
             heard, may_repeat = each
             if heard.is_marker:
@@ -188,10 +189,13 @@ class Positioned:
         """The log of the session is another one."""
         self.bookmark.forget(self._in.watermark.accepted)
 
-    def report(self, hole: Hole) -> None:
-        """Put a gap into its place in the stream."""
+    def report(self, hole: Hole, had: Position | None = None) -> None:
+        """Put a gap into its place in the stream; `had` is the position of a log that has been forgotten since."""
         if self._in.receives:
-            gap = Gap(hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing)
+            after = self.bookmark.positions.get(hole.channel, had)
+            gap = Gap(
+                hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing, after
+            )
             self._in.inbox.put_gap(gap)
 
     def _mark(self, event: Event) -> None:
