@@ -38,6 +38,7 @@ class Restarts:
         self._previous: float | None = None
         self.attempts = 0  # starts ever
         self.next_at: float | None = None  # when the next start is due; None while none is
+        self.is_failing = False  # the last start came to nothing
 
     def begin(self, now: float) -> None:
         """The server is started."""
@@ -50,7 +51,7 @@ class Restarts:
 
     def worked(self, now: float) -> None:
         """A session has answered a call."""
-        self._failed, self._previous = 0, None
+        self._failed, self._previous, self.is_failing = 0, None, False
         if self._permit is not None:
             self._circuit.succeeded(self._permit, now, 0.0)
             self._permit = None
@@ -62,6 +63,7 @@ class Restarts:
         elif self._permit is not None:
             self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
         self._permit = None
+        self.is_failing = not has_worked
         self._failed = 1 if has_worked else self._failed + 1
         wait = self._backoff.next(self._failed, self._previous, self._rng)
         self._previous = wait

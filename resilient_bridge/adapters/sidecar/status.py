@@ -32,7 +32,8 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     phase = str(current.phase) if current is not None else "away"
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)
-    status = "ok" if is_ready else "down" if refused_for is not None or current is None else "degraded"
+    is_coming = current is not None and current.phase is not Phase.UNREACHABLE and not restarts.is_failing
+    status = "ok" if is_ready else "degraded" if is_coming and refused_for is None else "down"
     found: dict[str, Any] = {
         "status": status,
         "server": phase,

@@ -5,6 +5,7 @@ Rule: nothing of the sidecar is imported. What happened is read from the client'
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.adapters.sidecar.raw_client import Http, Message, Pipes
 
@@ -85,6 +87,19 @@ def client_of(url: str, **how: Any) -> Iterator[Http]:
     with Http(url) as client:
         client.initialize(**how)
         yield client
+
+
+def health_of(url: str) -> tuple[int, dict[str, Any]]:
+    """What `/health` answers without a token: its status and its body."""
+    address = urlsplit(url)
+    assert address.hostname is not None
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+    try:
+        connection.request("GET", "/health")
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
 
 
 # ---- what a client was told --------------------------------------------------------------------------------------------

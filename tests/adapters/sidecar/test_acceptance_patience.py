@@ -12,7 +12,10 @@ from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar.feature_rows import COMMAND
 from tests.adapters.sidecar.standing_in import (
     behind,
+    client_of,
+    health_of,
     kill_server,
+    listening,
     outcome_of,
     records,
     resident,
@@ -62,7 +65,7 @@ def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
         assert 1.5 < time.monotonic() - begin < 4
         assert "safe to call it again" in text_of(answer)
         status = json.loads(text_of(client.call("resilient_bridge_status")))
-        assert status["status"] in ("down", "degraded")
+        assert status["status"] == "down"
         assert status["outcomes"]["not_executed"] == 1
     ended = [
         one["outcome"]
@@ -70,6 +73,26 @@ def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
         if one["method"] == "tools/call" and one["name"] == "order"
     ]
     assert ended == ["answered", "not_executed"]
+    assert trap.ran("b") == 0
+
+
+def test_the_health_of_a_server_that_stays_away_is_down(tmp_path):
+    """`/health` says down, with status 503, from the first refusal on, and at every attempt to reach it."""
+    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    with (
+        trap.http(away=600) as url,
+        listening(url, "--patience", "3") as sidecar,
+        client_of(sidecar.url) as client,
+    ):
+        assert health_of(sidecar.url) == (200, {"status": "ok"})
+        client.call("order", {"marker": "a", "item": ""})
+        call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}})
+        until(lambda: health_of(sidecar.url)[0] == 503, 3, "down")
+        while not call.done():
+            assert health_of(sidecar.url) == (503, {"status": "down"})
+            time.sleep(0.02)
+        assert outcome_of(call.result(1)) == "not_executed"
+        assert health_of(sidecar.url) == (503, {"status": "down"})
     assert trap.ran("b") == 0
 
 

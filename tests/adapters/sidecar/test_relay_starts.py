@@ -289,8 +289,33 @@ def test_the_status_says_how_it_is():
     client.call(1, "order")
     harness.lose(harness.take(), REFUSED)
     found = harness.relay.status(harness.now)
-    assert (found["status"], found["server"], found["waiting"]) == ("degraded", "unreachable", 1)
+    assert (found["status"], found["server"], found["waiting"]) == ("down", "unreachable", 1)
     assert found["last_loss"] == "connection refused"
+
+
+def test_the_status_is_down_until_the_server_is_back():
+    """Degraded while it starts for the first time, and at once after it ended; down from its first failed start on, also while it is tried."""
+    harness, client = ready()
+    client.call(1, "order")
+    harness.reply(harness.take())
+    harness.opens_at_once = False
+    status = lambda: harness.relay.status(harness.now)["status"]  # noqa: E731
+    harness.die()
+    assert status() == "down"
+    harness.wait(1)
+    assert (status(), len(harness.sessions)) == ("degraded", 2)
+    seen = []
+    for _ in range(5):
+        harness.die(Loss(reason="exit code 1"))
+        seen.append(status())
+        began = len(harness.sessions)
+        while len(harness.sessions) == began:
+            harness.wait(0.5)
+        seen.append(status())
+    assert set(seen) == {"down"}
+    harness.opens_at_once = True
+    harness.open_now()
+    assert status() == "ok"
 
 
 def test_a_secret_in_an_address_stays_out_of_the_records():
