@@ -349,7 +349,7 @@ def mcp(session: nox.Session) -> None:
 
 @nox.session
 def mcp_sample(session: nox.Session) -> None:
-    """What CI runs of `mcp`: the ten acceptance scenarios with fewer calls, and the conformance suite; installed outside the repository, 360 MB."""
+    """What CI runs of `mcp`: the ten acceptance scenarios with fewer calls, and the conformance suite; installed outside the repository, 390 MB."""
     session.run("python", "-m", "tests.adapters.sidecar.servers", "all")
     session.run(
         *("python", "-m", "pytest", "-q", "-n", "4", "--dist", "worksteal", "-m", "server and not campaign"),

@@ -102,6 +102,33 @@ def health_of(url: str) -> tuple[int, dict[str, Any]]:
         connection.close()
 
 
+# ---- servers at a URL --------------------------------------------------------------------------------------------------
+@contextmanager
+def deployed(command: Sequence[str], port: int) -> Iterator[None]:
+    """A server on a port, from when it answers there until it is killed; what it prints is nobody's."""
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as process:
+        try:
+            until(lambda: listens(port) or process.poll() is not None, 30, "the server listens")
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+            yield
+        finally:
+            process.kill()
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers HTTP on a port of this machine."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/nothing")
+        connection.getresponse().read()
+    except ConnectionError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
 # ---- what a client was told --------------------------------------------------------------------------------------------
 def text_of(answer: Message) -> str:
     """The text of a result or of an error."""
