@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import cli
+from resilient_bridge.cli.commands import parser
+from resilient_bridge.cli.doctor_mcp import FOUND_OUT, NOT_STARTED, RISKS
+from resilient_bridge.cli.printing import USAGE
 
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to"
@@ -32,3 +35,13 @@ def test_a_page_shows_what_is_printed(capsys, page, call, text):
 def test_the_pages_show_something():
     """The pattern above finds the examples of both pages."""
     assert len(SHOWN) == 5
+
+
+def test_the_pages_about_doctor_name_each_of_its_options_and_of_its_exit_codes():
+    """Those of its help: what a program decides by is on a page."""
+    doctor = next(iter(parser()._subparsers._group_actions)).choices["doctor"]
+    pages = "".join((HOW_TO / f"look-at-{what}.md").read_text() for what in ("a-bridge", "an-mcp-server"))
+    options = {name for action in doctor._actions for name in action.option_strings if name.startswith("--")}
+    assert [name for name in sorted(options - {"--help"}) if f"`{name}" not in pages] == []
+    of_servers = re.findall(r"^\| (\d) \|", (HOW_TO / "look-at-an-mcp-server.md").read_text(), re.MULTILINE)
+    assert of_servers == [str(code) for code in (FOUND_OUT, NOT_STARTED, USAGE, RISKS)]
