@@ -97,10 +97,8 @@ class Sessions:
     def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
         state = self._state
         if answer is None:
-            timeout = Loss(
-                reason=f"no answer to initialize within {self._options.start_timeout:g} s",
-                executed=Executed.NO,
-            )
+            text = f"no answer to initialize within {self._options.start_timeout:g} s"
+            timeout = Loss(reason=text, executed=Executed.NO).saying(session.said)
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
             text = redact(str(answer.error.get("message", "")), limit=200)

@@ -260,6 +260,32 @@ def test_a_client_of_the_other_era_that_falls_back_has_its_full_time():
     assert client.answer(2).result == {"capabilities": {}}
 
 
+def test_a_silent_server_is_told_with_what_it_wrote_beside_the_protocol():
+    """A program that is no server prints where it listens, and is silent: that stands in what the client is told."""
+    harness = Harness(start_timeout=20)
+    del harness.auto["initialize"]
+    client = harness.client()
+    client.ask(1, "initialize", {})
+    harness.relay.said(harness.session, "server: starting")
+    harness.relay.said(harness.session, "server, on stdout: Listening on port 80 (not a JSON object)")
+    harness.wait(20)
+    text = result_text(client.answer(1))
+    assert "it has not answered initialize" in text
+    wanted = "The server's last words: starting\non stdout: Listening on port 80 (not a JSON object)"
+    assert text.endswith(wanted), text
+
+
+def test_what_a_ready_server_writes_is_not_kept():
+    """It stands on stderr, line by line; an error has its last words from the connection."""
+    harness, client = ready(patience=1)
+    harness.relay.said(harness.session, "server: all is well")
+    harness.die()
+    harness.opens_at_once = False
+    client.call(1, "order")
+    harness.wait(5)
+    assert "all is well" not in result_text(client.answer(1))
+
+
 def test_a_restart_by_hand():
     """A restart by hand."""
     harness, client = ready()
