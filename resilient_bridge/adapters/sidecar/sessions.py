@@ -339,7 +339,7 @@ class Sessions:
 
     def next_timer(self) -> float | None:
         """Return when a start, or an end, is due."""
-        due = self._restarts.next_at
+        due = self._restarts.due(self._state)
         times = [due] if due is not None and self._is_to_be_tried else []
         times += [
             one.opened_at + _LAST_ANSWERS
@@ -364,7 +364,7 @@ class Sessions:
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
                 end_overdue(session, now)
-        due = self._restarts.next_at
+        due = self._restarts.due(state)
         if due is None or now < due or not self._is_to_be_tried:
             return
         if state.current is None:

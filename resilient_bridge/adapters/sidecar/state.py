@@ -258,6 +258,11 @@ class State:
         self.actions.append(Note({"event": event, **fields}, line))
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a request waits for the server."""
+        return bool(self.waiting or self.openings())
+
+    @property
     def usable(self) -> Session | None:
         """The session in which requests can be sent at this moment."""
         current = self.current

@@ -46,8 +46,9 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     }
     if state.last_loss is not None:
         found["last_loss"] = state.last_loss.reason
-    if not is_ready and restarts.next_at is not None:
-        found["next_start_in"] = round(max(0.0, restarts.next_at - now), 3)
+    due = restarts.due(state)
+    if not is_ready and due is not None:
+        found["next_start_in"] = round(max(0.0, due - now), 3)
     if refused_for is not None:
         found["refusing_for"] = round(refused_for, 3)
     return found

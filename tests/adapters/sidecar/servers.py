@@ -149,10 +149,12 @@ def memory(file: Path) -> Command:
     return ("env", f"MEMORY_FILE_PATH={file}", "node", program)
 
 
-def everything() -> Command:
-    """The everything server over stdio."""
-    program = NODE_PEERS / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-    return ("node", str(program), "stdio")
+def everything(port: int | None = None) -> Command:
+    """The everything server over stdio, or over HTTP at /mcp of a port; it prints a line for each request."""
+    program = str(NODE_PEERS / "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    if port is None:
+        return ("node", program, "stdio")
+    return ("env", f"PORT={port}", "node", program, "streamableHttp")
 
 
 def _python_program(name: str, *arguments: str) -> Command:

@@ -104,10 +104,12 @@ def health_of(url: str) -> tuple[int, dict[str, Any]]:
 
 # ---- servers at a URL --------------------------------------------------------------------------------------------------
 @contextmanager
-def deployed(command: Sequence[str], port: int) -> Iterator[None]:
-    """A server on a port, from when it answers there until it is killed; what it prints is nobody's."""
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as process:
+def deployed(command: Sequence[str], port: int, log: Path | None = None) -> Iterator[None]:
+    """A server on a port, from when it answers there until it is killed; what it prints goes to a file, or to nobody."""
+    with (
+        Path(log or os.devnull).open("wb") as printed,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=printed, stderr=printed) as process,
+    ):
         try:
             until(lambda: listens(port) or process.poll() is not None, 30, "the server listens")
             assert process.poll() is None, f"{command} ended with {process.returncode}"

@@ -75,24 +75,31 @@ CASES = [
     ("stubborn", "the client closes our input"),
     ("stubborn", "SIGINT"),
 ]
-REAL = [
-    *(
-        (kind, "the client closes our input")
-        for kind in ("everything-sh", "everything-npx", "filesystem-npx")
-    ),
-    *((kind, "SIGTERM") for kind in ("everything-npx", "filesystem-sh")),
-    *((kind, "SIGKILL") for kind in ("everything-npx", "filesystem-sh")),
+OF_OTHERS = [
+    ("everything-npx", "the client closes our input"),
+    ("filesystem-npx", "SIGTERM"),
+    ("everything-sh", "SIGKILL"),
 ]
-NEEDS = [servers.needs("node", "servers")]
+MORE_OF_OTHERS = [
+    *(("everything-sh", end) for end in ("the client closes our input", "SIGTERM", "SIGINT")),
+    *(("everything-npx", end) for end in ("SIGTERM", "SIGHUP", "SIGKILL")),
+    *(("filesystem-sh", end) for end in ENDS),
+    *(("filesystem-npx", end) for end in ("the client closes our input", "SIGINT", "SIGKILL")),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "end"),
-    [
-        *(pytest.param(kind, end, id=f"{kind}-{end}".replace(" ", "-")) for kind, end in CASES),
-        *(pytest.param(kind, end, id=f"{kind}-{end}".replace(" ", "-"), marks=NEEDS) for kind, end in REAL),
-    ],
-)
+def _cases():
+    needs = servers.needs("node", "servers")
+    for cases, marks in (
+        (CASES, ()),
+        (OF_OTHERS, (needs,)),
+        (MORE_OF_OTHERS, (needs, pytest.mark.campaign)),
+    ):
+        for kind, end in cases:
+            yield pytest.param(kind, end, id=f"{kind}-{end}".replace(" ", "-"), marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "end"), list(_cases()))
 def test_no_process_of_the_tree_remains(kind, end, tmp_path):
     """After 5 s (and with -9, of a server that heeds the end of its input) none is there; the exit code is 0 unless we were killed."""
     command, _ = _commands(tmp_path)[kind]
