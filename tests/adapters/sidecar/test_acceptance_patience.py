@@ -1,4 +1,4 @@
-"""A server that is away for long, or for ever; a call that is cancelled while it waits; and what ten thousand calls leave in memory."""
+"""A server that is away for long, or for ever; a call that is cancelled while it waits; and what a hundred thousand calls leave in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from resilient_bridge.testing import MCPTrap
+from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.feature_rows import COMMAND
 from tests.adapters.sidecar.standing_in import (
     behind,
@@ -131,3 +132,19 @@ def test_ten_thousand_calls_and_two_hundred_restarts_leave_memory_flat():
         before = resident(sidecar)
         work(9_000, 180)
         assert resident(sidecar) < before * 1.05
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+@servers.needs("node")
+def test_a_hundred_thousand_calls_leave_memory_flat():
+    """Of the everything server, one after the other: what the sidecar has after the first ten thousand is what it has at the end, but for a twentieth."""
+    sizes = []
+    with behind(servers.everything()) as client:
+        for _ in range(10):
+            for number in range(10_000):
+                answer = client.call("echo", {"message": f"m-{number}"})
+                assert text_of(answer) == f"Echo: m-{number}"
+            client.texts.clear()
+            sizes.append(resident(client.process.pid))
+    assert max(sizes) < sizes[0] * 1.05
