@@ -98,7 +98,7 @@ class Sessions:
         state = self._state
         if answer is None:
             text = f"no answer to initialize within {self._options.start_timeout:g} s"
-            timeout = Loss(reason=text, executed=Executed.NO).saying(session.said)
+            timeout = Loss(reason=text, executed=Executed.NO).with_words(session.output)
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
             text = redact(str(answer.error.get("message", "")), limit=200)

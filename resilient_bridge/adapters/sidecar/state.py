@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 
-_SAID: Final = 5  # lines
+_OUTPUT_LINES: Final = 5
 
 
 class Phase(StrEnum):
@@ -52,7 +52,7 @@ class Session:
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
         self.is_listed = False  # its tools were asked for
-        self.said: deque[str] = deque(maxlen=_SAID)  # lines beside messages, until it is ready
+        self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)  # lines beside messages, until it is ready
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
         self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
         self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer

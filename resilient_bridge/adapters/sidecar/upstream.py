@@ -44,7 +44,7 @@ class Loss:
         """Return what the end of its connection is for one request."""
         return attrs.evolve(self, executed=Executed.NO) if request in self.unread else self
 
-    def saying(self, lines: Iterable[str]) -> Loss:
+    def with_words(self, lines: Iterable[str]) -> Loss:
         """Return it with these lines for the server's last words."""
         return attrs.evolve(self, words="\n".join(lines))
 

@@ -82,6 +82,6 @@ def paced(client: str, plan: dict[str, Any], *target: str) -> Iterator[Paced]:
                 process.kill()  # the sidecar sees the end of its input
 
 
-def outcome_told(line: dict[str, Any]) -> str:
+def outcome_of_line(line: dict[str, Any]) -> str:
     """How a call ended by what the client prints of it; "error" is one that it raised."""
     return "error" if "error" in line else outcome_in(line["meta"], line["text"], line["isError"])

@@ -23,7 +23,7 @@ from typing import Any
 
 from resilient_bridge.testing import MCPStrike, MCPTrap
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.paced_client import CLIENTS, outcome_told
+from tests.adapters.sidecar.paced_client import CLIENTS, outcome_of_line
 from tests.adapters.sidecar.standing_in import (
     behind,
     kill_server,
@@ -201,7 +201,7 @@ def _run_client(command: servers.Command) -> list[dict[str, Any]]:
 def _judged(label: str, lines: list[dict[str, Any]], ran: Counter[str], tally: Tally) -> None:
     for line in lines:
         text = line.get("text") or str(line.get("error"))
-        outcome = outcome_told(line)
+        outcome = outcome_of_line(line)
         if line["name"] == "order":
             tally.judge(f"{label}-{line['n']}", outcome, ran[f"{label}-{line['n']}"], text)
         else:

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.paced_client import CLIENTS, outcome_told, paced
+from tests.adapters.sidecar.paced_client import CLIENTS, outcome_of_line, paced
 from tests.adapters.sidecar.standing_in import (
     cpu_seconds,
     deployed,
@@ -68,15 +68,15 @@ def test_a_read_of_the_everything_server_at_a_url_is_repeated_with_trust_only(
         first.enter_context(deployed(command, port.number, log))
         url = f"http://127.0.0.1:{port.number}/mcp"
         with paced(client, {"calls": [echo, operation, echo]}, *stands_in_for(url, *options)) as one:
-            assert outcome_told(one.call()) == "answered"
+            assert outcome_of_line(one.call()) == "answered"
             posted = log.read_text().count(POSTED)
             one.begin()
             until(lambda: log.read_text().count(POSTED) > posted, 10, "the call")
             first.close()
             with deployed(command, port.number):
-                assert outcome_told(one.line()) == wanted
+                assert outcome_of_line(one.line()) == wanted
                 after = one.call()
-            assert (outcome_told(after), after["text"]) == ("answered", "Echo: m-2")
+            assert (outcome_of_line(after), after["text"]) == ("answered", "Echo: m-2")
 
 
 # ---- 7: a crash loop, and poison ---------------------------------------------------------------------------------------
@@ -91,32 +91,32 @@ def test_the_filesystem_server_without_its_folder_is_a_crash_loop_until_it_is_me
     write = {"name": "write_file", "arguments": {"path": f"{folder}/m-{{n}}", "content": "tea"}, "times": 250}
     command = stands_in_for(servers.filesystem(folder), "--circuit", "3/2", "--events", str(events))
     with paced(client, {"calls": [write]}, *command) as one:
-        assert outcome_told(one.call()) == "answered"
+        assert outcome_of_line(one.call()) == "answered"
         sidecar = one.sidecar
         folder.rename(moved)
         end_server(sidecar)
         for seconds in (20, 1):
             begin = time.monotonic()
-            told = one.call()
+            line = one.call()
             assert time.monotonic() - begin < seconds
-            assert outcome_told(told) == "not_executed"
-            assert "None of the specified directories are accessible" in told["text"]
+            assert outcome_of_line(line) == "not_executed"
+            assert "None of the specified directories are accessible" in line["text"]
         assert zombies_of(sidecar) == []
         before = cpu_seconds(sidecar)
         time.sleep(1)
         assert cpu_seconds(sidecar) - before < 0.2
         assert len(records(events, "server_lost")) <= 6
         moved.rename(folder)
-        told = {}
+        line = {}
 
         def is_back():
-            nonlocal told
+            nonlocal line
             time.sleep(0.1)  # refused at once, the client would soon have made all of its calls
-            told = one.call()
-            return outcome_told(told) == "answered"
+            line = one.call()
+            return outcome_of_line(line) == "answered"
 
         until(is_back, 20, "its recovery")
-    assert sorted(path.name for path in folder.iterdir()) == ["m-0", f"m-{told['n']}"]
+    assert sorted(path.name for path in folder.iterdir()) == ["m-0", f"m-{line['n']}"]
 
 
 @pytest.mark.requirement("X6")
@@ -133,7 +133,7 @@ def test_a_query_that_kills_the_sqlite_server_is_sent_once(client, tmp_path):
     with paced(
         client, {"calls": [create, *calls[1:]]}, *stands_in_for(limited, "--events", str(events))
     ) as one:
-        assert [outcome_told(one.call()) for _ in range(3)] == ["answered", "unknown", "answered"]
+        assert [outcome_of_line(one.call()) for _ in range(3)] == ["answered", "unknown", "answered"]
     (call,) = [one for one in records(events, "call_finished") if one.get("outcome") == "unknown"]
     assert call["sends"] == 1
     assert len(records(events, "server_lost")) == 1
@@ -164,15 +164,15 @@ async def test_twenty_clients_of_the_python_sdk_share_the_everything_server(kill
             assert not ended, [talk.exception() for talk in ended]
         is_over.set()
         async with asyncio.timeout(60):
-            told = await asyncio.gather(*talks)
-    for one in told:
+            results = await asyncio.gather(*talks)
+    for one in results:
         assert set(one) <= {"answered", "unknown"}
         assert one["answered"] > one.total() / 2
     assert len(records(tmp_path / "e.jsonl", "server_lost")) >= kills / 2  # a kill may meet a start
 
 
 async def _talk(url, number, is_over, era):
-    told = Counter()
+    outcomes = Counter()
     async with Client(url, mode=era, read_timeout_seconds=60) as client:
         turn = 0
         while not is_over.is_set() or turn < 5:
@@ -182,11 +182,11 @@ async def _talk(url, number, is_over, era):
             except MCPError as error:
                 pytest.fail(f"{mark} raised {error}")
             text = "\n".join(getattr(item, "text", "") for item in result.content)
-            told[outcome_in(result.meta or {}, text, result.is_error)] += 1
+            outcomes[outcome_in(result.meta or {}, text, result.is_error)] += 1
             assert result.is_error or text == f"Echo: {mark}"
             turn += 1
             await asyncio.sleep(0.02)
-    return told
+    return outcomes
 
 
 # ---- 10: patience ------------------------------------------------------------------------------------------------------

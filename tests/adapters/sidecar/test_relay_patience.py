@@ -349,7 +349,7 @@ def test_a_call_that_waits_is_made_soon_after_the_server_is_back(away, seed):
     assert harness.ended() == ["answered"]
 
 
-def test_a_server_that_nobody_waits_for_is_asked_more_and_more_rarely():
+def test_attempts_become_rare_while_no_call_waits():
     """No call of a client waits: the waits grow as they do, whatever the patience."""
     harness, client = ready(url=True)
     del harness.auto["ping"]
