@@ -62,10 +62,15 @@ class Restarts:
             self._circuit.succeeded(self._permit, now, 0.0)
             self._permit = None
 
-    def ended(self, loss: Loss, now: float, *, has_worked: bool) -> float:
-        """A session ended, or did not come about; return when the next start is due."""
+    def ended(self, loss: Loss, now: float, *, has_worked: bool, is_away: bool = False) -> float:
+        """A session ended, or did not come about; return when the next start is due.
+
+        `is_away`: nobody listens where a server was before. That is no start that failed, so calls wait for it.
+        """
         if has_worked:
             self.worked(now)
+        elif self._permit is not None and is_away:
+            self._circuit.released(self._permit, now, 0.0)
         elif self._permit is not None:
             self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
         self._permit = None

@@ -317,7 +317,12 @@ class Sessions:
             return
         state.current, state.last_loss, self._is_knocking = None, loss, False
         is_stable = session.ready_at is not None and now - session.ready_at >= _STABLE
-        due = self._restarts.ended(loss, now, has_worked=session.has_answered or is_stable)
+        due = self._restarts.ended(
+            loss,
+            now,
+            has_worked=session.has_answered or is_stable,
+            is_away=loss.is_unreachable and state.started is not None,
+        )
         if loss.is_session_gone and session.has_answered:
             due = self._restarts.next_at = now
         if session.ready_at is not None:

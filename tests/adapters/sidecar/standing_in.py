@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -129,6 +130,18 @@ def listens(port: int) -> bool:
     finally:
         connection.close()
     return True
+
+
+def is_refused(url: str) -> bool:
+    """Whether a connection to this address is refused."""
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname, address.port or 80), 5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:  # reset, by one that is about to close
+        return False
+    return False
 
 
 # ---- what a client was told --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tests.adapters.sidecar.standing_in import (
     behind,
     client_of,
     health_of,
+    is_refused,
     kill_server,
     listening,
     outcome_of,
@@ -35,6 +36,7 @@ def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path
     heard: list[float] = []
     with trap.http(away=away) as url, behind(url) as client:
         client.call("order", {"marker": "a", "item": ""})
+        until(lambda: is_refused(url))
         heard.append(time.monotonic())
         params = {"name": "order", "arguments": {"marker": "b", "item": ""}, "_meta": {"progressToken": "t"}}
         call = client.begin("tools/call", params)
@@ -60,6 +62,7 @@ def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
     options = ("--patience", "2", "--events", str(events), "--status-tool")
     with trap.http(away=600) as url, behind(url, *options) as client:
         client.call("order", {"marker": "a", "item": ""})
+        until(lambda: is_refused(url))
         begin = time.monotonic()
         answer = client.call("order", {"marker": "b", "item": ""})
         assert outcome_of(answer) == "not_executed"
@@ -87,6 +90,7 @@ def test_the_health_of_a_server_that_stays_away_is_down(tmp_path):
     ):
         assert health_of(sidecar.url) == (200, {"status": "ok"})
         client.call("order", {"marker": "a", "item": ""})
+        until(lambda: is_refused(url))
         call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}})
         until(lambda: health_of(sidecar.url)[0] == 503, 3, "down")
         while not call.done():
@@ -103,6 +107,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
     events = tmp_path / "events.jsonl"
     with trap.http(away=2) as url, behind(url, "--events", str(events)) as client:
         client.call("order", {"marker": "a", "item": ""})
+        until(lambda: is_refused(url))
         call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b")
         # Before its refusal is known it is under way, and may have run for all that anybody knows.
         until(lambda: records(events, "server_unreachable"), what="the refusal")
