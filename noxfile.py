@@ -335,7 +335,7 @@ def frameworks(session: nox.Session) -> None:
 
 @nox.session
 def mcp(session: nox.Session) -> None:
-    """The MCP sidecar before servers and clients that others wrote: thousands of calls under kills, and 10,000 with 200 restarts.
+    """The MCP sidecar before servers and clients that others wrote: thousands of calls under kills, 100,000 in a row, and 10,000 with 200 restarts.
 
     A quarter of an hour. `python -m tests.adapters.sidecar.struck` prints the table of docs/reference/evidence.md.
     """
