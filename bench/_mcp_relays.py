@@ -29,7 +29,7 @@ HOME = Path(
     os.environ.get("RESILIENT_BRIDGE_MCP_RELAYS", Path.home() / ".cache/resilient-bridge-mcp/relays")
 ).absolute()
 NPM = {"mcp-remote": "0.15.1", "supergateway": "4.0.0", "mcp-proxy": "6.7.19"}
-PYPI = {"mcp-proxy": "0.13.0", "fastmcp": "3.4.11"}
+PYPI = {"mcp-proxy": "0.13.0", "fastmcp": "3.4.11", "mcp-snoop": "0.1.0"}
 PYTHON = HOME / "python" / "bin" / "python"
 OURS = (sys.executable, "-m", "resilient_bridge", "mcp")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
@@ -41,17 +41,27 @@ FASTMCP_CHILD = "from fastmcp.client.transports import StdioTransport; " + FASTM
 
 
 def install() -> None:
-    """Install what is missing."""
-    if not (HOME / "node" / "node_modules").is_dir():
-        names = [f"{name}@{version}" for name, version in NPM.items()]
-        subprocess.run(
-            ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HOME / "node", *names],
-            check=True,
-        )
-    if not PYTHON.exists():
-        venv.create(HOME / "python", with_pip=True)
-        names = [f"{name}=={version}" for name, version in PYPI.items()]
+    """Install what is missing, or was asked for in another version."""
+    names = [f"{name}@{version}" for name, version in NPM.items()]
+    if not _has(HOME / "node", names):
+        options = ("--silent", "--no-audit", "--no-fund", "--prefix", HOME / "node")
+        subprocess.run(["npm", "install", *options, *names], check=True)
+        _note(HOME / "node", names)
+    names = [f"{name}=={version}" for name, version in PYPI.items()]
+    if not _has(HOME / "python", names):
+        if not PYTHON.exists():
+            venv.create(HOME / "python", with_pip=True)
         subprocess.run([PYTHON, "-m", "pip", "install", "-q", *names], check=True)
+        _note(HOME / "python", names)
+
+
+def _has(folder: Path, names: list[str]) -> bool:
+    noted = folder / "installed"
+    return noted.exists() and noted.read_text().split() == names
+
+
+def _note(folder: Path, names: list[str]) -> None:
+    (folder / "installed").write_text("\n".join(names))
 
 
 def versions() -> str:
@@ -135,9 +145,15 @@ def _pypi_proxy_http(server, port):
     return [str(PYTHON.with_name("mcp-proxy")), "--pass-environment", "--port", str(port), "--", *server]
 
 
+def _snoop(server, _port):
+    """It copies lines both ways, and writes on stderr what passes."""
+    return [str(PYTHON.with_name("mcp-snoop")), "--no-color", "--", *server]
+
+
 RELAYS = [
     Relay("resilient-bridge", "stdio", "stdio", lambda server, _: [*OURS, "--quiet", "--", *server]),
     Relay("FastMCP proxy", "stdio", "stdio", lambda server, _: [str(PYTHON), "-c", FASTMCP_CHILD, *server]),
+    Relay("mcp-snoop", "stdio", "stdio", _snoop),
     Relay("resilient-bridge", "stdio", "HTTP", lambda url, _: [*OURS, "--quiet", url]),
     Relay("mcp-remote", "stdio", "HTTP", _remote),
     Relay("supergateway", "stdio", "HTTP", _gateway),
@@ -226,10 +242,17 @@ def target_of(relay: Relay, server):
     if relay.front == "stdio":
         yield relay.command(server, None)
         return
+    with listening(relay, server) as (url, _):
+        yield url
+
+
+@contextmanager
+def listening(relay: Relay, server):
+    """The URL of a relay that was started here, and its process."""
     port = free_port()
-    with started(relay.command(server, port)):
+    with started(relay.command(server, port)) as process:
         until_listening(port)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/mcp", process
 
 
 @contextmanager

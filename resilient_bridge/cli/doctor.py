@@ -55,8 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
         from .doctor_mcp import run as examine_server
 
         return examine_server(arguments)
-    if arguments.command is not None or arguments.header or arguments.probe_tool:
-        return complain("doctor", "a command, --header and --probe-tool need --mcp")
+    probe = arguments.probe_tool or arguments.probe_arguments
+    if arguments.command is not None or arguments.header or probe:
+        return complain("doctor", "a command, --header, --probe-tool and --probe-arguments need --mcp")
     if (arguments.probe_type is not None) != arguments.probe_runs_twice:
         wanted = "--probe-type TYPE and --probe-runs-twice, or neither, expected: the message may have its effect twice"
         return complain("doctor", wanted)

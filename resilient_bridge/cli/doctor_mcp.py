@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine the server; 0 without problems, 1 if it is no MCP server that starts, 2 for wrong usage, 3 with problems."""
     try:
         server = server_of(arguments.mcp or None, arguments.command)
-        probe = _object(arguments.probe_arguments)
+        probe = _probe_of(arguments.probe_tool, arguments.probe_arguments)
     except ValueError as error:
         return complain("doctor", str(error))
     page = Page()
@@ -52,10 +52,17 @@ def run(arguments: argparse.Namespace) -> int:
     return show("doctor", text) or code
 
 
-def _object(text: str | None) -> dict[str, Any]:
-    found: object = json.loads(text) if text else {}
+def _probe_of(tool: str | None, text: str | None) -> dict[str, Any]:
+    """Return the arguments to call the tool with. Raises ValueError for what is none, or for what no tool gets."""
+    if text is not None and tool is None:
+        raise ValueError("--probe-arguments needs --probe-tool")
+    try:
+        found: object = json.loads(text) if text else {}
+    except ValueError:
+        found = None
     if not isinstance(found, dict):
-        raise ValueError("--probe-arguments: a JSON object expected")  # noqa: TRY004 -- wrong usage
+        wanted = f"--probe-arguments: a JSON object expected, got {redact(text or '', limit=60)!r}"
+        raise ValueError(wanted)  # noqa: TRY004 -- wrong usage
     return cast("dict[str, Any]", found)
 
 
@@ -131,7 +138,9 @@ def _text(server: dict[str, Any], page: Page) -> str:
 
 def _promise(page: Page) -> str:
     reads: Any = page.data.get("read_only") if page.data.get("trusts_read_only") else []
-    repeated = (
-        "no call is repeated after a loss" if not reads else "calls that only read are repeated after a loss"
+    calls = (
+        "calls that only read are repeated after a loss; any other call"
+        if reads
+        else "no call is repeated after a loss: one"
     )
-    return f"the client's session lives on when this server ends; {repeated}; any other call whose answer was lost is told as OUTCOME UNKNOWN."
+    return f"the client's session lives on when this server ends; {calls} whose answer was lost is told as OUTCOME UNKNOWN."

@@ -13,6 +13,7 @@ from .doctor_rows import Row
 
 
 _SHOWN: Final = 12  # names in a row
+_WHOLE: Final = 10.0  # seconds for a call that is waited for
 
 
 class Page:
@@ -109,11 +110,15 @@ async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Pag
         "answered all the same" if late else "not answered, as the protocol wants it",
         cancelled_is_answered=bool(late),
     )
-    answer = await talk.ask("tools/call", {"name": name, "arguments": arguments}, seconds=10.0)
+    answer = await talk.ask("tools/call", {"name": name, "arguments": arguments}, seconds=_WHOLE)
     is_fine = answer is not None and "result" in answer
+    if answer is None:
+        why = talk.unanswered or f"no answer within {_WHOLE:g} s"
+    else:
+        why = _words_of(object_of(answer.get("error")))
     page.row(
-        f"call of {name}",
-        "answered" if is_fine else "no result",
+        "called again",
+        "answered" if is_fine else f"no result: {redact(why)}",
         "" if is_fine else "it gave no result",
         probe=is_fine,
     )

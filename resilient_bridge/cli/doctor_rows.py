@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -42,12 +43,20 @@ def rows_of(findings: Findings) -> list[Row]:
     ]
 
 
+class _Lines(textwrap.TextWrapper):
+    """Lines that end at spaces, and behind the colons of a PATH."""
+
+    wordsep_simple_re = re.compile(
+        r"([\t\n\v\f\r ]+)|(?<=:)(?=/(?!/))"
+    )  # what is split at where hyphens are none
+
+
 def table_of(rows: Sequence[Row], width: int) -> str:
     """The rows as lines of at most so many columns."""
     width = max(_NARROWEST, width)
     lines: list[str] = []
     for row in rows:
-        parts = textwrap.wrap(row.found, width - _LABEL) or [""]
+        parts = _Lines(width - _LABEL, break_on_hyphens=False).wrap(row.found) or [""]
         lines += [
             f"{label:<{_LABEL}}{part}"
             for label, part in zip([row.what, *[""] * (len(parts) - 1)], parts, strict=True)

@@ -77,7 +77,7 @@ def _add_waits(command: argparse.ArgumentParser) -> None:
         help="how long a call waits while the server is away; below your client's timeout (default: %(default)g)",
     )  # fmt: skip
     waiting.add_argument(
-        "--start-timeout", type=seconds, default=60.0, metavar="SECONDS",
+        "--start-timeout", type=seconds, default=55.0, metavar="SECONDS",
         help="how long the server may take to start and to greet (default: %(default)g)",
     )  # fmt: skip
     waiting.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -301,3 +302,17 @@ def test_a_table_is_as_wide_as_it_may_be():
         lines = table_of(rows, width).splitlines()
         assert max(map(len, lines)) <= max(40, width)
         assert lines[1].startswith(" " * 19)
+
+
+def test_a_table_breaks_no_name_and_no_folder_of_a_path():
+    """Lines end at spaces, and within a PATH behind its colons: what is copied out of it is whole."""
+    folders = [f"/opt/some-tool-{number}/libexec/bin" for number in range(8)]
+    names = [f"get-a-resource-{number}" for number in range(12)]
+    rows = [Row("starts", f"looked for in {':'.join(folders)}"), Row("only read", ", ".join(names))]
+    lines = table_of(rows, 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    words = {word.rstrip(",:") for line in lines for word in re.split(r" |:(?=/)", line)}
+    assert words >= {*folders, *names}
+    assert table_of([Row("url", f"see {'x' * 30} http://host.example/a")], 60).endswith(
+        " http://host.example/a"
+    )

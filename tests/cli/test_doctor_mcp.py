@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sys
 from pathlib import Path
@@ -97,7 +98,11 @@ def test_a_silent_server_is_named_as_one(capsys):
         ["--mcp"],
         ["--mcp", "x://y"],
         ["--mcp", "npx", "-y", "server"],
-        ["--mcp", "--probe-arguments", "[]", "--", "x"],
+        ["--mcp", "--probe-tool", "t", "--probe-arguments", "[]", "--", "x"],
+        ["--mcp", "--probe-tool", "t", "--probe-arguments", "{a", "--", "x"],
+        ["--mcp", "--probe-arguments", "{}", "--", "x"],
+        ["--bridge", "ws://h", "--probe-tool", "t"],
+        ["--bridge", "ws://h", "--probe-arguments", "{}"],
         ["--bridge", "ws://h", "--", "x"],
     ],
 )
@@ -150,3 +155,66 @@ def test_a_list_of_tools_of_an_odd_type_is_read_as_far_as_it_is_one(tools, capsy
     odd = {"tools/list": {"tools": tools}}
     code, found = _examine(capsys, "--mcp", "--", sys.executable, str(script), json.dumps(odd))
     assert (code, found["tools"]) == (0, 2 if isinstance(tools, list) else 0)
+
+
+# Its tools take long. "heeds": a cancelled call is not answered; "late": it is. "broken": the second call is refused.
+CALLED = """
+import json, pathlib, sys
+ledger, how = pathlib.Path(sys.argv[1]), sys.argv[2]
+def say(m, **what): print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **what}), flush=True)
+held = {}
+for line in sys.stdin:
+    m = json.loads(line)
+    if m["method"] == "notifications/cancelled":
+        call = held.pop(m["params"]["requestId"], None)
+        if call and how == "late": say(call, result={"content": []})
+    elif m["method"] == "tools/call":
+        with ledger.open("a") as file: file.write(json.dumps(m["params"]) + "\\n")
+        if len(ledger.read_text().splitlines()) == 1: held[m["id"]] = m
+        elif how == "broken": say(m, error={"code": -32000, "message": "out of tea"})
+        else: say(m, result={"content": []})
+    elif "id" in m:
+        say(m, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "tools": [{"name": "brew_a_large_pot_of_tea"}]})
+"""
+
+
+@pytest.mark.requirement("X4")
+@pytest.mark.parametrize(
+    ("how", "code", "words"),
+    [
+        ("heeds", 0, "not answered, as the protocol wants it"),
+        ("late", 0, "answered all the same"),
+        ("broken", 3, "not answered, as the protocol wants it"),
+    ],
+)
+def test_a_tool_that_probe_tool_names_is_called_twice_and_cancelled_once(how, code, words, capsys, tmp_path):
+    """With its arguments; what became of the cancelled call is shown, and a second call without a result is a problem."""
+    script, ledger = tmp_path / "s.py", tmp_path / "calls"
+    script.write_text(CALLED)
+    probe = ("--probe-tool", "brew_a_large_pot_of_tea", "--probe-arguments", '{"cups": 2}')
+    command = ("--", sys.executable, str(script), str(ledger), how)
+    assert cli.main(["doctor", "--mcp", *probe, *command]) == code
+    page = capsys.readouterr().out
+    calls = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert calls == [{"name": "brew_a_large_pot_of_tea", "arguments": {"cups": 2}}] * 2
+    assert re.search(rf"^cancelled call +{words}$", page, re.MULTILINE)
+    wanted = "answered" if code == 0 else r"no result: out of tea \(-32000\) \(!: it gave no result\)"
+    assert re.search(rf"^called again +{wanted}$", page, re.MULTILINE), page
+
+
+def test_what_a_probe_found_is_data_too(capsys, tmp_path):
+    """For a program that decides by it."""
+    script = tmp_path / "s.py"
+    script.write_text(CALLED)
+    words = ["--mcp", "--probe-tool", "t", "--", sys.executable, str(script), str(tmp_path / "calls"), "late"]
+    code, found = _examine(capsys, *words)
+    assert (code, found["cancelled_is_answered"], found["probe"], found["problems"]) == (0, True, True, [])
+
+
+def test_no_tool_is_called_unless_it_is_named(capsys, tmp_path):
+    """Nor is anything said about cancelling."""
+    script, ledger = tmp_path / "s.py", tmp_path / "calls"
+    script.write_text(CALLED)
+    assert cli.main(["doctor", "--mcp", "--", sys.executable, str(script), str(ledger), "heeds"]) == 0
+    assert "cancelled call" not in capsys.readouterr().out
+    assert not ledger.exists()

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import cli
+from resilient_bridge.cli.commands import parser
+from resilient_bridge.cli.doctor_mcp import FOUND_OUT, NOT_STARTED, RISKS
+from resilient_bridge.cli.mcp_config import CLIENTS
+from resilient_bridge.cli.printing import USAGE
 
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to"
@@ -32,3 +36,50 @@ def test_a_page_shows_what_is_printed(capsys, page, call, text):
 def test_the_pages_show_something():
     """The pattern above finds the examples of both pages."""
     assert len(SHOWN) == 5
+
+
+def test_the_pages_about_doctor_name_each_of_its_options_and_of_its_exit_codes():
+    """Those of its help: what a program decides by is on a page."""
+    doctor = next(iter(parser()._subparsers._group_actions)).choices["doctor"]
+    pages = "".join((HOW_TO / f"look-at-{what}.md").read_text() for what in ("a-bridge", "an-mcp-server"))
+    options = {name for action in doctor._actions for name in action.option_strings if name.startswith("--")}
+    assert [name for name in sorted(options - {"--help"}) if f"`{name}" not in pages] == []
+    of_servers = re.findall(r"^\| (\d) \|", (HOW_TO / "look-at-an-mcp-server.md").read_text(), re.MULTILINE)
+    assert of_servers == [str(code) for code in (FOUND_OUT, NOT_STARTED, USAGE, RISKS)]
+
+
+ALIVE = (HOW_TO / "keep-an-mcp-server-alive.md").read_text()
+_ENTRY = re.compile(r"^\*\*(.+?)\*\*.*?^```(?:json|toml)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+ENTRIES = dict(_ENTRY.findall(ALIVE.partition("## In your client")[2].partition("\n## ")[0]))
+NAMES = {
+    "claude-code": "Claude Code, Claude Desktop and Cursor",
+    "claude-desktop": "Claude Code, Claude Desktop and Cursor",
+    "cursor": "Claude Code, Claude Desktop and Cursor",
+    "vscode": "VS Code",
+    "codex": "Codex",
+    "json": "Your own client",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_page_shows_the_entry_of_each_client(client, capsys, tmp_path, monkeypatch):
+    """Word by word, for somebody whose home is /home/you: what is found there is found below a folder of this test."""
+    home = tmp_path / "home/you"
+    programs = [home / ".nvm/versions/node/v22.12.0/bin/npx", home / ".resilient-bridge/bin/resilient-bridge"]
+    for program in programs:
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    (home / "project").mkdir()
+    monkeypatch.chdir(home / "project")
+    monkeypatch.setenv("PATH", str(programs[0].parent))
+    monkeypatch.setattr("sys.argv", [str(programs[1])])
+    words = ("--name", "memory", "--", "npx", "-y", "@modelcontextprotocol/server-memory")
+    assert cli.main(["mcp", "--print-config", client, *words]) == 0
+    assert capsys.readouterr().out.rstrip("\n").replace(str(tmp_path), "") == ENTRIES[NAMES[client]]
+    assert f"| `{client}` | " in ALIVE
+
+
+def test_the_page_shows_no_entry_more():
+    """Each stands under its client's name, and none for nobody."""
+    assert set(ENTRIES) == set(NAMES.values())

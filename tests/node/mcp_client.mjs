@@ -3,6 +3,7 @@
 //
 // PLAN is JSON: {"calls": [{"name": "order", "arguments": {"marker": "m-{n}"}, "times": 3}], "timeout": 60, "paced": false}; "{n}" in a text is
 // the number of the call, from 0. Paced: each call waits for a line on standard input. tests/adapters/sidecar/python_client.py is the same.
+// Renewed (here alone, as only this SDK can): the timeout begins anew with each notification of progress, which is printed.
 import { createInterface } from "node:readline";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -10,7 +11,7 @@ import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js"
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [plan, command, ...args] = process.argv.slice(2);
-const { calls, timeout = 60, paced = false } = JSON.parse(plan);
+const { calls, timeout = 60, paced = false, renewed = false } = JSON.parse(plan);
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const print = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
 const transport = /^https?:/.test(command)
@@ -28,7 +29,8 @@ for (const { name, arguments: asked = {}, times = 1 } of calls) {
     if (paced && (await lines.next()).done) break;
     const numbered = JSON.parse(JSON.stringify(asked).replaceAll("{n}", String(n)));
     try {
-      const result = await client.callTool({ name, arguments: numbered }, undefined, { timeout: timeout * 1000 });
+      const renewing = renewed && { resetTimeoutOnProgress: true, onprogress: (progress) => print({ n, progress }) };
+      const result = await client.callTool({ name, arguments: numbered }, undefined, { timeout: timeout * 1000, ...renewing });
       const text = (result.content ?? []).map((item) => item.text ?? "").join("\n");
       print({ n, name, isError: result.isError ?? false, text, meta: result._meta ?? {} });
     } catch (error) {

@@ -292,7 +292,7 @@ class Calls:
         attempts = self._restarts.attempts - call.attempts_at
         current = self._state.current
         first = NOT_GREETED if current is not None and current.phase is Phase.GREETING else NOT_STARTED
-        loss = self._state.last_loss or first
+        loss = self._state.last_loss or first.with_words(current.output if current is not None else ())
         return outcomes.unreachable(call.name, loss, attempts, now - call.waits_since)
 
     def _deliver(self, call: Call, answer: Message, outcome: Outcome, now: float, reason: str = "") -> None:

@@ -50,7 +50,7 @@ class HttpGuard:
     def refusal(self, headers: Mapping[str, str]) -> HttpRefusal | None:
         """Return why a request is refused whatever it asks for; None if it may go on. Looks at Host and Origin."""
         if not self._is_our_host(headers.get("host", "")):
-            return HttpRefusal(421, "Invalid Host header")
+            return HttpRefusal(403, "Invalid Host header")
         origin = headers.get("origin")
         if origin is not None and not self._is_allowed_origin(origin):
             return HttpRefusal(403, "Invalid Origin header")

@@ -129,7 +129,7 @@ class Sidecar(Value):
         validator=_mapping("a text", lambda value: isinstance(value, str), is_secret=True),
     )
     patience: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
-    start_timeout: float = attrs.field(default=60.0, converter=as_seconds, validator=short_seconds)
+    start_timeout: float = attrs.field(default=55.0, converter=as_seconds, validator=short_seconds)
     timeout: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
     )

@@ -237,6 +237,12 @@ class Relay:
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.unanswered(found, request, loss, now)
 
+    def output_line(self, session: int, line: str) -> None:
+        """The connection of a session has a line for people; what its server wrote begins with `server`."""
+        found = self._state.sessions.get(session)
+        if found is not None and found.ready_at is None and line.startswith("server"):
+            found.output.append(line.removeprefix("server: ").removeprefix("server, "))
+
     def lost(self, session: int, loss: Loss, now: float) -> None:
         """The connection of a session ended, or could not be made."""
         if (found := self._state.sessions.get(session)) is not None:

@@ -6,7 +6,7 @@ circuit, and the next start waits longer; so a crash loop ends in an open circui
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...calls.breaker.state import CircuitState
 from ...errors import CircuitOpenError, Failure
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     import random
 
     from .options import Sidecar
+    from .state import State
     from .upstream import Loss
+
+
+_TRIES: Final = 6  # in the patience of a call, at least
 
 
 class Restarts:
@@ -38,6 +42,9 @@ class Restarts:
         self._previous: float | None = None
         self.attempts = 0  # starts ever
         self.next_at: float | None = None  # when the next start is due; None while none is
+        self._soon_at = 0.0  # when it is due if somebody waits for it
+        self._longest = options.patience / _TRIES
+        self.is_failing = False  # the last start came to nothing
 
     def begin(self, now: float) -> None:
         """The server is started."""
@@ -50,23 +57,37 @@ class Restarts:
 
     def worked(self, now: float) -> None:
         """A session has answered a call."""
-        self._failed, self._previous = 0, None
+        self._failed, self._previous, self.is_failing = 0, None, False
         if self._permit is not None:
             self._circuit.succeeded(self._permit, now, 0.0)
             self._permit = None
 
-    def ended(self, loss: Loss, now: float, *, has_worked: bool) -> float:
-        """A session ended, or did not come about; return when the next start is due."""
+    def ended(self, loss: Loss, now: float, *, has_worked: bool, is_away: bool = False) -> float:
+        """A session ended, or did not come about; return when the next start is due.
+
+        `is_away`: nobody listens where a server was before. That is no start that failed, so calls wait for it.
+        """
         if has_worked:
             self.worked(now)
+        elif self._permit is not None and is_away:
+            self._circuit.released(self._permit, now, 0.0)
         elif self._permit is not None:
             self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
         self._permit = None
+        self.is_failing = not has_worked
         self._failed = 1 if has_worked else self._failed + 1
         wait = self._backoff.next(self._failed, self._previous, self._rng)
         self._previous = wait
-        self.next_at = now + max(wait, loss.retry_after or 0.0, self._circuit.retry_after(now) or 0.0)
+        least = max(loss.retry_after or 0.0, self._circuit.retry_after(now) or 0.0)
+        self.next_at = now + max(wait, least)
+        self._soon_at = now + max(min(wait, self._longest * self._rng.uniform(0.75, 1.0)), least)
         return self.next_at
+
+    def due(self, state: State) -> float | None:
+        """Return when the next start is due, None while none is; it is sooner where a call waits, whose patience would end first."""
+        if self.next_at is None or not state.is_awaited:
+            return self.next_at
+        return min(self.next_at, self._soon_at)
 
     def pause(self, tries: int) -> float:
         """Return the seconds before a request is made again of a server that is there, after so many tries."""

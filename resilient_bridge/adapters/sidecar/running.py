@@ -228,4 +228,5 @@ class _Receiver:
         self._running.tell(self._running.relay.lost, self._session, loss)
 
     def on_note(self, text: str) -> None:
+        self._running.relay.output_line(self._session, text)
         self._running.note(text)

@@ -97,10 +97,8 @@ class Sessions:
     def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
         state = self._state
         if answer is None:
-            timeout = Loss(
-                reason=f"no answer to initialize within {self._options.start_timeout:g} s",
-                executed=Executed.NO,
-            )
+            text = f"no answer to initialize within {self._options.start_timeout:g} s"
+            timeout = Loss(reason=text, executed=Executed.NO).with_words(session.output)
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
             text = redact(str(answer.error.get("message", "")), limit=200)
@@ -319,7 +317,12 @@ class Sessions:
             return
         state.current, state.last_loss, self._is_knocking = None, loss, False
         is_stable = session.ready_at is not None and now - session.ready_at >= _STABLE
-        due = self._restarts.ended(loss, now, has_worked=session.has_answered or is_stable)
+        due = self._restarts.ended(
+            loss,
+            now,
+            has_worked=session.has_answered or is_stable,
+            is_away=loss.is_unreachable and state.started is not None,
+        )
         if loss.is_session_gone and session.has_answered:
             due = self._restarts.next_at = now
         if session.ready_at is not None:
@@ -341,7 +344,7 @@ class Sessions:
 
     def next_timer(self) -> float | None:
         """Return when a start, or an end, is due."""
-        due = self._restarts.next_at
+        due = self._restarts.due(self._state)
         times = [due] if due is not None and self._is_to_be_tried else []
         times += [
             one.opened_at + _LAST_ANSWERS
@@ -366,7 +369,7 @@ class Sessions:
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
                 end_overdue(session, now)
-        due = self._restarts.next_at
+        due = self._restarts.due(state)
         if due is None or now < due or not self._is_to_be_tried:
             return
         if state.current is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .lists import Lists, Seen
 from .message import object_of
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .message import Key, Message
     from .options import Sidecar
     from .upstream import Loss
+
+
+_OUTPUT_LINES: Final = 5
 
 
 class Phase(StrEnum):
@@ -49,6 +52,7 @@ class Session:
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
         self.is_listed = False  # its tools were asked for
+        self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)  # lines beside messages, until it is ready
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
         self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
         self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
@@ -252,6 +256,11 @@ class State:
     def note(self, event: str, line: str = "", **fields: Any) -> None:
         """Record what happened."""
         self.actions.append(Note({"event": event, **fields}, line))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a request waits for the server."""
+        return bool(self.waiting or self.openings())
 
     @property
     def usable(self) -> Session | None:

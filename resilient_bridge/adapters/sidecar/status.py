@@ -32,7 +32,8 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     phase = str(current.phase) if current is not None else "away"
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)
-    status = "ok" if is_ready else "down" if refused_for is not None or current is None else "degraded"
+    is_coming = current is not None and current.phase is not Phase.UNREACHABLE and not restarts.is_failing
+    status = "ok" if is_ready else "degraded" if is_coming and refused_for is None else "down"
     found: dict[str, Any] = {
         "status": status,
         "server": phase,
@@ -45,8 +46,9 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     }
     if state.last_loss is not None:
         found["last_loss"] = state.last_loss.reason
-    if not is_ready and restarts.next_at is not None:
-        found["next_start_in"] = round(max(0.0, restarts.next_at - now), 3)
+    due = restarts.due(state)
+    if not is_ready and due is not None:
+        found["next_start_in"] = round(max(0.0, due - now), 3)
     if refused_for is not None:
         found["refusing_for"] = round(refused_for, 3)
     return found

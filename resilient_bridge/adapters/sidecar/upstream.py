@@ -14,7 +14,7 @@ from ...errors import Executed
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .message import Message
 
@@ -44,6 +44,10 @@ class Loss:
         """Return what the end of its connection is for one request."""
         return attrs.evolve(self, executed=Executed.NO) if request in self.unread else self
 
+    def with_words(self, lines: Iterable[str]) -> Loss:
+        """Return it with these lines for the server's last words."""
+        return attrs.evolve(self, words="\n".join(lines))
+
 
 NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)
 NOT_GREETED: Final = Loss(reason="it has not answered initialize", executed=Executed.NO)
@@ -69,7 +73,7 @@ class Receiver(Protocol):
         """
 
     def on_note(self, text: str) -> None:
-        """Something that a person should see in the log, in one line: a line of the server's stderr, a line of noise."""
+        """Something that a person should see in the log, in one line; what the server itself wrote begins with `server`."""
 
 
 class Upstream(Protocol):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_LINE: Final = 64 * 2**20
 _CLOSE_SECONDS: Final = 2.0  # after its stdin was closed until SIGTERM, and after that until SIGKILL
-_WORDS: Final = 20  # lines of stderr that an error shows
+_WORDS: Final = 20  # lines that an error shows
 _LONGEST: Final = 500  # characters of a line in the log
 
 
@@ -51,7 +51,7 @@ class ChildUpstream:
         self._max_line = max_line
         self._child: ChildProcess | None = None
         self._handed: dict[int, Outgoing] = {}  # requests that are not answered yet
-        self._stderr: deque[str] = deque(maxlen=_WORDS)
+        self._words: deque[str] = deque(maxlen=_WORDS)
 
     async def open(self) -> None:
         """Start the child. Raises LostError where the system cannot."""
@@ -123,7 +123,8 @@ class ChildUpstream:
         except NotAMessage as error:
             if line.strip():
                 text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
-                self._receiver.on_note(f"server, on stdout: {text} ({error})")
+                self._words.append(f"on stdout: {text} ({error})")
+                self._receiver.on_note(f"server, {self._words[-1]}")
             return
         if message.is_answer and isinstance(message.id, int):
             self._handed.pop(message.id, None)
@@ -140,7 +141,7 @@ class ChildUpstream:
 
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
-        self._stderr.append(text)
+        self._words.append(text)
         self._receiver.on_note(f"server: {text}")
 
     def _on_exit(self) -> None:
@@ -155,8 +156,8 @@ class ChildUpstream:
 
     @property
     def words(self) -> str:
-        """The last lines that it wrote to stderr, with secrets masked."""
-        return "\n".join(self._stderr)
+        """The last lines that it wrote to stderr, and to stdout where they were no messages, with secrets masked."""
+        return "\n".join(self._words)
 
     def _not_started(self, error: OSError) -> Loss:
         program = self._command[0]

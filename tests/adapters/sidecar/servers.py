@@ -16,6 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +35,11 @@ SETS = {
     "servers": LOCKS / "servers" / "package-lock.json",  # filesystem, memory, the conformance suite, Node 22
     "inspector": LOCKS / "inspector" / "package-lock.json",
     "python": LOCKS / "python.txt",  # git, time, sqlite: all of them need mcp < 2
+    "sdk": LOCKS / "sdk.txt",  # the Python SDK's own server for the conformance suite
 }
 Command = tuple[str, ...]
+PIP = (sys.executable, "-m", "pip")
+QUIETLY = ("-q", "--disable-pip-version-check")
 
 
 def folder(name: str) -> Path:
@@ -72,7 +77,12 @@ def install(name: str) -> None:
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        _install_python(partial) if name == "python" else _install_npm(partial, SETS[name].parent)
+        if SETS[name].suffix == ".txt":
+            _install_python(partial, SETS[name])
+        else:
+            _install_npm(partial, SETS[name].parent)
+        if name == "sdk":
+            _extract_everything(partial)
         partial.rename(target)
 
 
@@ -87,10 +97,24 @@ def _install_npm(target: Path, lock: Path) -> None:
     )
 
 
-def _install_python(target: Path) -> None:
+def _install_python(target: Path, lock: Path) -> None:
     """Into a folder, without an environment: it takes half the time, and a folder may be renamed."""
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*pip, "--no-deps", "--target", target, "-r", SETS["python"]], check=True)
+    subprocess.run(
+        [*PIP, "install", *QUIETLY, "--no-compile", "--no-deps", "--target", target, "-r", lock], check=True
+    )
+
+
+def _extract_everything(target: Path) -> None:
+    """The SDK's everything-server is in no wheel, only in the source distribution."""
+    wanted = next(line for line in SETS["sdk"].read_text().splitlines() if line.startswith("mcp=="))
+    with tempfile.TemporaryDirectory() as fresh:
+        command = [*PIP, "download", *QUIETLY, "--no-deps", "--no-binary", "mcp", "-d", fresh, wanted]
+        subprocess.run(command, check=True)
+        (archive,) = Path(fresh).iterdir()
+        with tarfile.open(archive) as packed:
+            packed.extractall(fresh, filter="data")
+        (found,) = Path(fresh).glob("*/examples/servers/everything-server/mcp_everything_server")
+        shutil.copytree(found, target / found.name)
 
 
 @contextmanager
@@ -125,10 +149,12 @@ def memory(file: Path) -> Command:
     return ("env", f"MEMORY_FILE_PATH={file}", "node", program)
 
 
-def everything() -> Command:
-    """The everything server over stdio."""
-    program = NODE_PEERS / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-    return ("node", str(program), "stdio")
+def everything(port: int | None = None) -> Command:
+    """The everything server over stdio, or over HTTP at /mcp of a port; it prints a line for each request."""
+    program = str(NODE_PEERS / "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    if port is None:
+        return ("node", program, "stdio")
+    return ("env", f"PORT={port}", "node", program, "streamableHttp")
 
 
 def _python_program(name: str, *arguments: str) -> Command:
@@ -173,6 +199,13 @@ def conformance_server(port: int | None = None) -> Command:
     """The fixtures of the conformance suite on the official TypeScript SDK: over stdio, or over HTTP (its first line is the URL)."""
     program = str(NODE_PEERS / "conformance_server.mjs")
     return ("node", program) if port is None else ("node", program, str(port))
+
+
+def sdk_server(port: int | None = None) -> Command:
+    """The Python SDK's own server for the suite: over HTTP as it comes, at /mcp of a port; or over stdio, for which it has no option."""
+    over_stdio = "from mcp_everything_server.server import mcp; mcp.run(transport='stdio')"
+    how = ("-c", over_stdio) if port is None else ("-m", "mcp_everything_server", "--port", str(port))
+    return ("env", f"PYTHONPATH={folder('sdk')}", sys.executable, "-W", "ignore", *how)
 
 
 def conformance(url: str, directory: Path, *arguments: str) -> tuple[int, int, str]:

@@ -5,10 +5,12 @@ Rule: nothing of the sidecar is imported. What happened is read from the client'
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.adapters.sidecar.raw_client import Http, Message, Pipes
 
@@ -85,6 +88,60 @@ def client_of(url: str, **how: Any) -> Iterator[Http]:
     with Http(url) as client:
         client.initialize(**how)
         yield client
+
+
+def health_of(url: str) -> tuple[int, dict[str, Any]]:
+    """What `/health` answers without a token: its status and its body."""
+    address = urlsplit(url)
+    assert address.hostname is not None
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+    try:
+        connection.request("GET", "/health")
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+# ---- servers at a URL --------------------------------------------------------------------------------------------------
+@contextmanager
+def deployed(command: Sequence[str], port: int, log: Path | None = None) -> Iterator[None]:
+    """A server on a port, from when it answers there until it is killed; what it prints goes to a file, or to nobody."""
+    with (
+        Path(log or os.devnull).open("wb") as printed,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=printed, stderr=printed) as process,
+    ):
+        try:
+            until(lambda: listens(port) or process.poll() is not None, 30, "the server listens")
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+            yield
+        finally:
+            process.kill()
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers HTTP on a port of this machine."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/nothing")
+        connection.getresponse().read()
+    except ConnectionError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def is_refused(url: str) -> bool:
+    """Whether a connection to this address is refused."""
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname, address.port or 80), 5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:  # reset, by one that is about to close
+        return False
+    return False
 
 
 # ---- what a client was told --------------------------------------------------------------------------------------------

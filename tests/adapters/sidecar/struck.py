@@ -23,11 +23,11 @@ from typing import Any
 
 from resilient_bridge.testing import MCPStrike, MCPTrap
 from tests.adapters.sidecar import servers
+from tests.adapters.sidecar.paced_client import CLIENTS, outcome_of_line
 from tests.adapters.sidecar.standing_in import (
     behind,
     kill_server,
     listening,
-    outcome_in,
     outcome_of,
     stands_in_for,
     text_of,
@@ -175,11 +175,6 @@ def _struck(
 # ---- a server that dies by a plan --------------------------------------------------------------------------------------
 STDIO = ("before", "after", "middle", "answered", "exit0", "noise")
 HTTP = ("before", "after", "middle", "answered", "noise", "forgotten", "cut", "reset")
-CLIENTS: dict[str, Callable[..., servers.Command]] = {
-    "python-legacy": lambda *rest: servers.python_client("legacy", *rest),
-    "python-modern": lambda *rest: servers.python_client("auto", *rest),
-    "typescript": servers.typescript_client,
-}
 
 
 def plan_of(seed: int, kinds: Sequence[str], length: int, rate: float = 0.35) -> list[str]:
@@ -206,7 +201,7 @@ def _run_client(command: servers.Command) -> list[dict[str, Any]]:
 def _judged(label: str, lines: list[dict[str, Any]], ran: Counter[str], tally: Tally) -> None:
     for line in lines:
         text = line.get("text") or str(line.get("error"))
-        outcome = "error" if "error" in line else outcome_in(line["meta"], line["text"], line["isError"])
+        outcome = outcome_of_line(line)
         if line["name"] == "order":
             tally.judge(f"{label}-{line['n']}", outcome, ran[f"{label}-{line['n']}"], text)
         else:

@@ -46,6 +46,21 @@ def test_a_server_without_hints_is_unsafe_throughout(tmp_path):
     assert len(found["unsafe"]) == found["tools"] > 0
 
 
+@servers.needs("node")
+def test_a_cancelled_call_of_the_everything_server_is_not_answered():
+    """A tool that takes a second is called twice: the cancelled call gets no answer, the other one its result."""
+    probe = (
+        "--probe-tool",
+        "trigger-long-running-operation",
+        "--probe-arguments",
+        '{"duration": 1, "steps": 2}',
+    )
+    found = doctor(*probe, "--", *servers.everything())
+    assert (found["exit_code"], found["problems"]) == (0, [])
+    assert found["cancelled_is_answered"] is False
+    assert found["probe"]
+
+
 def test_a_server_at_a_url_is_not_trusted_for_its_hints(tmp_path):
     """Nobody started it, so what it says of itself does not count without permission."""
     with MCPTrap(tmp_path / "effects.jsonl", rate=0).http() as url:

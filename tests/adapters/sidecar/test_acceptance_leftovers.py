@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ IGNORES = "ignores the end of its input and SIGTERM"
 
 
 def _commands(tmp_path):
+    everything, filesystem = servers.everything(), servers.filesystem(tmp_path)
     trap = MCPTrap(tmp_path / "effects.jsonl", rate=0).command
     shell = " ".join(f"'{word}'" for word in trap)
     return {
@@ -48,6 +50,13 @@ def _commands(tmp_path):
         "sh": (("sh", "-c", f"{shell}; true"), HEEDS),  # the shell stays: it has something to do afterwards
         "npx": (("npx", "--no-install", "-c", shell), HEEDS),
         "stubborn": ((sys.executable, "-c", STUBBORN), IGNORES),
+        "everything-sh": (("sh", "-c", f"{shlex.join(everything)}; true"), HEEDS),
+        "everything-npx": (
+            ("npx", "--prefix", str(servers.NODE_PEERS), "--no-install", "mcp-server-everything", "stdio"),
+            HEEDS,
+        ),
+        "filesystem-sh": (("sh", "-c", f"{shlex.join(filesystem)}; true"), HEEDS),
+        "filesystem-npx": (("npx", "--no-install", "-c", shlex.join(filesystem)), HEEDS),
     }
 
 
@@ -66,11 +75,31 @@ CASES = [
     ("stubborn", "the client closes our input"),
     ("stubborn", "SIGINT"),
 ]
+OF_OTHERS = [
+    ("everything-npx", "the client closes our input"),
+    ("filesystem-npx", "SIGTERM"),
+    ("everything-sh", "SIGKILL"),
+]
+MORE_OF_OTHERS = [
+    *(("everything-sh", end) for end in ("the client closes our input", "SIGTERM", "SIGINT")),
+    *(("everything-npx", end) for end in ("SIGTERM", "SIGHUP", "SIGKILL")),
+    *(("filesystem-sh", end) for end in ENDS),
+    *(("filesystem-npx", end) for end in ("the client closes our input", "SIGINT", "SIGKILL")),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "end"), CASES, ids=[f"{kind}-{end}".replace(" ", "-") for kind, end in CASES]
-)
+def _cases():
+    needs = servers.needs("node", "servers")
+    for cases, marks in (
+        (CASES, ()),
+        (OF_OTHERS, (needs,)),
+        (MORE_OF_OTHERS, (needs, pytest.mark.campaign)),
+    ):
+        for kind, end in cases:
+            yield pytest.param(kind, end, id=f"{kind}-{end}".replace(" ", "-"), marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "end"), list(_cases()))
 def test_no_process_of_the_tree_remains(kind, end, tmp_path):
     """After 5 s (and with -9, of a server that heeds the end of its input) none is there; the exit code is 0 unless we were killed."""
     command, _ = _commands(tmp_path)[kind]
@@ -90,9 +119,9 @@ def test_no_process_of_the_tree_remains(kind, end, tmp_path):
         assert tree
         begin = time.monotonic()
         ENDS[end](process)
-        until(lambda: not any(map(is_alive, tree)), 8, f"the end of {tree}")
-        assert process.wait(8) == (-signal.SIGKILL if end == "SIGKILL" else 0)
-        assert time.monotonic() - begin < 8
+        until(lambda: not any(map(is_alive, tree)), 5, f"the end of {tree}")
+        assert process.wait(5) == (-signal.SIGKILL if end == "SIGKILL" else 0)
+        assert time.monotonic() - begin < 5
 
 
 def test_a_client_that_was_killed_takes_all_with_it(tmp_path):
@@ -107,7 +136,7 @@ def test_a_client_that_was_killed_takes_all_with_it(tmp_path):
         tree = tree_of(client.pid)
         assert len(tree) >= 2
         client.kill()
-        until(lambda: not any(map(is_alive, tree)), 8, f"the end of {tree}")
+        until(lambda: not any(map(is_alive, tree)), 5, f"the end of {tree}")
 
 
 # ---- what a server writes ----------------------------------------------------------------------------------------------

@@ -6,41 +6,17 @@ import http.client
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.sidecar.feature_rows import COMMAND
-from tests.adapters.sidecar.standing_in import behind, outcome_of, text_of, until
+from tests.adapters.sidecar.standing_in import behind, deployed, listens, outcome_of, text_of, until
 from tests.peers.ports import Port
 
 
 pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5")]
 SERVER = str(Path(__file__).with_name("redeployed_server.py"))
-
-
-@contextmanager
-def deployed(command, port):
-    """A server on a port, from when it listens until it is killed."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        try:
-            until(lambda: _listens(port), 30, "the server listens")
-            yield
-        finally:
-            process.kill()
-
-
-def _listens(port):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/nothing")
-        connection.getresponse().read()
-    except ConnectionError:
-        return False
-    finally:
-        connection.close()
-    return True
 
 
 def _command(port, log, *tools):
@@ -97,7 +73,7 @@ def _redeploy(client, port, logs, tools, notices):
 
 def _is_open(port):
     try:
-        return _listens(port)
+        return listens(port)
     except (OSError, http.client.HTTPException):
         return True
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.feature_rows import COMMAND, problems
 from tests.adapters.sidecar.row_table import ROWS
-from tests.adapters.sidecar.standing_in import listening, stands_in_for
+from tests.adapters.sidecar.standing_in import deployed, listening, stands_in_for
+from tests.peers.ports import Port
 
 
 pytestmark = [pytest.mark.real, pytest.mark.requirement("X7")]
@@ -61,15 +63,50 @@ def test_every_row_passes_from_a_url():
             assert problems(sidecar.url) == SOUND
 
 
+@contextmanager
+def sdks_own() -> Iterator[str]:
+    """The URL of the Python SDK's own server for the suite."""
+    with Port() as port, deployed(servers.sdk_server(port.number), port.number):
+        yield f"http://127.0.0.1:{port.number}/mcp"
+
+
+def _passed(url: str, folder: Path) -> tuple[int, int]:
+    passed, failed, printed = servers.conformance(url, folder)
+    assert failed == 0, printed
+    return passed, failed
+
+
+@pytest.mark.server
+@servers.needs("servers", "sdk")
+def test_the_conformance_suite_counts_the_same_for_the_python_sdks_own_server(tmp_path):
+    """40 checks of 40 of a server that its authors wrote for the suite: at its URL, and at its URL behind `--http`."""
+    with sdks_own() as url:
+        direct = _passed(url, tmp_path)
+        with listening(url) as sidecar:
+            behind = _passed(sidecar.url, tmp_path)
+    assert behind == direct == (40, 0)
+
+
+@pytest.mark.server
+@pytest.mark.campaign
+@servers.needs("servers", "sdk")
+def test_the_conformance_suite_counts_the_same_for_the_python_sdks_own_server_over_stdio(tmp_path):
+    """The same server as a command behind `--http`, which starts one for each of the suite's thirty sessions."""
+    with sdks_own() as url:
+        direct = _passed(url, tmp_path)
+    with listening(servers.sdk_server()) as sidecar:
+        behind = _passed(sidecar.url, tmp_path)
+    assert behind == direct == (40, 0)
+
+
 @pytest.mark.server
 @servers.needs("node", "servers")
-@pytest.mark.parametrize("kind", ["command", "url"])
-def test_the_conformance_suite_passes_behind_the_sidecar(kind, tmp_path):
-    """40 checks of 40, as without it, for a server over stdio and for one at a URL."""
-    if kind == "command":
-        with listening(servers.conformance_server()) as sidecar:
-            passed, failed, printed = servers.conformance(sidecar.url, tmp_path)
-    else:
-        with at_a_url(servers.conformance_server(0)) as url, listening(url) as sidecar:
-            passed, failed, printed = servers.conformance(sidecar.url, tmp_path)
-    assert (passed, failed) == (40, 0), printed
+def test_the_conformance_suite_counts_the_same_on_the_typescript_sdk(tmp_path):
+    """40 checks of 40 of our fixtures on the TypeScript SDK: at its URL, at its URL behind `--http`, and as a command behind `--http`."""
+    with at_a_url(servers.conformance_server(0)) as url:
+        direct = _passed(url, tmp_path)
+        with listening(url) as sidecar:
+            from_a_url = _passed(sidecar.url, tmp_path)
+    with listening(servers.conformance_server()) as sidecar:
+        from_a_command = _passed(sidecar.url, tmp_path)
+    assert from_a_command == from_a_url == direct == (40, 0)

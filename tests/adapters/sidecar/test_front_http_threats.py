@@ -69,7 +69,7 @@ async def raw(front, method, headers, body=""):
 def test_only_this_machine_is_a_host(host):
     """By name or address; a page that had its name resolve to this machine is refused."""
     refusal = guard_of("127.0.0.1", token=None).refusal({"host": host})
-    assert (refusal is None or refusal.status) == (HOSTS[host] or 421)
+    assert (refusal is None or refusal.status) == (HOSTS[host] or 403)
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -96,7 +96,7 @@ def test_names_can_be_allowed():
     )
     for host in ("tools.example:80", "192.168.0.1:7777", "127.0.0.1"):
         assert guard.refusal({"host": host, "origin": "https://a.example"}) is None
-    assert guard.refusal({"host": "other.example"}).status == 421
+    assert guard.refusal({"host": "other.example"}).status == 403
     assert guard.refusal({"host": "tools.example", "origin": "https://b.example"}).status == 403
 
 
@@ -135,14 +135,14 @@ async def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"host": "evil.invalid"}, 421),
+        ({"host": "evil.invalid"}, 403),
         ({"origin": "http://evil.invalid"}, 403),
         ({"authorization": ""}, 401),
         ({"authorization": "Bearer wrong"}, 401),
         ({"authorization": f"Basic {TOKEN}"}, 401),
         ({"authorization": f"Bearer {TOKEN}x"}, 401),
         ({"authorization": "Bearer \u00fc".encode()}, 401),
-        ({"host": "evil.invalid", "authorization": ""}, 421),  # who asks is looked at first
+        ({"host": "evil.invalid", "authorization": ""}, 403),  # who asks is looked at first
     ],
 )
 async def test_the_door_is_before_everything(headers, status):

@@ -15,7 +15,7 @@ def test_a_command_alone_is_enough():
     found = Sidecar(command=["npx", "server"])
     assert found.command == ("npx", "server")
     assert found.is_command
-    assert (found.patience, found.start_timeout, found.timeout, found.deadline) == (30.0, 60.0, None, None)
+    assert (found.patience, found.start_timeout, found.timeout, found.deadline) == (30.0, 55.0, None, None)
     assert not found.trust_hints
     assert not found.log_arguments
     assert not found.status_tool

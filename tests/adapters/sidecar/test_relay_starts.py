@@ -10,7 +10,6 @@ from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     MODERN,
     NEVER_SENT,
-    REFUSED,
     Harness,
     away,
     outcome,
@@ -280,17 +279,6 @@ def test_a_notification_of_a_client_waits_for_the_server_and_not_for_ever():
     client.tell("notifications/vendor", {"n": 2})
     harness.open_now()
     assert [one.params["n"] for one in harness.got("notifications/vendor")] == [2]
-
-
-def test_the_status_says_how_it_is():
-    """The status says how it is."""
-    harness, client = ready(url=True)
-    assert harness.relay.status(harness.now)["status"] == "ok"
-    client.call(1, "order")
-    harness.lose(harness.take(), REFUSED)
-    found = harness.relay.status(harness.now)
-    assert (found["status"], found["server"], found["waiting"]) == ("degraded", "unreachable", 1)
-    assert found["last_loss"] == "connection refused"
 
 
 def test_a_secret_in_an_address_stays_out_of_the_records():

@@ -12,7 +12,8 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.upstream_child import ChildUpstream
-from tests.adapters.sidecar.standing_in import behind, outcome_of, tree_of, until
+from tests.adapters.sidecar.raw_client import Pipes
+from tests.adapters.sidecar.standing_in import behind, outcome_of, stands_in_for, text_of, tree_of, until
 
 
 pytestmark = pytest.mark.real
@@ -29,6 +30,21 @@ for line in iter(sys.stdin.readline, ""):
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"pid": os.getpid(), "content": [],
             "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}}), flush=True)
 """
+
+
+def test_last_words_have_what_was_no_message_on_stdout():
+    """A server that says on stdout why it ends: the client is told, beside what stands on stderr."""
+    script = "import sys; print('usage: tea POT', flush=True); sys.exit('no pot')"
+    program = [*stands_in_for((sys.executable, "-c", script), "--circuit", "1/9")]
+    opening = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    with Pipes(program) as client:
+        text = text_of(client.request("initialize", opening))
+    assert "on stdout: usage: tea POT (not a JSON object)" in text
+    assert "no pot" in text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a pipe can be looked into on Linux only")
