@@ -32,7 +32,7 @@ _NOT_FOUND: Final = [
 class Line(Outlet, Protocol):
     """An outlet that can also wait before it sends."""
 
-    def later(self, delay: float, text: str, /) -> None: ...
+    def later(self, delay: float, text: str | Callable[[], str], /) -> None: ...
 
 
 class Dialogue:
@@ -87,12 +87,13 @@ class Dialogue:
         self._error("PROTO_SEQUENCE_ERROR", "message out of sequence", message.get("id"), **details)
 
     # ---- answers
-    def _send(self, text: str) -> None:
+    def _send(self, text: str | Callable[[], str]) -> None:
+        """Send an answer, after `slow`; a function makes it then, of what is so by then."""
         slow = self._memory.behaviour.slow
         if slow > 0:
             self._line.later(slow, text)
         else:
-            self._line.send(text)
+            self._line.send(text if isinstance(text, str) else text())
 
     def _answer(self, kind: str, payload: Mapping[str, Any], ident: str | None) -> None:
         self._send(ENCODE(self._memory.message(kind, payload, ident)))
@@ -187,10 +188,13 @@ class Dialogue:
         behaviour = self._memory.behaviour
         if not behaviour.push_buffer or behaviour.replay in {"none", "unknown_type"}:
             return
-        texts = self._memory.replay(session, None)
-        if texts:  # the seed sends nothing rather than an empty buffer
+        if self._memory.replay(session, None):  # the seed sends nothing rather than an empty buffer
             as_strings = behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed"
-            self._send(replay_frame(texts, as_strings=as_strings, ident=None, stamp=None))
+            self._send(
+                lambda: replay_frame(
+                    self._memory.replay(session, None), as_strings=as_strings, ident=None, stamp=None
+                )
+            )
 
     def on_replay(self, message: Message) -> None:
         memory, session, ident = self._memory, self._session, message["id"]
@@ -208,15 +212,20 @@ class Dialogue:
             wrong = {"field": "payload.since", "constraint": "iso8601", "received": since}
             self._refuse([wrong], ident)
             return
-        answer = replay_frame(
-            memory.replay(session, instant),
-            as_strings=behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed",
-            ident=ident if behaviour.replay_ids else None,
-            stamp=memory.stamps.show(memory.stamps.now(), behaviour),
-        )
+
+        def answer() -> str:
+            return replay_frame(
+                memory.replay(session, instant),
+                as_strings=behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed",
+                ident=ident if behaviour.replay_ids else None,
+                stamp=memory.stamps.show(memory.stamps.now(), behaviour),
+            )
+
         for _ in range(2 if behaviour.answer_twice else 1):
             if behaviour.replay_delay > 0:
-                self._line.later(behaviour.replay_delay, answer)
+                self._line.later(
+                    behaviour.replay_delay, answer()
+                )  # of now: what comes meanwhile overtakes it
             else:
                 self._send(answer)
 

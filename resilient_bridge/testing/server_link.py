@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class AcceptedConnection:
         self._light = asyncio.Event()
         self._light.set()
         self._held: list[str | bytes] = []
-        self._delayed: list[tuple[float, int, str]] = []
+        self._delayed: list[tuple[float, int, str | Callable[[], str]]] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._dawn: asyncio.TimerHandle | None = None
@@ -148,8 +148,8 @@ class AcceptedConnection:
             protocol.send_binary(frame)
         self.connection.transport.write(b"".join(protocol.data_to_send()))
 
-    def later(self, delay: float, text: str) -> None:
-        """Write it after a delay; equal delays keep their order."""
+    def later(self, delay: float, text: str | Callable[[], str]) -> None:
+        """Write it after a delay, a function's text as it is then; equal delays keep their order."""
         loop = asyncio.get_running_loop()
         # not a timer each: the loop does not promise an order among equal ones
         heapq.heappush(self._delayed, (loop.time() + delay, self._count, text))
@@ -167,7 +167,8 @@ class AcceptedConnection:
         loop = asyncio.get_running_loop()
         now = loop.time()
         while self._delayed and self._delayed[0][0] <= now:
-            self.send(heapq.heappop(self._delayed)[2])
+            text = heapq.heappop(self._delayed)[2]
+            self.send(text if isinstance(text, str) else text())
         self._timer = None
         self._arm(loop)
 

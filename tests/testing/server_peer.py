@@ -91,7 +91,7 @@ class Line:
     def later(self, delay: float, text: str) -> None:
         """Take it as sent, and note the delay."""
         self.delays.append(delay)
-        self.send(text)
+        self.send(text if isinstance(text, str) else text())
 
     def end(self, code: int, reason: str) -> None:
         """Note how it ended."""

@@ -92,6 +92,19 @@ async def test_background_work_ends_with_the_bridge():
     assert asyncio.all_tasks() == before
 
 
+async def test_a_slow_replay_holds_what_was_said_meanwhile():
+    """It is answered after the delay, of what is in the buffer then: nothing that came before it is missing in it."""
+    async with BridgeServer(slow=0.05, push_buffer=False) as server, peer(server.url) as client:
+        await client.join("s")
+        await server.push("note", {"n": 1})
+        await client.hear()
+        await client.say("request_replay", {"since": None})
+        await server.push("note", {"n": 2})
+        assert (await client.hear())["payload"] == {"n": 2}
+        answer = await client.hear()
+        assert [message["payload"]["n"] for message in answer["payload"]["messages"]] == [1, 2]
+
+
 async def test_slow_answers_keep_their_order():
     """Fifty answers with one delay come in the order of the questions, after the delay."""
     async with BridgeServer(acks="none") as server, peer(server.url) as client:
