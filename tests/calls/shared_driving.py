@@ -11,10 +11,10 @@ from resilient_bridge.calls.shared.ports import CircuitAnswer, CircuitView
 CLOSED = CircuitView(
     state="closed",
     era=7,
-    said="",
+    reason="",
     why="",
     because="",
-    left=0.0,
+    remaining=0.0,
     failed=0,
     seen=5,
     margin=5,
@@ -31,8 +31,10 @@ def view(state: str = "closed", **how: Any) -> CircuitView:
     return CLOSED._replace(state=state, **how)
 
 
-OPEN = view("open", era=8, why="consecutive_failures_5", said="consecutive_failures_5", left=30.0, margin=1)
-HALF_OPEN = view("half_open", era=9, said="reset_timeout_elapsed", free=1, margin=1)
+OPEN = view(
+    "open", era=8, why="consecutive_failures_5", reason="consecutive_failures_5", remaining=30.0, margin=1
+)
+HALF_OPEN = view("half_open", era=9, reason="reset_timeout_elapsed", free=1, margin=1)
 
 
 class Asked:

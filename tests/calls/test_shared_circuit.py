@@ -93,7 +93,7 @@ def test_a_half_open_circuit_without_a_place_rejects_without_a_question():
 
 def test_an_isolated_circuit_rejects():
     """Whoever isolated it, and whatever the process."""
-    circuit, _, _ = shared(seen=view("isolated", era=8, why="isolated", said="isolated"))
+    circuit, _, _ = shared(seen=view("isolated", era=8, why="isolated", reason="isolated"))
     assert rejection(circuit).failure.details["reason"] == "isolated"
 
 
@@ -278,7 +278,7 @@ def test_in_virtual_time_a_test_is_alone():
 def test_a_view_is_told_as_what_happened():
     """Each change that a view brings is a transition, with its reason; the same view again is none."""
     _, line, told = shared()
-    for seen in (OPEN, OPEN, HALF_OPEN, view(era=10, said="request_success")):
+    for seen in (OPEN, OPEN, HALF_OPEN, view(era=10, reason="request_success")):
         line.learn(seen)
     assert told == [
         ("open", "consecutive_failures_5"),
@@ -321,9 +321,9 @@ def test_a_hand_sets_it_for_all():
     """isolate, disable and reset go to the store, and their answer is waited for."""
     circuit, line, told = shared()
     line.answers = [
-        CircuitAnswer(view("isolated", era=8, said="isolated"), 0),
-        CircuitAnswer(view("disabled", era=9, said="disabled"), 0),
-        CircuitAnswer(view(era=10, said="manual_reset"), 0),
+        CircuitAnswer(view("isolated", era=8, reason="isolated"), 0),
+        CircuitAnswer(view("disabled", era=9, reason="disabled"), 0),
+        CircuitAnswer(view(era=10, reason="manual_reset"), 0),
     ]
     circuit.isolate(0.0)
     circuit.disable(0.0)

@@ -1,8 +1,9 @@
-"""A rule's `before`: what runs before a failure is repeated, such as asking for a new token after a 401.
+"""A rule's `before`: the function that runs before a retry, such as a token refresh after a 401.
 
-Rule: one at a time. Of many calls that fail together one refreshes; the others wait for it and go on with what it brought. It is
-part of the call: inside its deadline, and what it raises ends it. It runs at the edge of the attempt, so that a refresh
-that meets the failure it is there for does not refresh itself.
+Rule: one refresh at a time. Of many calls that fail together, one refreshes; the others wait for it
+and use its result. The refresh is part of the call: it runs within the call's deadline, and an
+error that it raises ends the call. It runs between two attempts, so that a refresh that meets the
+same failure does not refresh itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Refresh:
-    """The step of a call that repeats by a rule with a `before`."""
+    """The step before a retry whose rule has a `before`."""
 
     __slots__ = ("attempt", "before", "retrying")
 
@@ -40,9 +41,9 @@ class Refresh:
                 return
             token = CURRENT.set(_edge(self.retrying, self.attempt))
             try:
-                said: Any = self.before()
-                if isawaitable(said):
-                    await said
+                result: Any = self.before()
+                if isawaitable(result):
+                    await result
             finally:
                 leave_context(token)
             gate.refreshed(self.attempt)
@@ -56,9 +57,9 @@ class Refresh:
                 return
             token = CURRENT.set(_edge(self.retrying, self.attempt))
             try:
-                said: Any = self.before()
-                if isawaitable(said):
-                    close = getattr(said, "close", None)
+                result: Any = self.before()
+                if isawaitable(result):
+                    close = getattr(result, "close", None)
                     if close is not None:
                         close()
                     wanted = "a sync function: the function it helps is sync"
