@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pydoc
 import re
 from importlib import import_module
 from pathlib import Path
 
+import attrs
 import pytest
 
 import resilient_bridge as rb
@@ -156,3 +158,14 @@ def test_every_room_states_its_names(room):
     """Each room's `__init__` has an `__all__` of names that it really has."""
     module = import_module(f"resilient_bridge.{room}")
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_help_of_the_dialects_begins_with_each_name_and_the_fields_of_each_fact():
+    """Within a screen or so, before the classes with all that is generated for them."""
+    begins = pydoc.plain(pydoc.render_doc(rb.dialects)).partition("PACKAGE CONTENTS")[0]
+    assert len(begins.splitlines()) < 50
+    for name in rb.dialects.__all__:
+        assert f"`{name}" in begins, name
+        value = getattr(rb.dialects, name)
+        if isinstance(value, type) and name not in {"End", "Positions"}:
+            assert f"`{name}({', '.join(attrs.fields_dict(value))})`" in begins

@@ -1,14 +1,18 @@
-"""The README's two commands are the ones that run. Rule: nothing here repeats a command, it reads it."""
+"""The README's two commands are the ones that run, and its second example does what it says. Rule: nothing here repeats them, it reads them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+import resilient_bridge as rb
 
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +23,35 @@ def _command(name: str) -> str:
     found = re.findall(rf"^<!-- command: {name} -->\n+```\w*\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL)
     assert len(found) == 1
     return found[0]
+
+
+def test_the_second_example_is_any_bridge_and_subscribes_again_after_a_cut(capsys):
+    """The block itself, with another address: it subscribes at each connection, sends its frame once, and prints what comes and the gap."""
+    block = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[1]
+    address = '"wss://host/ws", dialect=rb.dialects.plain, on_connect=hello'
+    assert f"rb.BridgeClient({address}" in block
+
+    async def main(server):
+        names = {"rb": rb}
+        exec(block.replace("wss://host/ws", server.url), names)
+        reading = asyncio.create_task(names["read"]())
+        await asyncio.sleep(5)
+        await server.push({"n": 1})
+        await asyncio.sleep(1)
+        await server.cut("abort")
+        await asyncio.sleep(30)
+        await server.push(["n", 2])
+        await asyncio.sleep(1)
+        reading.cancel()
+        await asyncio.wait([reading])
+        return server.received
+
+    feed = partial(rb.testing.LogBridge, position=None, type="ok", ping={"op": "subscribe"}, pong="subscribe")
+    subscribed, message = {"op": "subscribe", "topic": "news"}, {"op": "say", "text": "hello"}
+    assert rb.testing.simulate(main, server=feed) == [subscribed, message, subscribed]
+    first, gap, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == ("{'n': 1}", "['n', 2]")
+    assert "UNKNOWN" in gap
 
 
 @pytest.mark.parametrize("name", ["demo", "tests"])
@@ -89,7 +122,7 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
     assert every
     steps = every.group(1).split()
     beside = re.search(r"^beside\(\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)[0]
-    told = {*steps, *re.findall(r"\w+", beside)}
+    wanted = {*steps, *re.findall(r"\w+", beside)}
     assert {
         "style",
         "types",
@@ -100,7 +133,7 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
         "neighbours",
         "lowest",
         "readme",
-    } <= told
+    } <= wanted
     assert steps[-1] == "totals"
 
 
@@ -109,10 +142,10 @@ def test_what_runs_beside_something_else_fails_the_run(tmp_path):
     (tmp_path / ".ci").mkdir()
     script = (ROOT / ".ci/run").read_text()
     for failing in ("", "types", "litellm", "neighbours", "lowest(sample)"):
-        told = re.sub(
+        stubbed = re.sub(
             r"^session\(\) .*$", f'session() {{ [ "$1" != "{failing}" ]; }}', script, flags=re.MULTILINE
         )
-        (tmp_path / ".ci/run").write_text(told)
+        (tmp_path / ".ci/run").write_text(stubbed)
         code = 1 if failing else 0
         done = subprocess.run(
             ["bash", tmp_path / ".ci/run", "beside"],

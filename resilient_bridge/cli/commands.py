@@ -245,7 +245,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright
     serve.add_argument(
         "--dialect",
         metavar="DIALECT",
-        help="speak a family of home-made bridges, such as \"sequence(field='seq', ask='last_seq')\" (default: ReCursor's envelopes)",
+        help="speak plain, jsonrpc, or a family of home-made bridges, such as \"sequence(field='seq', ask='last_seq')\" (default: recursor)",
     )
     serve.add_argument(
         "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"

@@ -25,6 +25,8 @@ _SHOWN: Final = 80
 _WHERE: Final = "rb.dialects."
 FAMILIES: Final = {"sequence": "number", "last_event_id": "id", "since": "time"}
 """The families of home-made bridges, and what the position of an event is there."""
+LIVE: Final = ("plain", "jsonrpc")
+"""Dialects of which the embedded bridge only passes frames on: they have no greeting, no position and no replay."""
 
 
 class Spelled(NamedTuple):
@@ -71,14 +73,16 @@ def _spelled(node: ast.expr) -> Spelled:
     return Spelled(_made(named.id, found, call), f"{_WHERE}{ast.unparse(node)}")
 
 
-def read_family(text: str) -> tuple[str, dict[str, Any]]:
-    """The family that a text spells, and its arguments, for a server that speaks it. Raises ValueError as `read_dialect` does."""
+def read_served(text: str) -> tuple[str, dict[str, Any]]:
+    """The dialect that a text spells and its arguments, for the embedded bridge. Raises ValueError, also for one that it does not speak."""
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body
-    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-    if name not in FAMILIES or not isinstance(node, ast.Call):
-        raise ValueError(f"one of {', '.join(FAMILIES)} expected, with its arguments, got {_short(text)}")
-    return name, {str(each.arg): _literal(each.value) for each in node.keywords}
+    call = node if isinstance(node, ast.Call) else None
+    name = ast.unparse(node if call is None else call.func)
+    if name not in (*LIVE, *FAMILIES, "recursor"):
+        served = ", ".join([*LIVE, "recursor", *(f"{family}(…)" for family in FAMILIES)])
+        raise ValueError(f"one of {served} expected, got {_short(text)}, whose server has to be a real one")
+    return name, {} if call is None else {str(each.arg): _literal(each.value) for each in call.keywords}
 
 
 def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:

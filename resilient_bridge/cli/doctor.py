@@ -113,7 +113,9 @@ async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spe
         session_id=arguments.session,
         probe_type=arguments.probe_type,
     )
-    findings = conclude(seen.connections, dialect.dialect, has_failed=seen.failure is not None)
+    findings = conclude(
+        seen.connections, dialect.dialect, has_failed=seen.failure is not None, began=seen.began
+    )
     fits = first.fits if first is not None else seen.fits
     return Report(
         FOUND_OUT if findings.is_found_out else REFUSED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Final, Literal, cast
 
 import attrs
 
@@ -12,7 +12,15 @@ from ..protocol.facts import Channel, Event, Hello, Position, Replayed
 from ..protocol.messages import parse_timestamp
 from ..protocol.policies import Dialect
 from .doctor_journal import Connection
-from .doctor_values import After, Before, Numbering, Order
+from .doctor_values import After, Before, Numbering, Order, Retained
+
+
+_STAMPS: Final = (
+    "timestamp",
+    "ts",
+    "time",
+    "created_at",
+)  # fields in which servers write when an event was made
 
 
 def before_of(connections: Iterable[Connection]) -> Before:
@@ -52,10 +60,7 @@ def _numbering(events: Sequence[Event], channels: Iterable[Channel]) -> Numberin
 
 def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect) -> After:
     """What the connection after the cut brought, compared with what had come before it."""
-    # One that is pushed and asked for comes twice.
-    answer = max(back.answers, key=len) if back.answers else back.events(replayed=True)
-    if dialect.positions is not None:
-        answer = [event for event in answer if event.position is not None]
+    answer = _answer(back, dialect)
     known = [event for each in earlier for event in each.events()]
     resumed = back.resumed
     started = cut.cut or 0.0
@@ -178,13 +183,60 @@ def _oldest(answer: Sequence[Event]) -> Position | None:
 def from_start_of(connections: Iterable[Connection], dialect: Dialect) -> Position | None:
     """The oldest that came where a dialect asked for the start of the log."""
     for each in connections:
-        if dialect.encode is None:
-            is_start = each.has_asked and each.since is None
-        else:
-            is_start = each.has_asked and (each.record is None or not each.record.positions)
-        oldest = _oldest(each.events(replayed=True)) if is_start else None
+        oldest = _oldest(each.events(replayed=True)) if _is_from_start(each, dialect) else None
         if oldest is not None:
             return oldest
+    return None
+
+
+def _is_from_start(connection: Connection, dialect: Dialect) -> bool:
+    if dialect.encode is None:
+        return connection.has_asked and connection.since is None
+    return connection.asks_for_all
+
+
+def retained_of(connections: Sequence[Connection], dialect: Dialect, began: float) -> Retained | None:
+    """What the server had in the replay from the start, or else in the longest other one; `began`: our wall clock at the start, in seconds."""
+    found = [(each, _answer(each, dialect)) for each in connections if each.has_asked or each.is_pushed]
+    found = [(each, answer) for each, answer in found if answer]
+    from_start = [pair for pair in found if _is_from_start(pair[0], dialect)]
+    if not found:
+        return None
+    connection, answer = max(from_start or found, key=lambda pair: len(pair[1]))
+    names = {_name(event): event for event in answer}  # one that is pushed and asked for comes twice
+    is_time = dialect.positions is not None and dialect.positions.order == "time"
+    stamps = [stamp for event in names.values() if (stamp := _stamp(event, is_time=is_time)) is not None]
+    retained = Retained(events=len(names), is_all=bool(from_start))
+    if not stamps:
+        return retained
+    moment, field = min(stamps)
+    came = next(each.at for each in connection.seen if each.is_replay)
+    return attrs.evolve(retained, age=began + came - moment, stamped_by=field)
+
+
+def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
+    """What was sent again on this connection."""
+    # One that is pushed and asked for comes twice.
+    answer = max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
+    if dialect.positions is not None:
+        answer = [event for event in answer if event.position is not None]
+    return answer
+
+
+def _stamp(event: Event, *, is_time: bool) -> tuple[float, str] | None:
+    """When an event was made, in seconds since 1970, and the field that says so where the dialect does not."""
+    own = event.timestamp or (event.position if is_time and isinstance(event.position, str) else None)
+    moment = parse_timestamp(own)
+    if moment is not None:
+        return moment.timestamp(), ""
+    raw: Any = event.raw
+    fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    for field in _STAMPS:
+        value = fields.get(field)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        moment = parse_timestamp(str(value)) if is_number or isinstance(value, str) else None
+        if moment is not None:
+            return moment.timestamp(), field
     return None
 
 

@@ -8,13 +8,15 @@ from typing import Literal
 from ..errors import Failure
 from ..protocol.facts import Acked, Challenge, Event, Hello, Pong, Refused, Replayed, Reply
 from ..protocol.policies import Dialect
-from .doctor_events import after_of, before_of, from_start_of
+from .doctor_events import after_of, before_of, from_start_of, retained_of
 from .doctor_journal import Connection, Dedupes, JoinAnswered, Probe
 from .doctor_values import Findings, Loss, Ping, Repetition
 
 
-def conclude(connections: Sequence[Connection], dialect: Dialect, *, has_failed: bool = False) -> Findings:
-    """What these connections come to; `has_failed`: the client has given up."""
+def conclude(
+    connections: Sequence[Connection], dialect: Dialect, *, has_failed: bool = False, began: float = 0.0
+) -> Findings:
+    """What these connections come to; `has_failed`: the client has given up; `began`: our wall clock at the start, in seconds since 1970."""
     accepted = [each for each in connections if each.accepted is not None]
     cut = next((each for each in connections if each.cut is not None), None)
     first = cut or (
@@ -41,6 +43,7 @@ def conclude(connections: Sequence[Connection], dialect: Dialect, *, has_failed:
         if back is None or cut is None or back.accepted is None
         else after_of(cut, earlier, back, dialect),
         from_start=from_start_of(everything, dialect),
+        retained=retained_of(everything, dialect, began),
         losses=tuple(_loss(each.loss) for each in connections if each.loss is not None and each.cut is None),
         refusals=tuple(dict.fromkeys(_refusal(each) for one in connections for each in one.of(Refused))),
         gone_without=tuple(name for each in connections for name in each.refused_features),

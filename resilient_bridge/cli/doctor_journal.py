@@ -22,6 +22,7 @@ Kind: TypeAlias = Literal[
     "dialled", "opened", "came", "went", "meant", "asked", "happened", "ponged", "cut", "probed"
 ]
 _BURST: Final = 0.1  # seconds between two frames of one answer
+_ANSWER: Final = 2.0  # seconds in which the answer to a question for everything begins
 _REPEATED: Final = ("already_processed", "duplicate")  # statuses of an acknowledgement
 
 
@@ -97,6 +98,15 @@ class Connection:
     has_pong: bool = False
     is_joining: bool = True
     last_replay: float = -inf
+
+    @property
+    def asks_for_all(self) -> bool:
+        """Was the start of the log asked for, in a dialect of functions?"""
+        return self.has_asked and (self.record is None or not self.record.positions)
+
+    def is_replaying(self, now: float) -> bool:
+        """Has something of a replay just come?"""
+        return now - self.last_replay <= _BURST
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The signs of this class, in order."""
@@ -221,7 +231,9 @@ def _own_came(
         return
     # What comes while the question is open, and close behind that, is the answer, or cannot be distinguished from it.
     is_close = entry.at - connection.last_replay <= _BURST
-    is_replay = connection.has_asked and (connection.is_joining or is_close)
+    is_first = connection.asks_for_all and connection.last_replay == -inf
+    is_soon = connection.opened is not None and entry.at - connection.opened <= _ANSWER
+    is_replay = connection.has_asked and (connection.is_joining or is_close or (is_first and is_soon))
     if is_replay:
         connection.last_replay = entry.at
     connection.seen += [Seen(entry.at, fact, is_replay) for fact in facts]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from .doctor_values import After, Findings, Loss
+from .doctor_values import After, Findings, Loss, Retained
 
 
 _LABEL: Final = 19  # columns
@@ -196,6 +196,8 @@ def _rest(findings: Findings) -> Iterator[Row]:
         start = findings.from_start
         unknown = "not shown: this dialect did not ask for it"
         yield Row("from the start", unknown if start is None else f"it sends from {_shown(start)} on")
+        if findings.retained is not None:
+            yield Row("keeps", _retained(findings.retained))
         if findings.states_dedupes is not None:
             yield Row("dedupes", f"it says {'yes' if findings.states_dedupes else 'no'}")
     if findings.is_found_out:
@@ -208,6 +210,24 @@ def _rest(findings: Findings) -> Iterator[Row]:
         yield Row("does not know", name)
     if findings.unreadable:
         yield Row("not readable", f"{_count(findings.unreadable, 'frame')}: not of this dialect")
+
+
+def _retained(retained: Retained) -> str:
+    count = _count(retained.events, "event")
+    amount = count if retained.is_all else f"at least {count}, as more was not asked for"
+    if retained.age is None:
+        return f"{amount}; none has a time, so how long is not shown"
+    by = f"its {retained.stamped_by}" if retained.stamped_by else "its stamp"
+    if retained.age < 0:
+        return f"{amount}; by {by} the oldest is {_age(-retained.age)} ahead of the clock of this machine"
+    return f"{amount}; by {by} the oldest is {_age(retained.age)} old"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def _loss(loss: Loss) -> str:

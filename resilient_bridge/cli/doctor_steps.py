@@ -25,6 +25,7 @@ from .doctor_taps import Journal, WatchedClient
 _GOODBYE: Final = 1.5  # seconds for the end
 _ASIDE: Final = 0.3  # seconds in which what belongs to the last step comes
 _PROBE: Final = 2.0  # seconds for the answers to a probe
+_REPLAY: Final = 2.0  # seconds for the rest of a replay from the start
 _PING_EVERY: Final = 0.5
 _LONGEST: Final = 3600.0
 _FIRST_FRAMES: Final = 3
@@ -63,6 +64,7 @@ class Examined(NamedTuple):
     why: str
     fits: tuple[str, ...]
     notes: Sequence[str]
+    began: float  # our wall clock when it began, in seconds since 1970
 
 
 async def examine(
@@ -123,6 +125,7 @@ class _Steps:
         if not await self._until(self._is_ready):
             return
         await self._until(self._has_seen_enough, self._limits.waiting)
+        await self._replay_ended()
         if not await self._until(self._is_ready):
             return
         cut = self._cut()
@@ -144,7 +147,8 @@ class _Steps:
             *(["More came than this command looks at."] if self._journal.is_full else []),
         ]
         why = self._why if self._failure is None else str(self._failure)
-        return Examined(list(self._reading.connections.values()), self._failure, why, fitting(texts), notes)
+        connections = list(self._reading.connections.values())
+        return Examined(connections, self._failure, why, fitting(texts), notes, self._journal.began)
 
     # ---- steps
     def _cut(self) -> int:
@@ -195,6 +199,17 @@ class _Steps:
 
         await self._journal.until(is_over, limit)
         return self._failure is None and holds()
+
+    async def _replay_ended(self) -> None:
+        """Wait until a replay has come to its end: a cut within it would hide how much the server keeps."""
+        journal = self._journal
+        end = journal.moment() + min(_REPLAY, self._remaining() / 4)
+        while journal.moment() < end:
+            self._look()
+            connection = self._reading.connections.get(journal.connection)
+            if connection is None or not connection.is_replaying(journal.moment()):
+                return
+            await asyncio.sleep(_ASIDE / 3)
 
     def _look(self) -> None:
         entries = self._journal.entries

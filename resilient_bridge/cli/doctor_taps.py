@@ -17,6 +17,7 @@ from ..protocol.facts import Acknowledge, Auth, Intent, Record, Resume, Send
 from ..protocol.policies import Dialect
 from ..telemetry import events
 from ..transports.contract import Transport
+from ..world import current_world
 from .doctor_journal import Entry, Kind
 
 
@@ -25,7 +26,7 @@ _MOST_FRAMES: Final = 20_000
 
 
 class Journal:
-    """The entries so far; the frames of each connection up to a bound, and `is_full` once it was reached."""
+    """The entries so far; the frames of each connection up to a bound, and `is_full` once it was reached; `began` is our wall clock at the start."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -37,6 +38,7 @@ class Journal:
         self.number = 0
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
+        self.began = current_world().wall()
         self._bytes = self._frames = 0
         self._changed = asyncio.Event()
 

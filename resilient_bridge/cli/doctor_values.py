@@ -79,6 +79,20 @@ class After:
 
 
 @attrs.frozen(kw_only=True)
+class Retained:
+    """What the server still had: how many `events` a replay gave, and the `age` of the oldest in seconds, by its own stamp and our clock.
+
+    `is_all`: the replay was asked for from the start; otherwise there may be more. `age` is None where no event has a time; `stamped_by` names
+    the field of the frame, where the dialect does not say which one has it.
+    """
+
+    events: int
+    is_all: bool
+    age: float | None = None
+    stamped_by: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class Findings:
     """Everything that was found out. `connected` and `accepted` are seconds; `from_start`: the oldest that came when the start was asked for."""
 
@@ -94,6 +108,7 @@ class Findings:
     was_cut: bool = False
     after: After | None = None
     from_start: Position | None = None
+    retained: Retained | None = None
     losses: Sequence[Loss] = ()
     refusals: Sequence[str] = ()
     gone_without: Sequence[str] = ()

@@ -6,10 +6,12 @@ import platform
 from typing import Final
 
 from .. import __version__
+from ..errors import redact
 from ..protocol import Gap
 from ..telemetry import events
 
 
+_SHOWN: Final = 80  # characters of a position
 _RARE: Final = (
     events.Suspended,
     events.MessageDropped,
@@ -61,4 +63,5 @@ def line_of_gap(gap: Gap) -> str:
     """A hole in what stdout shows: messages are, or may be, missing here."""
     since = gap.since.isoformat() if gap.since else "unknown"
     until = gap.until.isoformat() if gap.until else "unknown"
-    return f"gap: {gap.verdict.value} ({gap.reason}), since {since}, until {until}"
+    after = "" if gap.after is None else f", after {redact(str(gap.after), limit=_SHOWN)}"
+    return f"gap: {gap.verdict.value} ({gap.reason}), since {since}, until {until}{after}"

@@ -1,12 +1,14 @@
 """`resilient-bridge serve`: the embedded bridge in a terminal. Lines typed here go to the client; what it sends is shown.
 
-Rule: stdout begins with the address and then holds one line for each message the client sent; the rest is on stderr.
+In a dialect without positions a line is a frame, and goes out as it was typed. Rule: stdout begins with the address and then holds one line
+for each message the client sent; the rest is on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import json
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
 from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
-from .dialects import FAMILIES, read_family
+from .dialects import FAMILIES, read_served
 from .options import token_from
 from .pipe_lines import parse_frame, parse_line
 from .printing import complain
@@ -39,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _server(dialect: str | None, host: str, port: int, token: str | None) -> BridgeServer | LogBridge:
-    if dialect is None:
+    name, arguments = ("recursor", {}) if dialect is None else read_served(dialect)
+    if name == "recursor":
         return BridgeServer(host=host, port=port, token=token)
-    family, arguments = read_family(dialect)
     arguments.pop("start", None)  # what a client asks first
-    position: Any = FAMILIES[family]
+    position: Any = FAMILIES.get(name)
     return LogBridge(position=position, host=host, port=port, token=token, **arguments)
 
 
@@ -78,7 +80,7 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             continue
         try:
             if isinstance(server, LogBridge):
-                await server.push(_event(line, number))
+                await server.push(_line(line) if server.position is None else _event(line, number))
             else:
                 await server.push(*_read(line, number))
         except ProtocolError as error:
@@ -109,14 +111,18 @@ def _is_json(line: bytes) -> bool:
 
 
 def _text(line: bytes) -> dict[str, Any]:
-    return {"text": line.decode("utf-8", "replace").rstrip("\r\n")}
+    return {"text": _line(line)}
+
+
+def _line(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 async def _show(server: BridgeServer | LogBridge, out: Output, err: Output) -> None:
     connections = 0
     while True:
         for message in server.received:
-            out.put(json.dumps(message, separators=(",", ":")))
+            out.put(_shown(message))
         server.received.clear()
         if isinstance(server, BridgeServer):
             server.frames.clear()
@@ -125,3 +131,10 @@ async def _show(server: BridgeServer | LogBridge, out: Output, err: Output) -> N
             session = f", session: {server.session}" if isinstance(server, BridgeServer) else ""
             err.put(f"connections: {connections}{session}")
         await asyncio.sleep(_LOOK_EVERY)
+
+
+def _shown(message: Any) -> str:
+    """A message of the client's as a line of JSON; one in bytes as base64."""
+    if isinstance(message, bytes):
+        message = {"raw_base64": base64.b64encode(message).decode()}
+    return json.dumps(message, separators=(",", ":"))

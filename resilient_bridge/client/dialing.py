@@ -88,6 +88,7 @@ class URLDialer:
             pin=self._pin,
             address=address,
             max_frame_bytes=self._dialect.max_frame_bytes,
+            subprotocols=self._dialect.subprotocols,
             allow_plaintext_credentials=self._allows_plaintext,
             has_credentials=token is not None,
             resolved=resolved,

@@ -43,9 +43,9 @@ class Answers:
 
     def answered(self, event: Event, now: Now) -> bool:
         """An event with the id of a message of ours is its answer."""
-        return event.id is not None and self.replied(
-            Reply(to=event.id, raw=event.raw, type=event.type, payload=event.payload), now
-        )
+        if event.id is None or self._find(event.id) is None:  # as nearly always: nothing is made for it
+            return False
+        return self.replied(Reply(to=event.id, raw=event.raw, type=event.type, payload=event.payload), now)
 
     def acked(self, fact: Acked, generation: int) -> bool:
         """Acknowledgements: True if one was about a send of ours. What is beyond that, or comes twice, changes nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .entries import EntryState
 
@@ -63,9 +63,12 @@ class KnownEntries:
         """The entry with this idempotency key."""
         return self._by_key.get(key) or self.by_id.get(key)
 
-    def by_name(self, name: str | int) -> Entry | None:
-        """The entry with this id or number."""
-        return self.by_id.get(name) if isinstance(name, str) else self._by_number.get(name)
+    def by_name(self, name: Any) -> Entry | None:
+        """The entry with this id or number; what a server says may be neither."""
+        if isinstance(name, str):
+            return self.by_id.get(name)
+        is_number = isinstance(name, int | float) and not isinstance(name, bool)
+        return self._by_number.get(cast("int", name)) if is_number else None
 
     def standing(self, key: str) -> Entry | None:
         """The send under this key that a second one with it would only repeat: pending, or confirmed."""

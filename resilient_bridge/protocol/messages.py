@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..telemetry.events import Verdict
+    from .facts import Position
 
 
 _SHOWN: Final = 80
@@ -69,7 +70,8 @@ class Gap:
     last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
     mismatch` for GAP; `order no_replay empty no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource
     `no_event_id repeated_event_id event_id_jump`. Where the server numbers its events (docs/reference/positions.md has the reasons),
-    `channel` says whose are missing (None: the session's), and `missing` is the first and last number, where these are exact.
+    `channel` says whose are missing (None: the session's), `missing` is the first and last number, where these are exact, and `after` the
+    position of the last event before it: of UNKNOWN(no_anchor) the one that did not come again.
     """
 
     verdict: Verdict
@@ -78,6 +80,7 @@ class Gap:
     reason: str
     channel: str | None = None
     missing: tuple[int, int] | None = None
+    after: Position | None = None
 
 
 def parse_timestamp(raw: str | None) -> datetime | None:

@@ -62,15 +62,17 @@ class Positioned:
         if position is None:
             self._in.transient(event.type, Body(event), text)
             return None
-        reached = self.bookmark.positions.get(event.channel)
         if not self._is_number:
-            if self.is_known(Incoming(event, text)):
+            key = self.key_of(event)
+            if (key is None or key in self._in.watermark) and self.is_known(Incoming(event, text)):
                 self._in.duplicates += 1
             else:
                 self.accept(event, text, now)
-        elif not isinstance(position, int) or not isinstance(reached, int) or reached < position:
+            return None
+        reached = self.bookmark.positions.get(event.channel)
+        if not isinstance(position, int) or not isinstance(reached, int) or reached < position:
             return self._next(event, text, reached, now)
-        elif reached == position and event.channel in self.bookmark.moved:
+        if reached == position and event.channel in self.bookmark.moved:
             self.accept(event, text, now)  # the event that stands there has come after all
         else:
             self._old(event, text, now)
@@ -155,6 +157,7 @@ class Positioned:
 
     def deliver(self, recovery: Recovery, epochs: Mapping[Channel, str], now: Now) -> int:
         """Deliver what a join has found, holes in their place. Returns how many events it brought; `epochs` are those of the logs now."""
+        had = dict(self.bookmark.positions)
         for channel, finding in recovery.findings.items():
             if finding.is_other or finding.reason == "position_gone":
                 self.bookmark.forget_channel(channel)
@@ -162,7 +165,7 @@ class Positioned:
         brought = 0
         for each in recovery.deliveries:
             if isinstance(each, Hole):
-                self.report(each)
+                self.report(each, had.get(each.channel))
                 continue
             heard, may_repeat = each
             if heard.is_marker:
@@ -186,10 +189,13 @@ class Positioned:
         """The log of the session is another one."""
         self.bookmark.forget(self._in.watermark.accepted)
 
-    def report(self, hole: Hole) -> None:
-        """Put a gap into its place in the stream."""
+    def report(self, hole: Hole, had: Position | None = None) -> None:
+        """Put a gap into its place in the stream; `had` is the position of a log that has been forgotten since."""
         if self._in.receives:
-            gap = Gap(hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing)
+            after = self.bookmark.positions.get(hole.channel, had)
+            gap = Gap(
+                hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing, after
+            )
             self._in.inbox.put_gap(gap)
 
     def _mark(self, event: Event) -> None:
@@ -211,14 +217,15 @@ class Positioned:
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
         message.redelivered = replayed and watermark.was_in_hand(key, None if key is not None else text)
-        if moves and not self.is_frozen and event.position is not None and not self._is_earlier(event):
+        is_earlier = self._is_time and self._is_earlier(event)
+        if moves and not (self.is_frozen or event.position is None or is_earlier):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
         self._in.accept(key, message, text, now.mono)
 
     def _is_earlier(self, event: Event) -> bool:
         """Of two times the later one counts."""
         reached = self.bookmark.positions.get(event.channel)
-        if not self._is_time or reached is None:
+        if reached is None:
             return False
         here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
         return here is not None and there is not None and here < there

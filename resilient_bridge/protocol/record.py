@@ -22,6 +22,11 @@ def record_of(watermark: Watermark, dialect: Dialect) -> Record:
     )
 
 
+def asks_in_url(asked: Resume | None) -> bool:
+    """Does the request that makes the connection ask for what was missed?"""
+    return asked is not None and bool(asked.query or asked.headers or asked.url)
+
+
 def resume_of(record: Record, dialect: Dialect) -> Resume | None:
     """How this dialect asks for what was missed. Raises ConfigError for a function of it that cannot say it."""
     if dialect.resume is None:

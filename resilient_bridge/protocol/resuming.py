@@ -173,7 +173,7 @@ class Resuming:
         if self._replaying is not None:
             self._replaying.channels = tuple(asked.channels)
         self._asks_channels = bool(asked.channels)
-        return bool(asked.frames or asked.query or asked.headers or asked.url)
+        return bool(asked.frames) or self._in.watermark.asks_in_url  # whatever the greeting has named since
 
     def _wait_from(self, now: Now) -> None:
         self._since, self.deadline = now, now.mono + self._timeout

@@ -32,7 +32,7 @@ from .outbound import Outbound
 from .policies.ends import by_rules
 from .reading import Reading
 from .reconnection import Decision, Reconnection
-from .record import record_of, resume_of
+from .record import asks_in_url, record_of, resume_of
 from .transitions import LINKED, PROBED, SENDING, TRANSITIONS
 
 
@@ -111,7 +111,9 @@ class Session:
 
     def resume(self) -> Resume | None:
         """How the next connection asks for what was missed. Raises ConfigError for a dialect's function that cannot say it."""
-        return resume_of(self.record(), self._dialect)
+        asked = resume_of(self.record(), self._dialect)
+        self.inbound.watermark.asks_in_url = asks_in_url(asked)
+        return asked
 
     @property
     def keepalive(self) -> Heartbeat | None:

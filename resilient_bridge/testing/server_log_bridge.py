@@ -1,5 +1,7 @@
 """LogBridge: a real WebSocket bridge inside the test whose events have positions, and which sends again what came after one.
 
+With `position=None` its frames have no positions, and nothing is sent again.
+
 Rule: as of BridgeServer: it shares no code with the client it judges, time comes from the running loop and the given wall clock, ids
 from the given random source: under a simulated loop a run repeats exactly.
 """
@@ -26,6 +28,8 @@ _NAMES: Final[Mapping[Position, tuple[str, str]]] = {
     "id": ("id", "last_event_id"),
     "time": ("timestamp", "since"),
 }
+_NO_QUESTION: Final[tuple[str, Mapping[str, Any]]] = ("", {})
+"""Of a bridge without positions: no field, and no frame that asks."""
 
 
 class LogBridge:
@@ -43,12 +47,15 @@ class LogBridge:
     `contiguous=False` leaves out one or two numbers now and then. `hello` is the type of a first frame, with the log's name at `epoch`. A
     frame with the fields of `ping` is answered by one of type `pong`. With `token`, an upgrade without it (`Authorization: Bearer` or
     `?token=`) gets 401. Other frames are noted in `received` and have no answer. ConfigError names a wrong argument.
+
+    `position=None` is a bridge without positions, for `rb.dialects.plain` and other dialects without a replay: `push` sends any frame to
+    everybody who is connected, and keeps nothing. It has `hello`, `ping` and `token`, and refuses what only a log has.
     """
 
     def __init__(
         self,
         *,
-        position: Position = "number",
+        position: Position | None = "number",
         field: str | None = None,
         ask: str | Mapping[str, Any] | None = None,
         contiguous: bool = True,
@@ -69,11 +76,13 @@ class LogBridge:
         wall: Callable[[], float] = time.time,  # the default of an injected clock
         rng: random.Random | None = None,
     ) -> None:
-        if position not in _NAMES:
-            raise config_error("LogBridge.position", '"number", "id" or "time"', position)
+        if position is not None and position not in _NAMES:
+            raise config_error("LogBridge.position", '"number", "id", "time" or None', position)
         if keep < 0:
             raise config_error("LogBridge.keep", "a number of at least 0", keep)
-        field_, ask_ = _NAMES[position]
+        if position is None:
+            _check_plain({"field": field, "ask": ask, "inclusive": inclusive, "reset": reset, "end": end})
+        field_, ask_ = _NO_QUESTION if position is None else _NAMES[position]
         forms = Forms(
             field=field_ if field is None else field,
             ask=ask_ if ask is None else ask,
@@ -87,11 +96,12 @@ class LogBridge:
             ping=ping,
             pong=pong,
         )
-        _check(forms)
+        _check(forms, asks=position is not None)
         stamps = Stamps(wall)
         self._rng = rng or random.Random()
+        self._position: Position | None = position
         self._log = Log(
-            position,
+            position or "number",
             inclusive=position == "time" if inclusive is None else inclusive,
             contiguous=contiguous,
             keep=keep,
@@ -101,7 +111,7 @@ class LogBridge:
         self._host = host
         self._door = LogDoor(forms, self._log, stamps, token)
         self._listener = Listener(self._door, host, port, None)
-        self._pushed: list[dict[str, Any]] = []
+        self._pushed: list[Any] = []
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -140,21 +150,30 @@ class LogBridge:
         await self._listener.start()
 
     # ---- what a test does to it
-    async def push(self, payload: Mapping[str, Any], /, type: str = "event") -> int | str:
+    async def push(self, payload: Any, /, type: str | None = None) -> int | str:
         """Log an event, send it to everybody who is connected, and return its position.
 
-        It never waits for a client. Raises TypeError or ValueError for a payload that is no JSON; then nothing was pushed.
+        `payload` is an object, `type` "event" unless it is given. Without positions `payload` is a whole frame: text and bytes go out as they
+        are, anything else as JSON; nothing is logged, and the number of pushes so far is returned. It never waits for a client. Raises
+        TypeError or ValueError for a payload that is no JSON, or for a type of a frame; then nothing was pushed.
         """
-        position = self._log.next_position()
-        ident = new_id(self._rng) if self._door.forms.id is not None else None
-        event = self._door.forms.event(type, payload, position, ident)
-        text = ENCODE(event)
-        self._pushed.append(event)
-        self._log.append(position, text)
+        if self._position is None:
+            if type is not None:
+                raise ValueError(f"no type for a frame without positions expected, got {type!r}")
+            frame = payload if isinstance(payload, (str, bytes)) else ENCODE(payload)
+            self._pushed.append(payload)
+            at: int | str = len(self._pushed)
+        else:
+            at = self._log.next_position()
+            ident = new_id(self._rng) if self._door.forms.id is not None else None
+            event = self._door.forms.event("event" if type is None else type, payload, at, ident)
+            frame = ENCODE(event)
+            self._pushed.append(event)
+            self._log.append(at, frame)
         for link in tuple(self._listener.links):
-            link.send(text)
+            link.send_raw(frame)
         await self._listener.give_way(len(self._pushed))
-        return position
+        return at
 
     async def cut(self, how: Literal["abort", "fin", "blackhole"] = "abort", *, seconds: float = 0.0) -> None:
         """Cut every link: a TCP reset, an end of stream, or silence in both directions.
@@ -192,6 +211,11 @@ class LogBridge:
 
     # ---- what a test reads
     @property
+    def position(self) -> Position | None:
+        """What the position of an event is here, as it was given; None where there are none."""
+        return self._position
+
+    @property
     def url(self) -> str:
         """Where clients connect, at any path but /health; known once the bridge was started."""
         host, port = self.address
@@ -216,8 +240,8 @@ class LogBridge:
         return self._door.received
 
     @property
-    def pushed(self) -> list[dict[str, Any]]:
-        """Every event as it was sent, in order, held or not: the ground truth."""
+    def pushed(self) -> list[Any]:
+        """Every event as it was sent, in order, held or not (without positions what `push` was given): the ground truth."""
         return self._pushed
 
     @property
@@ -226,12 +250,19 @@ class LogBridge:
         return len(self._listener.links)
 
 
-def _check(forms: Forms) -> None:
+def _check(forms: Forms, *, asks: bool) -> None:
     """Refuse arguments that do not fit together."""
-    if not isinstance(forms.ask, str) and not has_position(forms.ask):
+    if asks and not isinstance(forms.ask, str) and not has_position(forms.ask):
         wanted = 'the name of a field of the query, or a frame with "{position}" in it'
         raise config_error("LogBridge.ask", wanted, forms.ask)
     if forms.epoch is not None and forms.hello is None:
         raise config_error("LogBridge.epoch", "a hello beside it", forms.epoch)
     if (forms.ping is None) != (forms.pong is None):
         raise config_error("LogBridge", "ping and pong, or neither", "one of them")
+
+
+def _check_plain(of_a_log: Mapping[str, object]) -> None:
+    """Refuse what only a bridge with positions has."""
+    for name, value in of_a_log.items():
+        if value is not None:
+            raise config_error(f"LogBridge.{name}", "nothing with position=None", value)

@@ -29,10 +29,11 @@ class Unread:
     @classmethod
     def of(cls, pipe: asyncio.WriteTransport) -> Self | None:
         """Return the count for a pipe that nothing was written to yet; None where the system cannot tell."""
-        if sys.platform != "linux":
+        file = pipe.get_extra_info("pipe")  # uvloop has none
+        if sys.platform != "linux" or file is None:
             return None
         try:
-            return cls(os.dup(pipe.get_extra_info("pipe").fileno()))
+            return cls(os.dup(file.fileno()))
         except (OSError, ValueError):  # no descriptor is free; the child is gone, and its pipe closed
             return None
 

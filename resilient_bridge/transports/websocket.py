@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from ssl import SSLCertVerificationError, SSLContext
 from typing import Any, Final, Protocol, cast
@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosedError, InvalidProxy, InvalidStatus
 from websockets.protocol import State
+from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from . import tls
@@ -183,6 +184,7 @@ async def open_websocket(
     pin: str | bytes | None = None,
     address: tuple[str, int] | None = None,
     max_frame_bytes: int,
+    subprotocols: Sequence[str] = (),
     allow_plaintext_credentials: bool = False,
     has_credentials: bool = False,
     resolved: Callable[[tuple[str, int]], None] | None = None,
@@ -194,7 +196,7 @@ async def open_websocket(
     given. `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate check; `resolved` is
     told the first address that DNS gave, whatever becomes of the attempt. Redirects
     are followed within the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close code
-    1009. The environment's HTTP proxy is used, never towards this machine.
+    1009. `subprotocols` are asked for, the best first. The environment's HTTP proxy is used, never towards this machine.
 
     Raises `InsecureURLError`, `RedirectRefusedError`, `ValueError` (headers, pin), or what the network says, unchanged:
     `OSError` (with errno), `ssl.SSLError`, and websockets' `InvalidURI`, `InvalidStatus` and other handshake errors. A refused
@@ -222,6 +224,7 @@ async def open_websocket(
             ping_interval=None,
             close_timeout=CLOSE_SECONDS,
             max_size=max_frame_bytes,
+            subprotocols=[Subprotocol(name) for name in subprotocols] or None,
             max_queue=max(2, min(64, _QUEUED_BYTES // max(1, max_frame_bytes))),
             write_limit=2**16,
             logger=_logger,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 
 import pytest
+from aiohttp import web
 
 from resilient_bridge.testing import BridgeServer
+from tests.bridges.aiohttp_server import serving
 from tests.bridges.doubles.agno import Agno
 from tests.bridges.doubles.harness import serving_aiohttp
 from tests.bridges.doubles.homemade import Homemade
@@ -73,10 +76,40 @@ async def test_a_server_that_says_more_is_seen_to_say_it():
     assert found["ping"]["by"] == "message"
     assert 0 <= found["ping"]["seconds"] < 5
     assert found["from_start"] == 1
+    assert found["retained"]["is_all"]
     assert (done.after["proof"], done.after["same_log"], done.after["by"]) == ("stated", True, "in a frame")
     assert done.after["order"] == "rising"
     assert done.after["events"] == done.after["new"] + 1  # the one that was asked early comes again
     assert done.after["asked"] == found["before"]["last"] - 1
+
+
+async def test_how_much_a_server_keeps_and_how_long_is_shown():
+    """aiohttp's server holds 400 events, the oldest made ten minutes ago, and sends them to who asks from 0: text and JSON say so."""
+    now = time.time()
+    log = [{"type": "e", "seq": n, "created_at": now - 600 + n} for n in range(1, 401)]
+
+    async def handle(request):
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        after = int(request.query.get("last_seq", log[-1]["seq"]))
+        for event in log:
+            if event["seq"] > after:
+                await socket.send_json(event)
+        async for _ in socket:
+            pass
+        return socket
+
+    dialect = "sequence(field='seq', ask='last_seq', start=0)"
+    async with serving(handle) as url:
+        done, printed = await asyncio.gather(
+            doctor(url, "--dialect", dialect, "--json"), doctor(url, "--dialect", dialect)
+        )
+    retained = done.data["findings"]["retained"]
+    assert (retained["events"], retained["is_all"], retained["stamped_by"]) == (400, True, "created_at")
+    assert 599 <= retained["age"] <= 599 + time.time() - now
+    assert done.rows["from the start"] == "it sends from 1 on"
+    text = " ".join(printed.out.split())
+    assert "keeps 400 events; by its created_at the oldest is 10." in text
 
 
 async def test_a_server_that_holds_too_little_shows_a_gap():
@@ -109,6 +142,10 @@ async def test_times_are_ordered_and_reach_back():
         "rising",
     )
     assert done.after["oldest"] == done.after["asked"] == done.data["findings"]["before"]["last"]
+    retained = done.data["findings"]["retained"]
+    assert (retained["events"], retained["is_all"]) == (done.after["events"], False)
+    assert isinstance(retained["age"], float)
+    assert retained["stamped_by"] == ""  # the dialect reads it
 
 
 # ---- dialects of known servers ----------------------------------------------------------------------------------------

@@ -130,6 +130,85 @@ def test_the_start_of_a_log_is_named_where_it_was_asked_for():
     assert row(story.found(SEQUENCE), "from the start").startswith("not shown")
 
 
+FROM_START = d.sequence(field="seq", ask="last_seq", start=0)
+AT_NOON = 1_774_008_000.0  # 2026-03-20T12:00:00Z
+
+
+def replayed(*frames):
+    """A first connection that asks for everything, and what comes."""
+    return Story().connect(resume=d.Resume(query={"last_seq": 0})).come(*frames)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "frames", "retained"),
+    [
+        (FROM_START, events(7, 8), "2 events; none has a time, so how long is not shown"),
+        (
+            FROM_START,
+            [{"type": "event", "seq": 7, "timestamp": "2026-03-20T11:58:00.300Z"}, *events(8)],
+            "2 events; by its timestamp the oldest is 2.0 minutes old",
+        ),
+        (
+            FROM_START,
+            [
+                {"type": "event", "seq": 7, "ts": 1_774_008_000.3},
+                {"type": "event", "seq": 8, "ts": 1_774_007_995},
+            ],
+            "2 events; by its ts the oldest is 5.4 s old",
+        ),
+        (
+            FROM_START,
+            [{"type": "event", "seq": 7, "time": "2026-03-20T15:00:00.3Z"}],
+            "1 event; by its time the oldest is 3.0 hours ahead of the clock of this machine",
+        ),
+        (
+            FROM_START,
+            [{"type": "event", "seq": 7, "time": "soon", "ts": True, "created_at": None}],
+            "1 event; none has a time, so how long is not shown",
+        ),
+        (
+            d.since(id=None),
+            [{"type": "event", "timestamp": "2026-03-17T12:00:00.300Z"}],
+            "1 event; by its stamp the oldest is 3.0 days old",
+        ),
+        (
+            d.last_event_id(),  # an id of digits is no time
+            [{"type": "event", "id": "175928847299117063"}],
+            "1 event; none has a time, so how long is not shown",
+        ),
+    ],
+)
+def test_how_much_a_server_keeps_and_how_long(dialect, frames, retained):
+    """By the replay from the start: how many events, and the age of the oldest by what it says of itself."""
+    findings = replayed(*frames).found(dialect, began=AT_NOON)
+    assert row(findings, "keeps") == retained
+    data = json.loads(json.dumps(data_of(findings)))["retained"]
+    assert (data["events"], data["is_all"]) == (len(frames), True)
+    assert (data["age"] is None) == ("no" in retained.split("; ")[1])
+
+
+def test_a_replay_from_the_middle_shows_the_least_that_is_retained():
+    """The longest of them; and where nothing came again, nothing is said."""
+    story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")
+    story.connect(*asked(2)).come(*events(3, 4, 5)).end("RECOVERED", "anchor", proof="anchor")
+    findings = story.found(SEQUENCE)
+    assert row(findings, "keeps").startswith("at least 3 events, as more was not asked for; none has a time")
+    assert not findings.retained.is_all
+    story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")
+    findings = story.connect(*asked(2)).end("UNKNOWN", "quiet").found(SEQUENCE)
+    assert (findings.retained, row(findings, "keeps")) == (None, None)
+
+
+def test_what_an_answer_in_envelopes_holds_is_counted():
+    """Each entry of the answer, with its own timestamp; the question was not after a time."""
+    entry = {"type": "tool_call", "id": "e1", "timestamp": "2026-03-20T11:59:00.500Z", "payload": {}}
+    ask = {"type": "request_replay", "id": "q", "payload": {}}
+    story = Story().connect().tell("went", json.dumps(ask))
+    story.come({"type": "replay_buffer", "id": "q", "payload": {"messages": [entry, entry | {"id": "e2"}]}})
+    findings = story.found(d.recursor, began=AT_NOON)
+    assert row(findings, "keeps") == "2 events; by its stamp the oldest is 59.9 s old"
+
+
 def test_how_a_connection_ended_is_named():
     """By close code, status and the server's own code; the one that was cut by the command is no loss; what repeats is counted."""
     failure = rb.Failure.of("AUTH_FORBIDDEN", "no", details={"close_code": 4001, "close_by": "peer"})

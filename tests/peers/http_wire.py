@@ -12,7 +12,7 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -118,7 +118,7 @@ class Connection(asyncio.StreamReaderProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport for writing."""
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         transport.set_write_buffer_limits(
             high=0
         )  # drained means handed to the kernel, so that a cut is exact
@@ -129,17 +129,17 @@ class Connection(asyncio.StreamReaderProtocol):
     def eof_received(self) -> bool:
         """The client closed: cancel the task that answers."""
         super().eof_received()
-        self._cancel_task()
+        self._end_task()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         super().connection_lost(exc)
-        self._cancel_task()
+        self._end_task()
         self._forget(self)
         self.ended.set()
 
-    def _cancel_task(self) -> None:
+    def _end_task(self) -> None:
         if self.task is not None:
             self.task.cancel()
 
@@ -210,7 +210,7 @@ async def _relayed(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
             yield piece
     except ConnectionError:
         raise BreakError(reset=True) from None
-    fields = dict(headers)
-    is_chunked = fields.get("transfer-encoding") == "chunked"
-    if tail != b"0\r\n\r\n" if is_chunked else size < int(fields.get("content-length", 0)):
+    by_name = dict(headers)
+    is_chunked = by_name.get("transfer-encoding") == "chunked"
+    if tail != b"0\r\n\r\n" if is_chunked else size < int(by_name.get("content-length", 0)):
         raise BreakError

@@ -44,14 +44,39 @@ async def _survives_a_cut():
         return [frame["payload"]["n"] for frame in server.received]
 
 
+SERVER = """
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "die":
+        os._exit(1)
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": os.getpid()}), flush=True)
+"""
+
+
+async def _survives_the_end_of_a_child():
+    async with rb.reconnecting(rb.stdio(sys.executable, "-c", SERVER)) as peer:
+        first = await peer.request("pid", {})
+        with pytest.raises(rb.errors.BridgeError):
+            await peer.request("die", {})
+        return first != await peer.request("pid", {})
+
+
+UVLOOP = pytest.param("uvloop", marks=pytest.mark.skipif(find_spec("uvloop") is None, reason="no uvloop"))
+
+
 @pytest.mark.real
-@pytest.mark.parametrize(
-    "make",
-    [
-        PlainHandles,
-        pytest.param("uvloop", marks=pytest.mark.skipif(find_spec("uvloop") is None, reason="no uvloop")),
-    ],
-)
+@pytest.mark.skipif(find_spec("uvloop") is None, reason="no uvloop")
+def test_a_child_process_lives_on_uvloop():
+    """Its pipes are no files that Python knows; each start of a child ended with AttributeError."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(_survives_the_end_of_a_child())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("make", [PlainHandles, UVLOOP])
 def test_a_client_lives_on_uvloop(make):
     """It ended with AttributeError when a timer that was due already was asked for its time."""
     if make == "uvloop":

@@ -40,6 +40,19 @@ def test_positions_that_contradict_themselves(fields, named):
         P(**fields)
 
 
+def test_an_overlap_of_times_is_refused_with_what_helps():
+    """The error names the value that fits the order, and how to ask earlier all the same; that is accepted."""
+    with pytest.raises(rb.ConfigError) as caught:
+        P(order="time", overlap=60)
+    failure = caught.value.failure
+    wanted = '0 with order "time", and repeats=True with a resume that asks from before Record.position'
+    assert failure.message == f"Positions.overlap: wanted {wanted}, got 60"
+    assert failure.suggestions == (f"set Positions.overlap to {wanted}",)
+    assert P(order="time", overlap=0, repeats=True).repeats
+    with pytest.raises(rb.ConfigError, match='wanted False with order "opaque", got True'):
+        P(order="opaque", contiguous=True)
+
+
 FUNCTIONS_ONLY = {
     "positions": P(),
     "resume": ask,

@@ -318,3 +318,17 @@ def test_a_frame_that_the_dialect_cannot_read_is_not_the_end():
     rig.hear(event(None, "news"))
     assert rig.read() == ["news"]
     assert rig.of(rb.events.MessageRejected)
+
+
+@pytest.mark.parametrize("name", [[1], {"a": 1}, 1.5, None, True], ids=repr)
+def test_an_answer_to_what_is_no_name_answers_nothing(name):
+    """A server's id may be any JSON: an answer, a refusal or an acknowledgement of a list is about nothing of ours, and ends nothing."""
+    rig = rig_with()
+    sent = rig.send()
+    rig.write()
+    rig.hear(d.Reply(to=name, raw="an answer"))
+    rig.hear(d.Acked(ids=[name]))
+    rig.hear(d.Refused(to=name or "none", code="X", text="a refusal"))
+    rig.hear(event(None, "news"))
+    assert "news" in rig.read()
+    assert not sent.is_settled

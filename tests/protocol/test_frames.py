@@ -95,16 +95,16 @@ def test_the_session_survives_what_is_no_message(frame):
     assert [message.id for message in rig.take()] == ["1"]
 
 
-@pytest.mark.parametrize("place", ["live", "replay"])
+@pytest.mark.parametrize("field", ["live", "replay"])
 @pytest.mark.parametrize("margin", range(0, 60, 3))
-def test_no_depth_of_nesting_escapes(place, margin):
+def test_no_depth_of_nesting_escapes(field, margin):
     """Threat 2: a depth that is just readable where a frame arrives is survived where it is compared, too."""
     rig = Rig().up()
     depth = sys.getrecursionlimit() - 20 - margin
     deep = "[" * depth + "]" * depth
     frames = [f'{{"type":"b","id":"7","payload":{{"x":{space}{deep}}}}}' for space in ("", " ")]
     for frame in frames:
-        if place == "live":
+        if field == "live":
             rig.session.receive(frame, rig.now)
         else:
             answer = f'{{"type":"replay_buffer","payload":{{"messages":[{frame},{frame}]}}}}'

@@ -22,7 +22,7 @@ def test_asking_for_the_next_commits_the_one_before():
     assert counts == [(3, 1, 0), (3, 2, 1), (3, 3, 2), (3, 3, 3)]
 
 
-def test_server_order_is_kept_and_ids_may_repeat_across_types():
+def test_messages_stay_in_server_order_and_ids_may_repeat_across_types():
     """Messages reach the reader as they came, id or none."""
     rig = Rig().up()
     parts = [
@@ -72,7 +72,7 @@ def test_a_client_that_does_not_receive_counts_and_drops():
     assert inbound.watermark.taken == inbound.watermark.accepted == 5_000
 
 
-def test_the_reader_stops_at_a_gap_until_it_was_told():
+def test_the_reader_stops_at_a_gap_until_it_was_reported():
     """`take` gives nothing while a gap stands first."""
     rig = Rig().up()
     rig.lose()
@@ -112,7 +112,7 @@ def test_the_server_may_name_the_session():
     assert rig.last("session_join")["payload"] == {"session_id": "theirs", "resume": True}
 
 
-def test_what_a_replay_holds_and_nobody_can_read_is_counted():
+def test_unreadable_entries_of_a_replay_are_counted():
     """Entries that are no messages are told and counted, as such frames are; the rest is delivered."""
     rig = Rig().up()
     rig.hear("note", {"n": 1}, id="1")

@@ -32,14 +32,14 @@ def test_the_bound_is_by_count_and_by_bytes(count, size, full, overfull, room):
     assert (inbox.is_full, inbox.is_overfull, inbox.has_room) == (full, overfull, room)
 
 
-def test_order_and_bytes_are_kept():
+def test_order_and_bytes_are_preserved():
     """First in, first out; the bytes go with the messages."""
     inbox = _filled(3, 7)
     assert [inbox.take()[0].id for _ in range(3)] == ["0", "1", "2"]
     assert (inbox.bytes, len(inbox), inbox.take()) == (0, 0, None)
 
 
-def test_a_gap_stands_in_its_place():
+def test_a_gap_stands_at_its_position():
     """It is met between the messages around it, passed once, and takes no bytes."""
     inbox = _filled(1)
     gap = Gap(Verdict.GAP, None, None, "truncated")

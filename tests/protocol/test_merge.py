@@ -86,12 +86,12 @@ def test_where_two_cuts_are_possible_the_earlier_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"),
+    ("names", "unique"),
     [("A B A C", "A B C"), ("A A A", "A"), ("x x x", "x x x"), ("A x A x", "A x x"), ("", "")],
 )
-def test_a_key_is_kept_once(names, kept):
+def test_a_key_is_retained_once(names, unique):
     """Threat 7: a server that repeats an id in one answer is heard once; id-less frames may be real repeats."""
-    assert [each.text for each in without_repeats(items(names))] == [each.text for each in items(kept)]
+    assert [each.text for each in without_repeats(items(names))] == [each.text for each in items(unique)]
 
 
 def _merged(replay, live, before, *, proven=True):

@@ -115,7 +115,7 @@ def test_resend_at_any_age_if_the_user_wants_it():
 
 
 @pytest.mark.parametrize(("policy", "outcome"), [("keep", "written"), ("return", "dropped")])
-def test_a_new_session_gets_what_never_left_or_the_caller_does(policy, outcome):
+def test_a_new_session_gets_what_was_never_sent_or_the_caller_does(policy, outcome):
     """`on_new_session`; what was handed out is UNKNOWN in both cases."""
     rig = Rig(outbox=Outbox(on_new_session=policy)).up()
     (sent,) = sends(rig, 1)
@@ -241,12 +241,12 @@ BOUNDS = [{"max_messages": 10}, {"max_messages": 10_000, "max_bytes": 2_000}]
 def test_a_full_outbox_refuses(bound, overflow):
     """Threat 33: a typed error that says how full; what is in it is untouched, and the refused one leaves no trace."""
     rig = Rig(outbox=Outbox(**bound, overflow=overflow))
-    kept: list = []
+    survivors: list = []
     with pytest.raises(OutboxFullError) as caught:
-        kept.extend(rig.send(payload={"n": n}) for n in range(100))
+        survivors.extend(rig.send(payload={"n": n}) for n in range(100))
     assert "outbox full" in str(caught.value)
-    assert notes(rig.up()) == list(range(len(kept)))
-    assert len(rig.session.outbound._by_id) == len(kept)
+    assert notes(rig.up()) == list(range(len(survivors)))
+    assert len(rig.session.outbound._by_id) == len(survivors)
 
 
 def test_a_refused_send_may_be_tried_again_under_its_key():
@@ -263,15 +263,17 @@ def test_a_refused_send_may_be_tried_again_under_its_key():
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=["count", "bytes"])
 @pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
-def test_every_drop_is_told(bound, overflow):
+def test_every_drop_is_reported(bound, overflow):
     """The newest or the oldest go; each dropped one has its outcome and its event."""
     rig = Rig(outbox=Outbox(**bound, overflow=overflow))
     entries = sends(rig, *range(100))
-    kept = [n for n, entry in enumerate(entries) if entry.state is S.QUEUED]
-    assert kept == list(range(len(kept)) if overflow == "drop_newest" else range(100 - len(kept), 100))
-    assert len(kept) >= 9
-    assert [event.reason for event in rig.of(MessageDropped)] == ["overflow"] * (100 - len(kept))
-    assert notes(rig.up()) == kept
+    survivors = [n for n, entry in enumerate(entries) if entry.state is S.QUEUED]
+    assert survivors == list(
+        range(len(survivors)) if overflow == "drop_newest" else range(100 - len(survivors), 100)
+    )
+    assert len(survivors) >= 9
+    assert [event.reason for event in rig.of(MessageDropped)] == ["overflow"] * (100 - len(survivors))
+    assert notes(rig.up()) == survivors
 
 
 def test_what_was_handed_out_is_never_dropped_for_room():
@@ -287,15 +289,15 @@ def test_what_was_handed_out_is_never_dropped_for_room():
 def test_one_that_can_never_fit_changes_nothing(overflow):
     """Larger than the whole bound: refused or dropped, and nobody makes room for it."""
     rig = Rig(outbox=Outbox(max_bytes=1_000, overflow=overflow))
-    kept = sends(rig, 1, 2, coalesce=None)
-    kept += sends(rig, 3, coalesce="c")
+    survivors = sends(rig, 1, 2, coalesce=None)
+    survivors += sends(rig, 3, coalesce="c")
     try:
         entry = rig.send(payload={"n": "x" * 2_000}, coalesce="c")
     except OutboxFullError:
         pass
     else:
         assert entry.state is S.DROPPED
-    assert set(states(kept)) == {"queued"}
+    assert set(states(survivors)) == {"queued"}
 
 
 def test_a_full_outbox_still_coalesces():

@@ -46,8 +46,8 @@ class OutboxAgainstModel(RuleBasedStateMachine):
         self.ended[row[0].seq] = state
 
     def _fits(self, size, but=()):
-        kept = [row for row in self.model if row not in but]
-        return len(kept) < MAX and sum(row[0].size for row in kept) + size <= BYTES
+        others = [row for row in self.model if row not in but]
+        return len(others) < MAX and sum(row[0].size for row in others) + size <= BYTES
 
     def _admit(self, entry):
         older = [
@@ -178,8 +178,8 @@ class OutboxAgainstModel(RuleBasedStateMachine):
     @invariant()
     def same_next_expiry(self):
         due = [row[3] for row in self.model if row[3] is not None and row[1] != "written"]
-        told = self.box.next_expiry()
-        assert not due or (told is not None and told <= min(due))
+        expiry = self.box.next_expiry()
+        assert not due or (expiry is not None and expiry <= min(due))
 
 
 TestOutbox = OutboxAgainstModel.TestCase

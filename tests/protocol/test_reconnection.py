@@ -88,7 +88,7 @@ def test_the_schedule_of_openviber_and_disconnected_mode():
     assert all(decision.retry for decision in decisions)
 
 
-def test_an_outage_longer_than_the_grace_is_told():
+def test_an_outage_longer_than_the_grace_is_reported():
     """R4's five minutes: however few attempts were made, the session may be gone."""
     policy = Reconnect(backoff=Backoff.constant(200), attempts=None)
     life = Life(policy).ready(60, pong=True)
@@ -264,12 +264,12 @@ def test_the_first_hint_of_an_outage_is_taken_at_its_word():
     """A server that plans the return of its clients gets them when it said; one that repeats itself gets our spread as well."""
     waits = [Life(seed=seed).lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for seed in range(50)]
     assert set(waits) == {5.0}
-    again = [life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for life in _told_once(50)]
+    again = [life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for life in _throttled_once(50)]
     assert min(again) == 5
     assert max(again) > 5.5
 
 
-def _told_once(clients):
+def _throttled_once(clients):
     for seed in range(clients):
         life = Life(seed=seed)
         life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0))

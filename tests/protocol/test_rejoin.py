@@ -49,7 +49,7 @@ def rejoined(rig):
     return rig
 
 
-def told(rig):
+def verdict_of(rig):
     event = rig.of(Resumed)[-1]
     return f"{event.verdict.value}({event.reason})"
 
@@ -75,7 +75,7 @@ def test_the_first_join_ever_has_no_verdict():
     assert rig.last("session_join")["payload"] == {"session_id": "s", "resume": False}
     rig.lose()
     rig.up()
-    assert told(rig) == "UNKNOWN(no_anchor)"
+    assert verdict_of(rig) == "UNKNOWN(no_anchor)"
     assert rig.last("session_join")["payload"] == {"session_id": "s", "resume": True}
 
 
@@ -94,7 +94,7 @@ def test_a_session_that_is_gone_is_a_gap(code):
     rig.hear("session_joined")
     rig.pong()
     rig.pong()
-    assert (told(rig), names(rig), rig.state) == ("GAP(new_session)", "|", BridgeState.READY)
+    assert (verdict_of(rig), names(rig), rig.state) == ("GAP(new_session)", "|", BridgeState.READY)
 
 
 def test_a_session_that_is_gone_by_close_code_is_a_gap():
@@ -105,7 +105,7 @@ def test_a_session_that_is_gone_by_close_code_is_a_gap():
     rig.lose(closed(4404))
     rig.connect()
     rig.join()
-    assert (told(rig), rig.last("session_join")["payload"]["resume"]) == ("GAP(new_session)", False)
+    assert (verdict_of(rig), rig.last("session_join")["payload"]["resume"]) == ("GAP(new_session)", False)
 
 
 @pytest.mark.parametrize("refused", ["error", "close"])
@@ -126,7 +126,7 @@ def test_the_gap_of_a_lost_session_outlives_a_cut(refused, again):
         rig = Rig(store=rig.store, session_id=None, seed=2)
     rejoined(rig)
     rig.pongs()
-    assert told(rig) == "GAP(new_session)"
+    assert verdict_of(rig) == "GAP(new_session)"
 
 
 def test_no_endless_loop_of_new_sessions():
@@ -164,7 +164,7 @@ def test_recovered_with_the_anchor(delivered, answers, side, read):
         say(rig, message)
     for answer in answers:
         rig.replay(*ms(answer))
-    assert (told(rig), names(rig)) == ("RECOVERED(anchor)", read)
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", read)
 
 
 def test_recovered_however_long_the_outage():
@@ -172,7 +172,7 @@ def test_recovered_however_long_the_outage():
     rig = lost("A x")
     rig.step(7 * 86_400)
     rejoined(rig).replay(*ms("A x B"))
-    assert (told(rig), names(rig)) == ("RECOVERED(anchor)", "B")
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "B")
 
 
 @pytest.mark.parametrize(
@@ -185,12 +185,12 @@ def test_recovered_however_long_the_outage():
         ("A x y", ["A B"], "GAP(mismatch)", "| B"),
     ],
 )
-def test_a_gap_where_the_server_lost_the_place(delivered, answers, verdict, read):
+def test_a_gap_where_the_server_lost_the_position(delivered, answers, verdict, read):
     """3.6d: no non-empty answer holds the anchor, or the tail disagrees: told first, then what is new; id-less flagged."""
     rig = rejoined(lost(delivered))
     for answer in answers:
         rig.replay(*ms(answer))
-    assert (told(rig), names(rig)) == (verdict, read)
+    assert (verdict_of(rig), names(rig)) == (verdict, read)
 
 
 @pytest.mark.requirement("R14")
@@ -206,32 +206,32 @@ def test_a_gap_says_from_when_to_when():
     assert (gap.verdict, gap.reason, event.replayed) == (Verdict.GAP, "truncated", 1)
 
 
-def test_unknown_where_nobody_can_tell():
+def test_unknown_without_a_proof():
     """3.6e: each cause by its name, and the gap's marker in its place."""
     rig = rejoined(lost())
     rig.replay()
     rig.replay()
-    assert told(rig) == "UNKNOWN(empty)"
+    assert verdict_of(rig) == "UNKNOWN(empty)"
     rig = rejoined(lost("x y"))
     rig.replay(*ms("x y z"))
-    assert (told(rig), names(rig)) == ("UNKNOWN(no_anchor)", "| x? y? z?")
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(no_anchor)", "| x? y? z?")
     rig = rejoined(lost())
     rig.idle(9.9)
     assert rig.state is BridgeState.REPLAYING
     rig.idle(0.2)
-    assert (told(rig), names(rig)) == ("UNKNOWN(timeout)", "|")
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(timeout)", "|")
 
     rig = rejoined(lost())
     rig.replay()  # empty, so everything is asked for, and that never comes
     rig.idle(10.1)
-    assert told(rig) == "UNKNOWN(timeout)"
+    assert verdict_of(rig) == "UNKNOWN(timeout)"
     rig = rejoined(lost(dialect=Dialect(request_replay=None)))
-    assert told(rig) == "UNKNOWN(no_replay)"
+    assert verdict_of(rig) == "UNKNOWN(no_replay)"
 
     rig = rejoined(lost(replay=Replay(max_messages=3)))
     for message in ms("y y y y"):
         say(rig, message)
-    assert (told(rig), names(rig)) == ("UNKNOWN(side_buffer_full)", "| y y y y")
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(side_buffer_full)", "| y y y y")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_server_without_replay_says_so(error):
     rig = rejoined(lost())
     by_id = {} if "request_type" in error else {"id": rig.last("request_replay")["id"]}
     rig.hear("error", error, **by_id)
-    assert (told(rig), rig.state) == ("UNKNOWN(no_replay)", BridgeState.READY)
+    assert (verdict_of(rig), rig.state) == ("UNKNOWN(no_replay)", BridgeState.READY)
 
 
 def test_the_first_match_wins():
@@ -251,7 +251,7 @@ def test_the_first_match_wins():
     rig.replay(*ms("B"))
     for message in ms("y y y"):
         say(rig, message)
-    assert told(rig) == "GAP(truncated)"
+    assert verdict_of(rig) == "GAP(truncated)"
 
 
 def test_the_side_buffer_is_bounded_by_bytes_as_well():
@@ -262,7 +262,7 @@ def test_the_side_buffer_is_bounded_by_bytes_as_well():
         if rig.state is not BridgeState.REPLAYING:
             break
     assert n < 60
-    assert told(rig) == "UNKNOWN(side_buffer_full)"
+    assert verdict_of(rig) == "UNKNOWN(side_buffer_full)"
 
 
 def test_a_late_answer_is_counted_and_dropped():
@@ -270,7 +270,7 @@ def test_a_late_answer_is_counted_and_dropped():
     rig = rejoined(lost())
     rig.replay(*ms("A x B"), asked=False)
     rig.replay(*ms("A x B C"))
-    assert (told(rig), names(rig)) == ("RECOVERED(anchor)", "B")
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "B")
     assert [event.messages for event in rig.of(ReplayIgnored)] == [4]
 
 
@@ -282,18 +282,18 @@ def test_an_answer_pushed_before_the_join_was_confirmed_counts():
     rig.replay(*ms("A x B"), asked=False)
     assert rig.of(Resumed) == []
     rig.join()
-    assert (told(rig), names(rig)) == ("RECOVERED(anchor)", "B")
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "B")
     assert not any(frame["type"] == "request_replay" for frame in rig.wire)
 
 
-def test_answers_without_ids_are_told_apart_by_the_pong_behind_them():
+def test_answers_without_ids_are_distinguished_by_the_pong_behind_them():
     """A server that correlates nothing: a push is not taken for the answer, the pong to the ping behind the ask decides."""
     rig = rejoined(lost())
     rig.replay(*ms("B"), asked=False)  # pushed, lacks the anchor
     assert rig.state is BridgeState.REPLAYING
     assert len([frame for frame in rig.wire if frame["type"] == "request_replay"]) == 1
     rig.replay(*ms("A x B"), asked=False)
-    assert told(rig) == "RECOVERED(anchor)"
+    assert verdict_of(rig) == "RECOVERED(anchor)"
 
 
 def test_the_second_question_asks_for_everything():
@@ -350,7 +350,7 @@ def test_messages_cut_off_during_the_first_join_are_not_lost_in_silence():
     rejoined(rig)
     rig.replay(*ms("A B"))
     rig.replay(*ms("A B"))
-    assert (told(rig), names(rig)) == ("UNKNOWN(no_anchor)", "| A B")
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(no_anchor)", "| A B")
 
 
 # ---- a new process ------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_a_new_process_gets_again_what_was_never_taken():
     rig.session.inbound.take()
     rig = _process(rig)
     rig.replay(*ms("A B C"))
-    assert told(rig) == "RECOVERED(anchor)"
+    assert verdict_of(rig) == "RECOVERED(anchor)"
     assert [(item.id, item.redelivered) for item in rig.take()] == [("B", True), ("C", False)]
 
 
@@ -392,7 +392,7 @@ def test_the_flag_belongs_to_the_message_that_was_in_hand():
     rig = _process(rig)
     rig.replay(*ms("x B C"))
     rig.replay(*ms("x B C"))
-    assert told(rig) == "GAP(truncated)"
+    assert verdict_of(rig) == "GAP(truncated)"
     assert [(item.payload["name"], item.redelivered) for item in rig.take()[1:]] == [
         ("x", False),
         ("B", True),

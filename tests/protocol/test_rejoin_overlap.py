@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.protocol.test_rejoin import lost, m, ms, names, rejoined, say, told
+from tests.protocol.test_rejoin import lost, m, ms, names, rejoined, say, verdict_of
 
 
 def overtaken(*live, answer, more):
@@ -17,14 +17,14 @@ def overtaken(*live, answer, more):
     return rig
 
 
-def test_what_the_live_stream_holds_is_left_to_it():
+def test_what_the_live_stream_holds_is_not_replayed():
     """Foreign entries at the end of the answer: B and y stand before them, and are delivered where they were said, and once."""
     foreign = m("F", foreign=1)
     rig = overtaken(*ms("B y C"), answer=[m("E")], more=[m("y"), m("B"), foreign])
-    assert (told(rig), names(rig)) == ("GAP(truncated)", "| F B y? C")
+    assert (verdict_of(rig), names(rig)) == ("GAP(truncated)", "| F B y? C")
 
 
 def test_more_of_the_same_than_the_live_stream_holds_is_delivered_and_flagged():
     """Two id-less messages alike in the answer, one of them live: the other may have been missed."""
     rig = overtaken(*ms("y C"), answer=[m("E")], more=[m("y"), m("y"), m("F", foreign=1)])
-    assert (told(rig), names(rig)) == ("GAP(truncated)", "| y? F y C")
+    assert (verdict_of(rig), names(rig)) == ("GAP(truncated)", "| y? F y C")

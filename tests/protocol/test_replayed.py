@@ -30,7 +30,7 @@ def test_objects_and_strings_are_the_same():
         assert item.key == ("a", "7")
 
 
-def test_bad_entries_are_told_and_the_good_ones_kept():
+def test_bad_entries_are_reported_and_the_good_ones_delivered():
     """Threats 1 to 4 inside an answer: each bad entry is a failure of its own, order stays."""
     bad = [
         5,
@@ -56,7 +56,7 @@ def test_an_answer_without_a_list_is_an_answer_without_messages(payload):
     assert (items, [failure.code for failure in rejected]) == ([], ["PROTO_INVALID_MESSAGE"])
 
 
-def test_what_is_no_content_is_left_out():
+def test_what_is_no_content_is_omitted():
     """Acks, pongs and answers in a replay are not for the consumer."""
     items, rejected = _read([{"type": "a"}, {"type": "b"}], content=lambda body, _now: body["type"] == "b")
     assert ([item.message.type for item in items], rejected) == (["b"], [])

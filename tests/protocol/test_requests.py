@@ -47,7 +47,7 @@ def test_an_error_answers_a_request():
 
 
 @pytest.mark.requirement("V8")
-def test_a_request_that_left_is_unknown_at_the_loss_and_never_repeated():
+def test_a_request_that_was_sent_is_unknown_at_the_loss_and_never_repeated():
     """V8, threat 17: OutcomeUnknown names the loss; no second copy goes out."""
     rig = Rig().up()
     request = rig.request()
@@ -59,7 +59,7 @@ def test_a_request_that_left_is_unknown_at_the_loss_and_never_repeated():
 
 
 @pytest.mark.requirement("V8")
-def test_a_request_that_never_left_says_so():
+def test_a_request_that_was_never_sent_says_so():
     """The link it waited on died: provably not sent."""
     rig = Rig().up()
     request = rig.request()
@@ -112,12 +112,12 @@ def test_idempotent_requests_keep_their_order_among_sends():
         rig.up()
 
 
-@pytest.mark.parametrize(("left", "state"), [(False, "withdrawn"), (True, "unknown")])
-def test_a_request_given_up_is_withdrawn_in_the_same_step(left, state):
+@pytest.mark.parametrize(("was_sent", "state"), [(False, "withdrawn"), (True, "unknown")])
+def test_a_cancelled_request_is_withdrawn_in_the_same_step(was_sent, state):
     """A timeout or a cancel: no ghost is sent later; what had left is UNKNOWN."""
     rig = Rig().up()
     request = rig.request(idempotent=True)
-    if left:
+    if was_sent:
         rig.write()
     rig.session.outbound.give_up(request, CUT)
     assert request.state.value == state
@@ -143,7 +143,7 @@ def test_an_answer_that_comes_too_late_is_an_event():
     assert not [item for item in rig.take() if getattr(item, "type", None) == "ask_response"]
 
 
-def test_answers_are_told_apart_from_messages_with_the_same_id():
+def test_answers_are_distinguished_from_messages_with_the_same_id():
     """`tool_call` answered, then `approval_required` with the same id: the second is a message."""
     rig = Rig().up()
     request = rig.request()
@@ -186,7 +186,7 @@ def test_requests_do_not_wait_behind_the_outbox():
     assert asked(rig.up()) == [request.id for request in requests]
 
 
-def test_nobody_reads_so_nothing_can_be_answered():
+def test_without_a_reader_nothing_can_be_answered():
     """Inbox full and no iterator: waiting requests and receipts fail naming `receive=False`."""
     rig = Rig(inbox=Inbox(max_messages=2)).up()
     (

@@ -109,7 +109,7 @@ LINES = st.sampled_from([b"data: ab\n", b":ccccccccc\n", b"\n", b"x", b"\r"])
 
 
 @given(st.lists(LINES, max_size=30).map(b"".join), st.integers(0, 200))
-def test_the_limit_strikes_at_the_same_place_wherever_the_bytes_are_split(stream, cut):
+def test_the_limit_strikes_at_the_same_byte_wherever_the_bytes_are_split(stream, cut):
     """An event too big is refused after the same events, in whatever pieces it came."""
 
     def until_refused(*pieces):

@@ -56,7 +56,7 @@ def _closed(rig):
     rig.session.closed(rig.now)
 
 
-WAYS = {
+REACHING = {
     S.IDLE: lambda rig: None,
     S.CONNECTING: lambda rig: rig.session.connecting(rig.now),
     S.AUTHENTICATING: lambda rig: rig.connect(),
@@ -76,7 +76,7 @@ WAYS = {
 def to(state):
     """A session brought to this state."""
     rig = Rig()
-    WAYS[state](rig)
+    REACHING[state](rig)
     rig.after()
     assert rig.state is state
     return rig
@@ -153,8 +153,8 @@ def test_disconnected_mode_after_five_failed_attempts():
         rig.session.connecting(rig.now)
         assert rig.lose(REFUSED).wait == 3
         assert rig.state is (S.SUSPENDED if n >= 5 else S.BACKOFF)
-    (told,) = rig.of(Suspended)
-    assert (told.attempts, told.failure.code) == (5, "CONN_REFUSED")
+    (reported,) = rig.of(Suspended)
+    assert (reported.attempts, reported.failure.code) == (5, "CONN_REFUSED")
     rig.up()
     rig.lose()
     assert rig.state is S.BACKOFF
@@ -290,15 +290,15 @@ def test_draining_sends_what_is_queued_and_is_done_when_it_is_settled():
 
 
 @pytest.mark.parametrize("state", sorted(LINKED - {S.DRAINING}))
-def test_a_loss_is_told_once(state):
+def test_a_loss_is_reported_once(state):
     """One Disconnected per connection, with its cause; none for an attempt that never connected."""
     rig = to(state)
-    told = len(rig.of(Disconnected))
+    reported = len(rig.of(Disconnected))
     rig.lose(closed(1012))
-    assert [event.failure.details["close_code"] for event in rig.of(Disconnected)[told:]] == [1012]
+    assert [event.failure.details["close_code"] for event in rig.of(Disconnected)[reported:]] == [1012]
     rig.session.connecting(rig.now)
     rig.lose(REFUSED)
-    assert len(rig.of(Disconnected)) == told + 1
+    assert len(rig.of(Disconnected)) == reported + 1
 
 
 def test_a_session_without_a_connection_ignores_the_wire():
@@ -310,7 +310,7 @@ def test_a_session_without_a_connection_ignores_the_wire():
 
 
 @pytest.mark.parametrize("by", ["peer", None])
-def test_our_own_ghost_may_supersede_us_and_nobody_else(by):
+def test_only_our_own_ghost_may_supersede_us(by):
     """4409 after a link that died unnoticed by the server may be our own late join; any other takeover is final."""
     rig = Rig().up()
     rig.lose(CUT if by is None else closed(1012))

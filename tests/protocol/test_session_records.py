@@ -45,11 +45,11 @@ TABLE = [
 
 def record(**fields):
     """A record, active unless told otherwise."""
-    told = {
+    defaults = {
         "id": "s1", "agent_type": "claude", "working_directory": "/work", "state": "active", "resumable": True,
         "created_at": THEN.at, "last_activity_at": THEN.at, "checkpoint": CHECKPOINT,
     }  # fmt: skip
-    return SessionRecord(**told | fields)
+    return SessionRecord(**defaults | fields)
 
 
 def in_state(name):
@@ -122,7 +122,7 @@ def test_a_life_from_beginning_to_end():
     assert {step.created_at for step in steps} == {THEN.at}
 
 
-def test_the_latest_failure_is_the_one_that_is_told():
+def test_the_latest_failure_is_the_one_that_is_recorded():
     """A second failure takes the place of the first; closing keeps it."""
     other = Failure.of("TOOL_TIMEOUT")
     failed = record().after("fail", THEN, error=BROKEN).after("fail", THEN, error=other)
@@ -272,11 +272,11 @@ records = st.builds(
 @pytest.mark.requirement("R16")
 @given(records)
 @settings(max_examples=200, deadline=None)
-def test_a_record_comes_back_from_its_text(kept):
+def test_a_record_comes_back_from_its_text(stored):
     """Every field, to the microsecond and to the last level of the snapshot; the text is one line that UTF-8 can hold."""
-    text = kept.to_json()
+    text = stored.to_json()
     back = SessionRecord.from_json(text)
-    assert back == kept
+    assert back == stored
     assert back.to_json() == text
     assert "\n" not in text
     assert text.encode()
@@ -284,15 +284,15 @@ def test_a_record_comes_back_from_its_text(kept):
 
 @given(failures)
 @settings(max_examples=100, deadline=None)
-def test_a_failure_comes_back_as_far_as_it_is_kept(failure):
+def test_a_failure_comes_back_as_far_as_it_is_stored(failure):
     """Code, message, verdicts, suggestions and details; cause, history and reason to stop end with the process."""
-    kept = record(state="error", error=failure).error
-    assert kept == record(state="closed", error=kept).error
-    assert (kept.code, kept.message, kept.kind, kept.retryable) == (
+    stored = record(state="error", error=failure).error
+    assert stored == record(state="closed", error=stored).error
+    assert (stored.code, stored.message, stored.kind, stored.retryable) == (
         failure.code, failure.message, failure.kind, failure.retryable,
     )  # fmt: skip
-    assert kept.suggestions == failure.suggestions
-    assert kept.cause is None
+    assert stored.suggestions == failure.suggestions
+    assert stored.cause is None
 
 
 OURS = json.loads(record(state="error", error=BROKEN).to_json())
@@ -328,16 +328,16 @@ def test_a_session_of_the_seed_may_say_more():
 
 def changed(base, path, value=...):
     """The text of `base` with one field changed, or removed."""
-    said = json.loads(json.dumps(base))
+    document = json.loads(json.dumps(base))
     *way, last = path.split(".")
-    inner = said
+    inner = document
     for name in way:
         inner = inner[name]
     if value is ...:
         del inner[last]
     else:
         inner[last] = value
-    return json.dumps(said)
+    return json.dumps(document)
 
 
 BAD = [

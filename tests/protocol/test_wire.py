@@ -21,7 +21,7 @@ def test_at_most_one_barrier_per_64_entries_under_load(total):
         rig.send()
     frames = rig.write()
     assert len(_pings(frames)) == total // 64
-    assert all((place + 1) % 65 == 0 for place in _pings(frames))
+    assert all((frame_index + 1) % 65 == 0 for frame_index in _pings(frames))
 
 
 @pytest.mark.parametrize("waiting", [1, 5, 63])

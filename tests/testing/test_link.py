@@ -84,12 +84,12 @@ def test_fin_ends_both_streams_after_what_is_in_flight():
             await pair.client.send("kept")
             await pair.server.send("kept too")
             pair.link.fin()
-            kept = await pair.client.recv()
+            first_frame = await pair.client.recv()
             with pytest.raises(ConnectionClosedError) as caught:
                 await pair.client.recv()
             await asyncio.sleep(1)
             cause = caught.value.__cause__ or EOFError()  # websockets 15 names none for an orderly end
-            return kept, pair.received, caught.value.rcvd, type(cause), len(pair.ended)
+            return first_frame, pair.received, caught.value.rcvd, type(cause), len(pair.ended)
 
     assert run(main) == ("kept too", ["kept"], None, EOFError, 1)
 
@@ -286,9 +286,9 @@ def test_links_draw_from_streams_of_their_own():
                         seen.append(loop.time())
 
             server = await loop.create_server(Reader, "127.0.0.1", 0)
-            place = server.sockets[0].getsockname()
-            quiet, _ = await loop.create_connection(asyncio.Protocol, *place)
-            loud, _ = await loop.create_connection(asyncio.Protocol, *place)
+            server_address = server.sockets[0].getsockname()
+            quiet, _ = await loop.create_connection(asyncio.Protocol, *server_address)
+            loud, _ = await loop.create_connection(asyncio.Protocol, *server_address)
             for second in range(1, 20):
                 loud.write(b"l" * noise)
                 await asyncio.sleep(second - loop.time())

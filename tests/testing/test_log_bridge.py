@@ -321,10 +321,41 @@ async def test_a_payload_that_is_no_json_was_never_pushed():
     assert await server.push({}) == 1
 
 
+async def test_without_positions_any_frame_goes_out_as_it_is_and_nothing_comes_again():
+    """Objects, arrays and numbers as JSON, text and bytes as they are; who comes later gets what is pushed later, whatever he asks."""
+    frames = [{"seq": 7, "a": None}, [1, "two"], 3, "no json {", b"\x00\xff"]
+    async with LogBridge(position=None, hello="hi", ping={"op": "ping"}, pong="pong") as server:
+        assert await server.push({"before": "anybody"}) == 1
+        async with peer(server, "last_seq=0") as client:
+            assert await client.heard(1) == [{"type": "hi"}]
+            assert [await server.push(frame) for frame in frames] == [2, 3, 4, 5, 6]
+            heard = [await client.socket.recv() for _ in frames]
+            assert heard == ['{"seq":7,"a":null}', '[1,"two"]', "3", "no json {", b"\x00\xff"]
+            for frame in ({}, {"seq": "{position}"}, {"op": "ping"}):
+                await client.say(frame)
+            assert await client.heard(1) == [{"type": "pong"}]
+            assert await client.silent(server)
+        assert server.pushed == [{"before": "anybody"}, *frames, {"probe": True}]
+        assert server.received == [{}, {"seq": "{position}"}, {"op": "ping"}]
+        for payload, type_, error in (
+            ({"a": object()}, None, TypeError),
+            (float("nan"), None, ValueError),
+            ({}, "event", ValueError),
+        ):
+            with pytest.raises(error):
+                await server.push(payload, type=type_)
+        assert len(server.pushed) == 7
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
         ({"position": "page"}, "position"),
+        ({"position": None, "field": "seq"}, "field"),
+        ({"position": None, "ask": {"after": "{position}"}}, "ask"),
+        ({"position": None, "inclusive": False}, "inclusive"),
+        ({"position": None, "reset": "gone"}, "reset"),
+        ({"position": None, "end": "done"}, "end"),
         ({"keep": -1}, "keep"),
         ({"ask": {"type": "resume"}}, "ask"),
         ({"epoch": "log"}, "epoch"),

@@ -85,7 +85,7 @@ def sockets():
     return sum(link.startswith("socket:") for link in links)
 
 
-async def test_it_passes_bytes_both_ways_and_counts_them(peer):
+async def test_it_passes_bytes_in_both_directions_and_counts_them(peer):
     """Without a fault it is a wire: every byte, both ways, FIN included, and the counters say so."""
     async with FaultProxy("127.0.0.1", peer.port) as proxy, through(proxy) as (reader, writer):
         payload = bytes(range(256)) * 4_000

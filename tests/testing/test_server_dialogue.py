@@ -140,7 +140,7 @@ async def test_a_join_without_a_name_gets_one(memory):
 
 
 # ---- confirmations, dedupe, requests
-async def test_each_applied_message_is_confirmed_and_kept_in_order(memory):
+async def test_each_applied_message_is_confirmed_and_stays_in_order(memory):
     """message_ack names the message; `received` has each once, `frames` every frame."""
     client = Voice(memory)
     client.join()

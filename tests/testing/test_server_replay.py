@@ -43,7 +43,7 @@ def test_what_is_older_than_the_age_is_dropped():
     assert buffer.since(None) == ["new"]
 
 
-def test_a_message_larger_than_the_buffer_is_not_kept():
+def test_a_message_larger_than_the_buffer_is_not_buffered():
     """The bound holds even if it leaves nothing."""
     buffer = ReplayBuffer()
     fill(buffer, ("a", 0, 0), ("b", 0, 0), limit=9)

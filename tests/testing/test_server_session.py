@@ -69,7 +69,7 @@ def test_a_return_in_time_stops_the_clock():
 
 
 @pytest.mark.requirement("R14")
-def test_a_push_enters_the_buffer_of_a_session_nobody_is_attached_to():
+def test_a_push_enters_the_buffer_of_a_session_without_a_connection():
     """Live to whoever has the session, and kept in both cases; another session hears nothing."""
 
     async def main():

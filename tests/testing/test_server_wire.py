@@ -122,7 +122,7 @@ def test_the_clock_can_be_stepped():
     assert stamps.show(stamps.now(), Behaviour()) == "2026-03-20T14:32:00.250Z"
 
 
-def test_ids_come_from_the_given_random_source():
+def test_ids_come_from_the_random_source_of_the_caller():
     """The same seed gives the same UUIDs, and they are version 4."""
     first, second = random.Random(1), random.Random(1)
     ids = [new_id(first) for _ in range(50)]

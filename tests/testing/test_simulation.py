@@ -247,7 +247,7 @@ def test_simulate_is_no_coroutine():
         asyncio.run(outer())
 
 
-def test_the_random_module_is_left_as_it_was():
+def test_the_random_module_is_restored():
     """Libraries draw reproducible numbers inside, and the caller's sequence goes on undisturbed."""
 
     async def main(server):

@@ -257,7 +257,7 @@ def test_a_task_factory_of_the_program_is_used():
     assert run(main) == 1
 
 
-def test_errors_that_asyncio_would_log_are_kept():
+def test_errors_that_asyncio_would_log_are_collected():
     """An exception that nobody retrieves ends up in `errors`."""
 
     async def main(loop):

@@ -113,7 +113,7 @@ async def test_a_call_that_lets_its_own_time_pass():
         assert await asyncio.create_task(main(returns)) == "ok"
 
 
-def test_a_limit_of_a_loop_that_is_gone_disturbs_nobody():
+def test_a_limit_of_a_loop_that_is_gone_does_no_harm():
     """Time goes on after `asyncio.run` has ended, past the end of what ran in it."""
     with virtual_time() as clock:
         assert asyncio.run(rb.Policy(rb.Timeout(5)).call(ASYNC.of(Server().get))) == "ok"
@@ -150,7 +150,7 @@ def test_circuits_from_before_keep_their_time():
         assert get() == "ok"
 
 
-def test_it_may_be_left_in_another_context_than_it_was_entered():
+def test_it_may_be_exited_in_another_context_than_it_was_entered():
     """As fixtures are."""
     clock = virtual_time()
 
@@ -188,13 +188,13 @@ def test_calls_go_as_written(form):
     server = Server()
     error = REFUSED("this one")
     get = rb.Policy(at_once(attempts=9))(form.of(server.get), idempotent=True)
-    with inject(get, error, ConnectionResetError, 503, PASS, REFUSED) as injected, record() as told:
+    with inject(get, error, ConnectionResetError, 503, PASS, REFUSED) as injected, record() as recorded:
         assert form.run(get) == "ok"
         assert (injected.calls, server.calls) == (4, 1)
         assert form.run(get) == "ok"
         assert form.run(get) == "ok"
     assert (injected.calls, server.calls) == (7, 3)
-    failures = [event.failure for event in told if isinstance(event, rb.events.RetryScheduled)]
+    failures = [event.failure for event in recorded if isinstance(event, rb.events.RetryScheduled)]
     assert [failure.code for failure in failures] == [
         "CONN_REFUSED",
         "CONN_RESET",
@@ -303,11 +303,11 @@ def test_disabled_nothing_is_protected(form):
     get = rb.Policy(at_once(), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))(
         form.of(server.get), idempotent=True
     )
-    with disabled(), record() as told:
+    with disabled(), record() as recorded:
         for _ in range(3):
             with pytest.raises(REFUSED):
                 form.run(get)
-    assert (server.calls, told) == (3, [])
+    assert (server.calls, recorded) == (3, [])
     assert rb.circuit(get).state == "closed"
     with pytest.raises(REFUSED):
         form.run(get)
@@ -317,12 +317,12 @@ def test_disabled_nothing_is_protected(form):
 def test_record_lists_events_in_order():
     """Those inside of the block, and no more after it."""
     get = rb.Policy(at_once())(Server(REFUSED, None, REFUSED).get, idempotent=True)
-    with record() as told:
+    with record() as recorded:
         get()
-    seen = list(told)
+    seen = list(recorded)
     get()
-    assert told == seen
-    assert [type(event).__name__ for event in told] == ["RetryScheduled", "RetryRecovered"]
+    assert recorded == seen
+    assert [type(event).__name__ for event in recorded] == ["RetryScheduled", "RetryRecovered"]
 
 
 def test_policies_live_by_the_clock_of_a_simulation():

@@ -1,6 +1,31 @@
 """Dialects of bridges, ready to use: `BridgeClient(url, dialect=rb.dialects.plain)`.
 
 Each is a value, or a function that makes one; `evolve` changes single fields. How to write another is in docs/how-to/talk-to-another-bridge.md.
+This is the list of what there is; `help(rb.dialects.Event)` says more about one name.
+
+Dialects: `plain` (any frames, nothing else known), `jsonrpc`, `recursor`, `recursor_live`, `openhands`, `openhands_legacy`, `mattermost`,
+`slack_socket_mode`, `agno(workflow_id=)`, `centrifugo(*channels)`, `jupyter(session=)`, `socketio()`; of home-made servers
+`sequence(field=, ask=)`, `last_event_id()`, `since()`.
+
+For one of your own: `decode(frame)` returns a tuple of facts (`Fact`), `encode(intent)` a frame or None, `resume(record)` a `Resume`; `table()` makes a
+`decode` from field names.
+
+- `Event(raw, type, payload, id, timestamp, channel, position, echo, ack)`: a message for the reader
+- `Hello(session, epoch, token, url, silence, ping_every)`: the server has accepted us
+- `Challenge(silence, ping_every)`: the server wants an `Auth`
+- `Moved(position, channel)`: a position without an event
+- `Finished(channel)`: nothing more comes in this log
+- `Replayed(complete, channel, first, through, epoch)`: what the server says about a replay, such as its end
+- `Reply(to, raw, type, payload, duplicate)`: the answer to a message of ours
+- `Acked(ids, through, echo)`: the server has these messages of ours
+- `Refused(raw, to, type, code, text, retry_after)`: the server refuses a message or the connection
+- `Closing(within)`: the server ends this connection soon
+- `Ping(id, number, body, record)`, `Pong(id, body)`: a sign of life; facts, and intents as well
+
+Intents (`Intent`): `Send(type, payload, id, key, timestamp, number, is_request)`, `Auth(token, record, id, number)`, `Acknowledge(ack)`, `Ping`, `Pong`.
+
+To ask for what was missed: `Record(session_id, session, epoch, token, url, positions, epochs, joined, overlap, moved)` is what the client knows,
+`Resume(query, headers, url, frames, channels)` how it asks. `Positions(…)` says how a server's positions behave, `End(…)` what the end of a connection means.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Rule: a server that names things otherwise, or cannot replay or acknowledge, is 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
@@ -41,6 +42,10 @@ Name: TypeAlias = "str | None"
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and value != "" and " " not in value
+
+
+def _is_token(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value) is not None
 
 
 def _is_close_code(value: object) -> bool:
@@ -145,7 +150,8 @@ class Dialect(Value):
     nothing that was handed out is sent again.
     `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
     somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
-    where it is installed. A frame above `max_frame_bytes` is refused. ConfigError names a bad field.
+    where it is installed. A frame above `max_frame_bytes` is refused. `subprotocols` are those of WebSocket that the client asks the
+    server for, the best first; over a websocket of your own they are yours to ask for. ConfigError names a bad field.
 
     `bearer`: without an `auth` message the token goes into the header `Authorization: Bearer`; False: this dialect says nothing of
     tokens, and one is refused. `ends` are rules for how this server ends and refuses connections, before the general ones.
@@ -199,6 +205,9 @@ class Dialect(Value):
         default="auto", validator=one_of("auto", "json", "orjson")
     )
     max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)
+    subprotocols: tuple[str, ...] = attrs.field(
+        default=(), converter=as_tuple, validator=tuple_of("the name of a WebSocket sub-protocol", _is_token)
+    )
     decode: Callable[[str | bytes], Iterable[Fact]] | None = attrs.field(
         default=None, validator=optional(function("a function of a frame that returns a tuple of facts"))
     )

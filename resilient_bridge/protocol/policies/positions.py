@@ -14,7 +14,10 @@ from ...values.fields import Value, as_seconds, flag, one_of, path_of, refuse, s
 
 def _numbers_only(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
     if value and positions.order != "number":
-        refuse(path_of(positions, attribute), 'only with order "number"', f"{value} with {positions.order}")
+        wanted = f'{attribute.default} with order "{positions.order}"'
+        if attribute.name == "overlap":
+            wanted += ", and repeats=True with a resume that asks from before Record.position"
+        refuse(path_of(positions, attribute), wanted, value)
 
 
 def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -23,6 +23,7 @@ def schedules(index: int, count: int) -> tuple[str, Seen, float]:
         total.verdicts += seen.verdicts
         total.delivered += seen.delivered
         total.gaps += seen.gaps
+        total.strays += seen.strays
         total.problems += seen.problems
     return CASES[index].name, total, time.monotonic() - begins
 
@@ -32,13 +33,15 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     write = sys.stdout.write
     write(
-        "| dialect | schedules | events | RECOVERED | GAP | UNKNOWN | wrong | in |\n|---|---|---|---|---|---|---|---|\n"
+        "| dialect | schedules | events | stray frames | RECOVERED | GAP | UNKNOWN | wrong | in |\n|---|---|---|---|---|---|---|---|---|\n"
     )
     with ProcessPoolExecutor(2) as pool:
         for name, seen, seconds in pool.map(schedules, range(len(CASES)), [count] * len(CASES)):
             verdicts = " | ".join(f"{seen.verdicts[name]:,}" for name in ("RECOVERED", "GAP", "UNKNOWN"))
             wrong = len(seen.problems)
-            write(f"| {name} | {count:,} | {seen.delivered:,} | {verdicts} | {wrong} | {seconds:.0f} s |\n")
+            write(
+                f"| {name} | {count:,} | {seen.delivered:,} | {seen.strays:,} | {verdicts} | {wrong} | {seconds:.0f} s |\n"
+            )
             for problem in seen.problems[:3]:
                 write(f"{problem}\n")
             sys.stdout.flush()

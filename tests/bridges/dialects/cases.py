@@ -13,6 +13,7 @@ from tests.bridges.doubles.jsonrpc import JsonRpc
 from tests.bridges.doubles.jupyter import Jupyter
 from tests.bridges.doubles.mattermost import Mattermost
 from tests.bridges.doubles.openhands import LegacySocket, SessionSocket
+from tests.bridges.doubles.recursor import Recursor
 from tests.bridges.doubles.recursor_live import RecursorLive
 from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 from tests.bridges.doubles.socketio import SocketIO
@@ -114,6 +115,14 @@ CASES = [
     ),
     Case("jsonrpc", JsonRpc, lambda _: d.jsonrpc),
     Case("plain", JsonRpc, lambda _: d.plain),
+    Case(
+        "recursor", Recursor, lambda _: d.recursor, token="secret",
+        message=lambda n: ("chat", {"text": f"mine {n}"}), effect=_mine,
+    ),
+    Case(
+        "recursor with server_id and message_ack", lambda rng: Recursor(rng, answers=True), lambda _: d.recursor, token="secret",
+        message=lambda n: ("chat", {"text": f"mine {n}"}), effect=_mine, recovers=True,
+    ),
     Case("recursor_live", lambda rng: RecursorLive(rng, token="t"), lambda _: d.recursor_live, token="t"),
     Case(
         "mattermost", Mattermost, lambda _: d.mattermost, path="/api/v4/websocket", token="secret",

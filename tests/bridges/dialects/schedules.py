@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _EXCUSED = {"no_position", "timeout"}  # nothing had come yet; the network was too slow for an answer
+STRAY: tuple[str | bytes, ...] = (
+    "", "no json", '{"type": "tool_call", "payload": {', "[" * 2_000, "17", "null", "[]", "[[]]", '{"unrelated": true}',
+    '{"type": 7, "seq": "x", "id": [1], "payload": null}', '{"type": "x", "payload": {"text": "\\ud800"}}', b"\x00\xff\xfe{}", b"",
+)  # fmt: skip
+"""Frames that are no message of a dialect, or say nothing: the server puts one between its own now and then."""
 CONVERGE = 90.0  # virtual seconds after the last fault in which everything must have come to rest
 SENDS = 6
 
@@ -67,6 +72,7 @@ class Seen:
     proofs: Counter[str] = field(default_factory=Counter)
     delivered: int = 0
     gaps: int = 0
+    strays: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -75,6 +81,7 @@ class Served:
 
     def __init__(self, double: Any, address: Any, *, has_faults: bool) -> None:
         self.double, self.address = double, address
+        self.strays: list[str | bytes] = []  # what was put between
         self.lost = False  # has it lost something that a client may have missed?
         self._has_faults = has_faults
 
@@ -91,6 +98,34 @@ class Served:
             self.lost = True
             self.double.trim(keep)
 
+    def strew(self, rng: random.Random) -> None:
+        """From the next connection on, each twentieth frame has a stray one before it."""
+        strays = self.strays
+
+        class Strewn(type(self.double).connection_class):  # type: ignore[misc]
+            """Says more than it should."""
+
+            def say(self, frame: Any) -> None:
+                if rng.random() < 0.05:
+                    strays.append(rng.choice(STRAY))
+                    super().say(strays[-1])
+                super().say(frame)
+
+            def take(self) -> Any:
+                """Take the next frame; a stray one shares none with others, where a server puts several messages into one."""
+                count = next(
+                    (at for at, frame in enumerate(self.waiting) if frame in STRAY), len(self.waiting)
+                )
+                if count == 0:
+                    return self.waiting.popleft()
+                behind = [self.waiting.pop() for _ in range(len(self.waiting) - count)]
+                try:
+                    return super().take()
+                finally:
+                    self.waiting.extend(reversed(behind))
+
+        self.double.connection_class = Strewn
+
 
 def server_of(case: Case) -> Callable[..., Any]:
     """What a Simulation makes its server with."""
@@ -106,13 +141,17 @@ def server_of(case: Case) -> Callable[..., Any]:
 
 def run(case: Case, seed: int, *, rate: float = 0.15, until: float = 40.0) -> Seen:
     """One schedule."""
-    # Spoiled bytes end a client for good (1002): they are the business of the campaigns over our own server.
-    plan = tuple(fault for fault in Faults(seed=seed, rate=rate, until=until).plan if fault.kind != "garbage")
-    faults = Faults(script=plan, until=until)
+    # Spoiled bytes end a client for good (1002), as they should. So garbage is played as frames: the connection is sound, and what is said is not.
+    plan = Faults(seed=seed, rate=rate, until=until).plan
+    is_strewn = any(fault.kind == "garbage" for fault in plan)
+    faults = Faults(script=tuple(fault for fault in plan if fault.kind != "garbage"), until=until)
     seen = Seen()
 
     async def main(server: Served) -> None:
+        if is_strewn:
+            server.strew(random.Random(f"{seed}/strays"))
         await _scenario(case, server, random.Random(seed), until, seen)
+        seen.strays += len(server.strays)
 
     try:
         Simulation(seed, faults, server=server_of(case)).run(main)
@@ -136,7 +175,7 @@ async def _scenario(case: Case, server: Served, rng: random.Random, until: float
     receipts: list[tuple[int, Any]] = []
     async with client as bridge:
         events = bridge.events()
-        noting = asyncio.ensure_future(_note(events, seen, server, case))
+        noting = asyncio.ensure_future(_note(events, seen, server, case, stream))
         reading = asyncio.ensure_future(_read(bridge, stream))
         await bridge.wait_ready(timeout=until + CONVERGE)
         async with asyncio.timeout(until + CONVERGE):
@@ -185,12 +224,19 @@ async def _come_to_rest(
 
 async def _read(bridge: Any, stream: list[Any]) -> None:
     async for message in bridge:
-        numbers = numbers_in(message.raw)
+        try:
+            numbers = numbers_in(message.raw)
+        except (ValueError, RecursionError):  # a stray frame
+            continue
         if numbers:
             stream.append((numbers, message.maybe_duplicate))
 
 
-async def _note(events: Any, seen: Seen, server: Served, case: Case) -> None:
+def _had(stream: list[Any]) -> int:
+    return sum(not isinstance(item, rb.Gap) for item in stream)
+
+
+async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: list[Any]) -> None:
     async for event in events:
         if isinstance(event, rb.events.Resumed):
             seen.verdicts[event.verdict] += 1
@@ -201,6 +247,7 @@ async def _note(events: Any, seen: Seen, server: Served, case: Case) -> None:
                 and not server.lost
                 and event.verdict != rb.Verdict.RECOVERED
                 and event.reason not in _EXCUSED
+                and (event.reason != "no_anchor" or _had(stream) > event.replayed)  # nothing had come before
             ):
                 seen.problems.append(f"{event.verdict}({event.reason}), and the server held everything")
 

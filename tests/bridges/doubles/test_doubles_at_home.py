@@ -12,6 +12,7 @@ from tests.bridges.doubles.clients import cut, dial, hear, hear_close, numbers, 
 from tests.bridges.doubles.harness import serving_aiohttp, serving_websockets
 from tests.bridges.doubles.homemade import Homemade
 from tests.bridges.doubles.jsonrpc import JsonRpc
+from tests.bridges.doubles.recursor import Recursor
 
 
 pytestmark = pytest.mark.real
@@ -65,6 +66,93 @@ async def test_homemade_positions_of_each_kind(kind, inclusive):
         async with dial(f"{url}/?since={first}") as socket:
             gap, *rest = await hear(socket, 3)
             assert (gap["type"], gap["requested"], numbers(rest)) == ("gap", first, [3, 4])
+
+
+def frame(kind, **payload):
+    """A message to a bridge of ReCursor's specification."""
+    return {"type": kind, "id": f"i-{kind}", "timestamp": "2026-01-01T00:00:00Z", "payload": payload}
+
+
+AUTH = frame("auth", token="secret")
+JOIN, AGAIN = (frame("session_join", session_id="s", resume=resume) for resume in (False, True))
+
+
+async def test_recursor_wants_its_order(serving):
+    """Auth first, then the join, then anything; a wrong token is refused and ends the connection."""
+    double = Recursor(Random(1))
+    async with serving(double) as url:
+        async with dial(url) as socket:
+            await say(socket, JOIN)
+            assert (await hear(socket))[0]["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
+            await say(socket, AUTH, frame("chat", text="x"), JOIN)
+            ack, error, joined = await hear(socket, 3)
+            assert (ack["type"], ack["payload"]["active_sessions"]) == ("connection_ack", [])
+            assert error["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
+            assert (joined["type"], joined["payload"]) == ("session_joined", {"session_id": "s"})
+            await say(socket, frame("chat", text="x"), frame("heartbeat_ping"), {"type": "chat"})
+            pong, error = await hear(socket, 2)
+            assert (pong["type"], pong["id"], len(double.effects)) == (
+                "heartbeat_pong",
+                "i-heartbeat_ping",
+                1,
+            )
+            assert error["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+        async with dial(url) as socket:
+            await say(socket, frame("auth", token="other"))
+            assert (await hear(socket))[0]["type"] == "connection_error"
+            assert await hear_close(socket) is not None
+
+
+async def test_recursor_holds_a_session_for_its_grace(serving):
+    """It comes back with its buffer, as texts, and answers what came behind a time; it dies with its grace, and with the process."""
+    double = Recursor(Random(1), grace=0.2)
+    async with serving(double) as url:
+        async with dial(url) as socket:
+            await say(socket, AUTH, JOIN)
+            await hear(socket, 2)
+            for number in (1, 2):
+                await publish(double, number)
+            seen = await hear(socket, 2)
+            assert numbers(seen) == [1, 2]
+        await until(lambda: not double.connections)
+        await publish(double, 3)
+        async with dial(url) as socket:
+            await say(socket, AUTH, AGAIN)
+            ack, _, buffer = await hear(socket, 3)
+            assert ack["payload"]["active_sessions"] == ["s"]
+            assert all(isinstance(each, str) for each in buffer["payload"]["messages"])
+            assert numbers([buffer]) == [1, 2, 3]
+            await say(socket, frame("request_replay", since=seen[0]["timestamp"]), frame("request_replay"))
+            since, everything = await hear(socket, 2)
+            assert set(numbers([since])) <= {2, 3}  # later than that millisecond, never at it
+            assert (since["id"], numbers([everything])) == ("i-request_replay", [1, 2, 3])
+        await until(lambda: not double.connections)
+        await asyncio.sleep(0.3)
+        async with dial(url) as socket:
+            await say(socket, AUTH, AGAIN)
+            assert (await hear(socket, 2))[1]["payload"]["code"] == "SESS_NOT_FOUND"
+
+
+async def test_recursor_that_answers(serving):
+    """It names its process, acknowledges, and runs a known key once; a newer connection takes the session, and the buffer is bounded."""
+    double = Recursor(Random(1), answers=True, buffer_bytes=450)
+    async with serving(double) as url, dial(url) as old, dial(url) as socket:
+        await say(old, AUTH, JOIN)
+        assert (await hear(old, 2))[0]["payload"]["server_id"] == double.process
+        await say(socket, AUTH, JOIN)
+        assert (await hear(socket, 2))[1]["payload"] == {"session_id": "s", "dedupes": True}
+        assert await hear_close(old) == 4409
+        await say(socket, frame("chat", idempotency_key="k"), frame("chat", idempotency_key="k"))
+        assert [ack["payload"]["status"] for ack in await hear(socket, 2)] == ["applied", "already_processed"]
+        assert len(double.effects) == 1
+        for number in range(1, 8):
+            await publish(double, number)
+        assert numbers(await hear(socket, 7)) == [1, 2, 3, 4, 5, 6, 7]
+        await say(socket, frame("request_replay"))
+        assert numbers(await hear(socket)) == [5, 6, 7]
+        before = double.process
+        double.restart()
+        assert (double.process != before, double.sessions) == (True, {})
 
 
 async def test_jsonrpc_answers_batches_errors_and_asks_back(serving):

@@ -1,4 +1,4 @@
-"""WebSocket servers that are not ours, as packages install them: each started on loopback for one test, and gone after it.
+"""Servers that are not ours, as packages install them: each started on loopback for one test, and gone after it.
 
 One module for each server, all with the same interface: `async with socketio.running(tmp_path) as server:` gives a `Server`.
 `python -m tests.bridges.servers.install NAME...` installs them; where one is not installed its tests are skipped, and fail

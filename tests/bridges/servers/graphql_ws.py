@@ -44,6 +44,10 @@ class GraphqlServer(ServerProcess):
         """Give the number to each subscription of `ticks`, now or when it asks for what came after a smaller one."""
         (await self.http("POST", f"/publish/{number}")).raise_for_status()
 
+    async def connected(self) -> int:
+        """How many clients the server believes to be connected."""
+        return (await self.http("GET", "/connected")).json()
+
     async def ledger(self) -> list[int]:
         """The value of each `do` that was executed."""
         return [int(line) for line in self._ledger.read_text().split()] if self._ledger.exists() else []

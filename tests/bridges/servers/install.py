@@ -31,10 +31,15 @@ class Recipe:
 
 
 RECIPES = {
+    "a2a": Recipe(("a2a-sdk[http-server]>=1.3.0", "uvicorn>=0.40")),
     "agno": Recipe(("agno[os]>=3.1.10",)),
     "jupyter": Recipe(("jupyter-server>=2.21.1", "ipykernel>=7.4.0")),
+    # langgraph-api is under the Elastic License 2.0: for tests alone
+    "langgraph": Recipe(("langgraph-cli[inmem]>=0.4.40", "langgraph-api>=0.16.7")),
+    "mcp_events": Recipe(("mcp>=2.3.0",)),
     "nostr": Recipe(("nostr-relay>=1.14",)),
     "openhands": Recipe(("openhands-agent-server>=1.58.0",), pythons=("3.12", "3.13")),
+    "python_socketio": Recipe(("python-socketio>=5.18.1", "uvicorn>=0.40", "websockets>=16")),
 }
 PACKAGES = {"socketio": "socket.io", "graphql_ws": "graphql-ws"}  # of npm, in tests/node/package-lock.json
 NAMES = (*PACKAGES, *RECIPES)

@@ -22,6 +22,7 @@ class Kind:
     server: str  # the module that starts it
     verdict: rb.Verdict = rb.Verdict.RECOVERED
     token: str | None = None
+    copies = 1  # how often each number comes, in channels of its own
     settles_all = False  # whether each send has to be confirmed in the end
     starts_twice = False  # whether it refuses clients for good while it answers already
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import resilient_bridge as rb
-from tests.bridges.servers import agno, jupyter, nostr, openhands, socketio
+from tests.bridges.servers import agno, graphql_ws, jupyter, nostr, openhands, python_socketio, socketio
+from tests.bridges.servers.graphql_ws_kind import GraphqlWs
 from tests.bridges.servers.judging import Heard
 from tests.bridges.servers.kind import PATIENCE, Kind
 from tests.bridges.servers.nostr_dialect import nostr as nostr_dialect
@@ -50,6 +51,17 @@ class SocketIo(Kind):
     async def noticed(self) -> None:
         """No client is connected."""
         await until(self.at.connected, 0)
+
+
+class PythonSocketIo(SocketIo):
+    """UNKNOWN always: it has no recovery, and says nothing of what was missed."""
+
+    name = server = "python_socketio"
+    verdict = rb.Verdict.UNKNOWN
+
+    def dialect(self, rng: random.Random) -> rb.Dialect:
+        """The same wire without positions."""
+        return rb.dialects.socketio(recovery=False, acks=rng.random() < 0.5)
 
 
 class Jupyter(Kind):
@@ -338,10 +350,13 @@ def _mine(texts: list[str], pattern: str) -> list[int]:
 
 
 KINDS: dict[str, type[Kind]] = {
-    kind.name: kind for kind in (SocketIo, Agno, Jupyter, Nostr, OpenHands, OpenHandsLegacy)
+    kind.name: kind
+    for kind in (SocketIo, PythonSocketIo, GraphqlWs, Agno, Jupyter, Nostr, OpenHands, OpenHandsLegacy)
 }
 SERVERS: dict[str, Any] = {
     "socketio": socketio.running,
+    "python_socketio": python_socketio.running,
+    "graphql_ws": graphql_ws.running,
     "agno": lambda folder: agno.running(folder, token=Agno.token),
     "jupyter": jupyter.running,
     "nostr": nostr.running,

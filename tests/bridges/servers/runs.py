@@ -59,7 +59,7 @@ class Run:
         self.history: list[str] = []
         self._begins = time.monotonic()
         self._step = "first connection"
-        self._arrived: set[int] = set()
+        self._arrived = Counter[int]()
         self._changed = asyncio.Event()
         self._number = 0
 
@@ -186,12 +186,15 @@ class Run:
         for _ in range(10):
             number, losses = await self.publish(), self.seen.losses
 
-            def knows(number: int | None = number, losses: int = losses) -> bool:
-                return number in self._arrived or self.seen.losses > losses
+            def has_arrived(number: int | None = number) -> bool:
+                return number is not None and self._arrived[number] >= self.kind.copies
+
+            def knows(losses: int = losses, has_arrived: Callable[[], bool] = has_arrived) -> bool:
+                return has_arrived() or self.seen.losses > losses
 
             with suppress(TimeoutError):
                 await self.until(knows, PATIENCE / 4)
-            if number in self._arrived:
+            if has_arrived():
                 return
             await self.settle()
         raise AssertionError(f"{number} did not arrive, and the client is {self.bridge.state}")
