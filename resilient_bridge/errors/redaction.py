@@ -106,7 +106,7 @@ class _Walk:
             return value
         try:
             return self._plain(value, depth)
-        except Exception:  # noqa: BLE001 (somebody else's object: its own methods may fail)
+        except Exception:  # noqa: BLE001 (a foreign object: its own methods may fail)
             return _nameless(value)
 
     def _plain(self, value: object, depth: int) -> Any:
@@ -219,7 +219,7 @@ def _escape(match: re.Match[str]) -> str:
     return _NAMED.get(character) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")
 
 
-# ---- text that nobody has read yet ---------------------------------------------------------------------------------
+# ---- text that has not been read yet --------------------------------------------------------------------------------
 
 # Our own texts are not searched for secrets, and are most of a failure's text.
 _PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))

@@ -129,7 +129,7 @@ _READ = frozenset(
 OWN_DETAILS: Final = frozenset(
     {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
 )
-"""Details about our end of the link: decisions hang on them, so nobody else can state them."""
+"""Details about our end of the link: decisions depend on them, so a peer cannot set them."""
 
 
 def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:

@@ -280,7 +280,7 @@ def test_a07_a_result_to_repeat_is_repeated_with_permission_only(form):
         assert server.calls == calls
 
 
-# ---- what is told ---------------------------------------------------------------------------------------------------
+# ---- events ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_event_says_what_allowed_the_repeat():

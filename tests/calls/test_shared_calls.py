@@ -364,7 +364,7 @@ def test_a_block_that_recovers_has_asked_once(form, key):
 
 
 def test_a_task_that_is_cancelled_while_its_block_asks_takes_the_question_back(key):
-    """The cancellation comes out of the loop."""
+    """The loop raises the cancellation."""
     store = Store()
     policy = rb.Policy(retry(budget=rb.RetryBudget(ratio=0, floor=5, key=key)), state=store)
 

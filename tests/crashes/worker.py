@@ -110,7 +110,7 @@ class Life:
     async def _working(self, work: Any) -> None:
         try:
             await work
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 -- any error is reported
             if not self.stop.is_set():
                 self.say(f"failed {type(error).__name__} {error}")
 
@@ -189,7 +189,7 @@ def _be_born(order: dict[str, Any]) -> None:
         variants.become(order.get("variant"))
         asyncio.run(Life(order, say).run())
         code = 0
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 -- any error is reported
         failure = getattr(error, "failure", None)
         say(f"failed {failure.code if failure else type(error).__name__} {error}")
     finally:

@@ -316,6 +316,6 @@ async def _addresses(*addresses):
 
 @pytest.fixture
 def unused_port():
-    """A port on loopback where nobody listens."""
+    """A loopback port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]

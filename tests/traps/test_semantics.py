@@ -153,7 +153,7 @@ def test_redress_an_unknown_error_is_not_repeated(form, error):
 
 
 class Labelled(type):
-    """A metaclass of somebody's."""
+    """A user's metaclass."""
 
 
 class LabelledError(Exception, metaclass=Labelled):

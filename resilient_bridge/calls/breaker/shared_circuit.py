@@ -189,7 +189,7 @@ class SharedCircuit(CircuitState):
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
+        """Return the seconds until a call may be admitted; None if one may now, or if that is unknown (isolated)."""
         view = self._view
         if self.state == "half_open" and view is not None and self._is_led():
             return view.hint or None
